@@ -1,14 +1,13 @@
-// How far a point's three nearest neighbours are: where the size of a new splat comes from. Exact.
+// Mean squared distance of each point to its three nearest neighbours; initial splats get their size from it. Exact.
 //
-// The points come sorted along a space-filling curve, so that 16 in a row make a small box (a leaf), 8 leaves in a row a
-// larger box, and so on: a tree without pointers. A thread owns one point. It looks at its own leaf first, then walks over
-// the tree from the first leaf to the last and steps over every box that begins farther away than its third best.
-// A block owns nothing.
+// The caller sorts the points along a space-filling curve. Then 16 consecutive points make a small box (a leaf), 8 consecutive
+// leaves make a larger box, and so on: a tree without pointers. One thread handles one point: it scans its own leaf, then walks
+// the tree from the first leaf to the last and skips every box that is farther away than its third-best neighbour.
 #include "common.cuh"
 #include "vectors.cuh"
 
-#define LEAF 16      // points; gaussians/knn.py mirrors these two
-#define LOG_FAN 3    // a box above the leaves holds 8 of the boxes below it
+#define LEAF 16      // points per leaf; gaussians/knn.py mirrors LEAF and LOG_FAN
+#define LOG_FAN 3    // a box above the leaves holds 2^3 = 8 boxes of the level below
 #define NEIGHBORS 3
 #define FAR 3.402823466e+38f
 
@@ -22,7 +21,7 @@ __device__ __forceinline__ void scan_leaf(
         const float dx = points[3 * j] - p.x, dy = points[3 * j + 1] - p.y, dz = points[3 * j + 2] - p.z;
         float d = dx * dx + dy * dy + dz * dz;
         if (j == self || !(d < best.squared[NEIGHBORS - 1])) continue;
-        for (int k = 0; k < NEIGHBORS; ++k) {  // the new one moves in, what it pushes out moves on
+        for (int k = 0; k < NEIGHBORS; ++k) {  // insert, shifting farther ones down
             const float kept = fminf(best.squared[k], d);
             d = fmaxf(best.squared[k], d);
             best.squared[k] = kept;
@@ -39,12 +38,12 @@ __device__ __forceinline__ float squared_distance_to_box(const float* box /* [6]
 }
 
 extern "C" __global__ void knn(
-    const float* __restrict__ points,      // [num_points, 3] along the curve, world units
+    const float* __restrict__ points,      // [num_points, 3] sorted along the curve, world units
     const float* __restrict__ boxes,       // [num_boxes, 6] low and high corners; leaves first, then level by level
-    const int* __restrict__ level_begins,  // [num_levels] where each level's boxes begin
+    const int* __restrict__ level_begins,  // [num_levels] index of each level's first box
     int num_points,
     int num_levels,
-    float* __restrict__ mean_squared)      // [num_points] over the three nearest others, or as many as there are
+    float* __restrict__ mean_squared)      // [num_points] mean over the three nearest other points, or over all if there are fewer
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= num_points) return;

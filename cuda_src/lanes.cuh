@@ -1,7 +1,10 @@
-// Kernels over the lanes of a warp: a block is (32, W), and vfloat, vint, vbool hold a value of each of a warp's 32 lanes. On
-// the GPU a lane is a thread and these are float, int and bool; on the CPU one fiber holds all lanes in SIMD vectors.
-// Rules that hold on both: & | ^ and ! for vbool, never && || ~ (on the GPU ~true is -2, which is true); no threadIdx.x; code
-// under `if (some(m))` masks its effects and uses no warp-wide operation.
+// Lane kernels: written once per warp instead of once per thread. A block is (32, W) threads; vfloat, vint and vbool hold one
+// value per lane. On the GPU a lane is a thread, and these types are float, int and bool. On the CPU one fiber computes all 32
+// lanes with SIMD vectors.
+// Rules:
+//  - Combine vbool with & | ^ and !, never with && || ~ (on the GPU ~true is -2, which is true).
+//  - Use lane_id() instead of threadIdx.x.
+//  - Code under `if (some(m))` masks its stores and calls no warp-wide operation.
 #pragma once
 
 #ifdef SPLAT_CPU
@@ -10,12 +13,12 @@
 
 #include "numbers.cuh"
 
-#define LANE_SUMS 64                          // values of a lane that a loop can keep in registers
+#define LANE_SUMS 64                          // values per lane that a loop can keep in registers
 
 SPLAT_LANE vint lane_id() { return (int)threadIdx.x; }
-SPLAT_LANE bool leader() { return threadIdx.x == 0; }        // one lane of the warp: it stores what all lanes have
+SPLAT_LANE bool leader() { return threadIdx.x == 0; }        // true in one lane of the warp; it stores results that all lanes have
 
-// The index of the lane's own element of 32 that begin at `first`, and its address `p + own(first)`: see numbers.cuh.
+// For 32 elements that begin at `first`: the index of the lane's own one. p + own(first) is the address that ..._own functions take.
 SPLAT_LANE int own(int first) { return first + (int)threadIdx.x; }
 
 SPLAT_LANE vfloat vmin(vfloat a, vfloat b) { return fminf(a, b); }
@@ -29,14 +32,14 @@ SPLAT_LANE vfloat vexp2(vfloat a)
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(a));
     return y;
 }
-SPLAT_LANE vfloat vexp2_bounded(vfloat a) { return vexp2(a); }       // of a between -126 and 127
+SPLAT_LANE vfloat vexp2_bounded(vfloat a) { return vexp2(a); }       // for -126 <= a <= 127
 SPLAT_LANE vfloat vexp(vfloat a) { return vexp2(1.4426950408889634f * a); }
 
 SPLAT_LANE bool any(vbool m) { return __any_sync(0xffffffffu, m); }
 SPLAT_LANE bool all(vbool m) { return __all_sync(0xffffffffu, m); }
 SPLAT_LANE unsigned ballot(vbool m) { return __ballot_sync(0xffffffffu, m); }
 
-// Lane i reads or writes p[i].
+// Lane i accesses p[i].
 SPLAT_LANE vfloat load_row(const float* p, vbool m) { return load(p, lane_id(), m); }
 template <class U> SPLAT_LANE vint load_row(const U* p, vbool m) { return load(p, lane_id(), m); }
 template <class U, class T> SPLAT_LANE void store_row(U* p, T v, vbool m) { store(p, lane_id(), v, m); }
@@ -53,9 +56,10 @@ SPLAT_LANE float warp_product(vfloat v)
     return v;
 }
 
-// Sums N values over the lanes at once: in each round a lane hands half of its values to its partner and takes the
-// partner's part of the other half, so that N values cost about N + 3 shuffles instead of 5 N. Lane i ends with the sum of
-// value butterfly_index<N>(i).
+// Sums N values over all lanes at once. In each round a lane gives half of its values to its partner and receives the partner's
+// share of the other half, so N values need about N + 3 shuffles instead of 5 N. Lane i ends with the sum of value
+// butterfly_index<N>(i). Example for N = 2: after round 1, lanes 0-15 own value 0 and lanes 16-31 own value 1, each as 16 partial
+// sums; four more rounds add these up.
 template <int N, int BIT> SPLAT_LANE float butterfly(const float (&v)[N])
 {
     constexpr int HALF = (N + 1) / 2;
@@ -74,7 +78,7 @@ template <int N, int BIT> SPLAT_LANE float butterfly(const float (&v)[N])
     if constexpr (BIT > 1) return butterfly<HALF, BIT / 2>(kept);
     else return kept[0];
 }
-template <int N> SPLAT_LANE int butterfly_index(int lane)       // -1: another lane has it too, or there is none
+template <int N> SPLAT_LANE int butterfly_index(int lane)       // -1: this lane holds a copy, or nothing
 {
     int first = 0, size = N, valid = N;
     bool twin = false;
@@ -90,7 +94,7 @@ template <int N> SPLAT_LANE int butterfly_index(int lane)       // -1: another l
     return twin || valid <= 0 ? -1 : first;
 }
 
-// dst[k] += sum over lanes of v[k], one atomic a value, all in one instruction of the warp.
+// dst[k] += sum over lanes of v[k]. Each value takes one atomic; all N are in one instruction of the warp.
 template <int N> SPLAT_LANE void warp_add(float* dst, vfloat (&v)[N])
 {
     static_assert(N <= 32, "a lane ends with one value");
@@ -99,20 +103,20 @@ template <int N> SPLAT_LANE void warp_add(float* dst, vfloat (&v)[N])
     if (k >= 0) atomicAdd(dst + k, sum);
 }
 
-// *counter += number of lanes where m holds.
+// *counter += number of lanes in which m holds.
 SPLAT_LANE void add_count(unsigned* counter, vbool m) { if (m) atomicAdd(counter, 1u); }
-// The same; numbers these lanes from the counter's old value on, in any order.
+// The same, and gives each of these lanes a distinct index, counting from the old value of the counter. The order is arbitrary.
 SPLAT_LANE vint append_index(unsigned* counter, vbool m) { return m ? (int)atomicAdd(counter, 1u) : 0; }
-// The counter's old value; the warp adds `count` to it once. All lanes call it.
+// Adds `count` once per warp and returns the old value. All lanes call it.
 SPLAT_LANE unsigned warp_atomic_add(unsigned* counter, unsigned count)
 {
     return __shfl_sync(0xffffffffu, leader() ? atomicAdd(counter, count) : 0u, 0);
 }
-// p[i of the lane] += v where m holds; what stood there before.
+// p[i] += v in each lane in which m holds; returns the old value.
 SPLAT_LANE vint atomic_add(unsigned* p, vint i, int v, vbool m) { return m ? (int)atomicAdd(p + i, (unsigned)v) : 0; }
-// f(i, v) of each lane where m holds.
+// Calls f(i, v) in each lane in which m holds.
 template <class F> SPLAT_LANE void for_each(vint i, vfloat v, vbool m, F f) { if (m) f(i, v); }
-// Writes high << 32 | low to p[i of the lane] where m holds.
+// p[i] = high << 32 | low in each lane in which m holds.
 SPLAT_LANE void store_pair(unsigned long long* p, vint i, vint low, vint high, vbool m)
 {
     if (m) p[i] = (unsigned long long)(unsigned)high << 32 | (unsigned)low;
@@ -128,7 +132,7 @@ SPLAT_LANE int warp_max(vint v)
 #endif
 }
 
-// for each i in 0 .. n - 1, shared out over the block's threads; plain scalar code inside
+// A loop over 0 .. n - 1 that the threads of the block share. The body is plain scalar code.
 #define BLOCK_FOR(i, n) for (int i = threadIdx.y * 32 + threadIdx.x; i < (n); i += blockDim.y * 32)
 
 SPLAT_LANE vfloat4 load4_row(const float4* p, vbool m) { return load4(p, lane_id(), m); }

@@ -1,10 +1,10 @@
-// Places along a Morton curve: the bits of a cell's three coordinates, interleaved. A thread owns one point.
-// The first ones may be held at their indices: they come first, since the places of the others have the highest bit set.
+// Morton codes: the bits of a cell's three coordinates, interleaved. One thread handles one point.
+// The first num_held points keep their places: their codes are their indices, and all other codes have the highest bit set.
 #include "common.cuh"
 
-#define CELLS 2097151.0             // of an axis, less one: 2^21 - 1; gaussians/morton.py mirrors it
+#define CELLS 2097151.0             // cells per axis minus 1: 2^21 - 1; gaussians/morton.py mirrors it
 
-// The low 21 bits with two zero bits after each.
+// The low 21 bits, with two zero bits after each of them.
 __device__ __forceinline__ unsigned long long spread(unsigned long long bits)
 {
     bits = (bits | bits << 32) & 0x001F00000000FFFFull;
@@ -17,7 +17,7 @@ __device__ __forceinline__ unsigned long long spread(unsigned long long bits)
 extern "C" __global__ void morton_codes(
     const float* __restrict__ points,       // [3, capacity]
     int capacity, int num_held, int num,
-    const double* __restrict__ bounds,      // [2, 3] lowest corner and extent of the cube of cells
+    const double* __restrict__ bounds,      // [2, 3] lowest corner and size of the cube of cells
     unsigned long long* __restrict__ codes) // [num]
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -1,7 +1,6 @@
-// Types of a lane's numbers, and operations on them, in headers that kernels of both kinds share. In plain kernels, and on the GPU
-// in all of them, a lane is a thread: vfloat, vint and vbool are its float, int and bool. In kernels over lanes.cuh on the CPU
-// they hold the values of a warp's 32 lanes. Such headers also call CUDA's functions (sqrtf, fminf, __fmul_rn, ...), which
-// cpu/lanes_math.h defines for vfloat.
+// Number types vfloat, vint, vbool and their operations, for headers that plain kernels and lane kernels share. They are plain
+// float, int and bool on the GPU and in plain kernels. In lane kernels (lanes.cuh) on the CPU they hold the values of a warp's
+// 32 lanes. Such headers may also call CUDA's functions (sqrtf, fminf, __fmul_rn, ...): cpu/lanes_math.h defines them for vfloat.
 #pragma once
 
 #ifndef SPLAT_CPU_LANES
@@ -24,19 +23,19 @@ SPLAT_LANE vint select(vbool m, vint a, vint b) { return m ? a : b; }
 SPLAT_LANE vbool select(vbool m, vbool a, vbool b) { return m ? a : b; }
 SPLAT_LANE vint vmin(vint a, vint b) { return min(a, b); }
 SPLAT_LANE vint vmax(vint a, vint b) { return max(a, b); }
-SPLAT_LANE bool some(vbool m) { return m; }                  // in kernels over lanes on the CPU: any lane
-template <class F> SPLAT_LANE vbool test_each(vint i, F f) { return f(i); }    // of a scalar test
-template <class F> SPLAT_LANE vint map_each(vint i, F f) { return f(i); }      // of a scalar function
+SPLAT_LANE bool some(vbool m) { return m; }                  // in lane kernels on the CPU: true if any lane is
+template <class F> SPLAT_LANE vbool test_each(vint i, F f) { return f(i); }    // f: a scalar test
+template <class F> SPLAT_LANE vint map_each(vint i, F f) { return f(i); }      // f: a scalar function
 
-// Lane i reads p[i of the lane] where m holds, 0 elsewhere.
+// Each lane accesses p[its own i] if m holds; loads give 0 otherwise.
 SPLAT_LANE vfloat load(const float* p, vint i, vbool m) { return m ? p[i] : 0.0f; }
 template <class U> SPLAT_LANE vint load(const U* p, vint i, vbool m) { return m ? (int)p[i] : 0; }
 template <class U, class T> SPLAT_LANE void store(U* p, vint i, T v, vbool m) { if (m) p[i] = (U)v; }
 SPLAT_LANE vfloat4 load4(const float4* p, vint i, vbool m) { return p[m ? i : 0]; }
 SPLAT_LANE void store4(float4* p, vint i, vfloat4 v, vbool m) { if (m) p[i] = v; }
 
-// _own: p is the address of the lane's own element; in kernels over lanes on the CPU that of lane 0, and the others follow, each
-// `stride` elements further.
+// ..._own: p is the address of the lane's own element. In lane kernels on the CPU it is that of lane 0, and the elements of the
+// other lanes follow at distances of `stride`.
 SPLAT_LANE vfloat load_own(const float* p, vbool m) { return m ? *p : 0.0f; }
 template <class U> SPLAT_LANE vint load_own(const U* p, vbool m) { return m ? (int)*p : 0; }
 template <class U, class T> SPLAT_LANE void store_own(U* p, T v, vbool m) { if (m) *p = (U)v; }

@@ -1,4 +1,4 @@
-// Small mathematics of a lane's numbers (see numbers.cuh): vectors, matrices, rotations.
+// Vectors, 3x3 matrices and rotations of the number types in numbers.cuh.
 #pragma once
 #include "numbers.cuh"
 
@@ -19,7 +19,7 @@ __device__ __forceinline__ vfloat3 select(vbool m, vfloat3 a, vfloat3 b)
 {
     return make_vec(select(m, a.x, b.x), select(m, a.y, b.y), select(m, a.z, b.z));
 }
-// Three planes of which p is the first one's element of the lane, where m holds.
+// Loads and stores a vector whose components lie in three planes, if m holds. p: the lane's own element of the first plane.
 __device__ __forceinline__ vfloat3 load_vec(const float* __restrict__ p /* [3, stride] */, size_t stride, vbool m)
 {
     return make_vec(load_own(p, m), load_own(p + stride, m), load_own(p + 2 * stride, m));
@@ -32,7 +32,7 @@ __device__ __forceinline__ void store_vec(float* __restrict__ p /* [3, stride] *
 // A 3x3 matrix as three rows.
 struct Mat3 { vfloat3 r0, r1, r2; };
 __device__ __forceinline__ vfloat3 mul(const Mat3& m, vfloat3 v) { return make_vec(dot(m.r0, v), dot(m.r1, v), dot(m.r2, v)); }
-__device__ __forceinline__ vfloat3 mul_transposed(const Mat3& m, vfloat3 v)   // m^T v, and the row vector v^T m
+__device__ __forceinline__ vfloat3 mul_transposed(const Mat3& m, vfloat3 v)   // m^T v, which is also the row vector v^T m
 {
     return add(add(scale(v.x, m.r0), scale(v.y, m.r1)), scale(v.z, m.r2));
 }
@@ -48,13 +48,13 @@ __device__ __forceinline__ Mat3 rotation(vfloat4 q)
     return r;
 }
 
-// 1 / |q|, also of a quaternion that is nearly 0.
+// 1 / |q|; finite even if q is 0.
 __device__ __forceinline__ vfloat inv_norm(vfloat4 q)
 {
     return rsqrtf(fmaxf(q.x * q.x + q.y * q.y + q.z * q.z + q.w * q.w, 1e-24f));
 }
 
-// Rotation matrix of any quaternion.
+// Rotation matrix of a quaternion of any length.
 __device__ __forceinline__ Mat3 unit_rotation(vfloat4 q)
 {
     const vfloat n = inv_norm(q);

@@ -1,5 +1,5 @@
-// One step of Adam, or of plain gradient descent, on a flat array of values. One thread owns four values; it takes their
-// gradients away, so that the next step can add to zeros. With BATCH, gradients are sums over the views of a batch.
+// One step of Adam (or of plain gradient descent) on a flat array. One thread updates four values and resets their gradients to
+// zero, because the next step adds to them. With BATCH, the gradients are sums over the views of a batch.
 #include "optim/adam.cuh"
 #include "field/half.cuh"
 #include "raster/slots.cuh"
@@ -7,17 +7,17 @@
 #define VALUES 4
 
 extern "C" __global__ void adam_flat(
-    IterState* __restrict__ state,          // [1] learning rates and Adam's bias; skipped updates are counted
-    const BatchView* __restrict__ views,    // [BATCH]; with BATCH
+    IterState* __restrict__ state,          // [1] learning rates, bias corrections; counts skipped updates
+    const BatchView* __restrict__ views,    // [BATCH]; only with BATCH
     int rate,                               // index of the learning rate in the state
-    float factor,                           // that it is multiplied by
-    int num,                                // a multiple of 4
-    int sparse,                             // 1: values whose gradient is zero stay as they are, and their moments
+    float factor,                           // multiplies the learning rate
+    int num,                                // number of values, a multiple of 4
+    int sparse,                             // 1: a value with a zero gradient keeps its value and moments
     float4* __restrict__ values,            // [num]
-    float4* __restrict__ gradients,         // [num] become zero
+    float4* __restrict__ gradients,         // [num] reset to zero
     float4* __restrict__ moments1,          // [num]; null for plain gradient descent
     float4* __restrict__ moments2,          // [num]; null for plain gradient descent
-    unsigned short* __restrict__ halves)    // [num] a copy in half precision; may be null
+    unsigned short* __restrict__ halves)    // [num] copy of the values in half precision; may be null
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (VALUES * i >= num || state->overflowed) return;

@@ -1,10 +1,15 @@
-// Between the splats and the network that colours them. Rows are the visible splats, in any order; the network reads a row's
-// position and direction, and gives a gain and an offset of the splat's own colour, three channels each.
-// One thread owns one row, in list_visible one splat.
+// Connects the splats with the network that colours them.
+//
+//     list_visible                    rows of the network: the visible splats, in any order
+//     field_inputs, gather_features   inputs of a row: position, viewing direction, learned features
+//     field_colors                    colour = max(gain * (colour of the splat's SH) + offset, 0); the network outputs gain - 1 and offset
+//     ..._backward, add_...           the same steps backwards
+//
+// One thread handles one row; in list_visible one splat.
 #include "field/contraction.cuh"
 #include "raster/sh.cuh"
 
-// Where the scene lies. field/bounds.py mirrors this layout.
+// Position and size of the scene. field/bounds.py mirrors this layout.
 struct FieldBounds { float center[3], inv_radius; };
 
 __device__ __forceinline__ float3 load_vec_at(const float* __restrict__ planes /* [3, stride] */, size_t stride, int i)
@@ -31,7 +36,7 @@ extern "C" __global__ void list_visible(
     const IterState* __restrict__ state,    // [1]
     const float* __restrict__ depths,       // [capacity] 0 where invisible
     int* __restrict__ splat_from_row,       // [capacity]
-    unsigned* __restrict__ num_rows)        // [1] 0 before; stays so in a step that is overflowed
+    unsigned* __restrict__ num_rows)        // [1] must be 0 before; remains 0 in a step that has overflowed
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= (int)state->num_splats || state->overflowed) return;
@@ -56,7 +61,7 @@ extern "C" __global__ void field_inputs(
     store_vec_at(directions, capacity, row, scale(rsqrtf(dot(ray, ray)), ray));
 }
 
-// blockIdx.y: one feature.
+// blockIdx.y is the feature.
 extern "C" __global__ void gather_features(
     const float* __restrict__ features,     // [size, capacity] of all splats
     int capacity,
@@ -70,13 +75,13 @@ extern "C" __global__ void gather_features(
     inputs[plane + row] = features[plane + splat_from_row[row]];
 }
 
-// blockIdx.y: one feature.
+// blockIdx.y is the feature.
 extern "C" __global__ void add_feature_gradients(
     int capacity,
     const int* __restrict__ splat_from_row, // [capacity]
     const unsigned* __restrict__ num_rows,  // [1]
     const float* __restrict__ d_inputs,     // [size, capacity]
-    float* __restrict__ d_features)         // [size, capacity] by splat; those of visible ones are added
+    float* __restrict__ d_features)         // [size, capacity] per splat; gradients of visible splats are added
 {
     const int row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= (int)*num_rows) return;
@@ -84,7 +89,7 @@ extern "C" __global__ void add_feature_gradients(
     d_features[plane + splat_from_row[row]] += d_inputs[plane + row];
 }
 
-// The colour of splat i in a direction by its own harmonics, before the network corrects it.
+// Colour of splat i from its own SH, before the network corrects it.
 __device__ __forceinline__ float3 color_from_sh(const float* __restrict__ params /* [rows, stride] */, size_t stride, int i, int degree, float3 direction)
 {
     const float* coefficients = params + ROW_SH0 * stride;
@@ -98,8 +103,8 @@ extern "C" __global__ void field_colors(
     const int* __restrict__ splat_from_row, // [capacity]
     const unsigned* __restrict__ num_rows,  // [1]
     const float* __restrict__ directions,   // [3, capacity]
-    const float* __restrict__ outputs,      // [6, capacity] gains less 1, offsets
-    float4* __restrict__ colors)            // [capacity] rgb, unused; by splat
+    const float* __restrict__ outputs,      // [6, capacity] gain - 1 (rgb), offset (rgb)
+    float4* __restrict__ colors)            // [capacity] rgb, unused; per splat
 {
     const int row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= (int)*num_rows) return;
@@ -121,8 +126,8 @@ extern "C" __global__ void field_colors_backward(
     const unsigned* __restrict__ num_rows,  // [1]
     const float* __restrict__ directions,   // [3, capacity]
     const float* __restrict__ outputs,      // [6, capacity]
-    const float4* __restrict__ colors,      // [capacity] 0 where it was clamped
-    float* __restrict__ d_splats,           // [capacity, SPLAT_SUMS], d rgb of which becomes that of the splat's own colour, as if not clamped
+    const float4* __restrict__ colors,      // [capacity] 0 if it was clamped
+    float* __restrict__ d_splats,           // [capacity, SPLAT_SUMS] d rgb becomes the gradient of the SH colour, as if nothing was clamped
     float* __restrict__ d_outputs)          // [6, capacity]
 {
     const int row = blockIdx.x * blockDim.x + threadIdx.x;
@@ -135,7 +140,7 @@ extern "C" __global__ void field_colors_backward(
     const bool free[3] = {rgb.x > 0.0f, rgb.y > 0.0f, rgb.z > 0.0f};
     for (int c = 0; c < 3; ++c) {
         float* d_color = d_splats + (size_t)i * SPLAT_SUMS + SUM_RED + c;
-        const float d = free[c] ? *d_color : 0.0f;      // project_backward tests clamping itself
+        const float d = free[c] ? *d_color : 0.0f;      // only here: project_backward handles clamping itself
         d_outputs[c * stride + row] = d * own[c];
         d_outputs[(3 + c) * stride + row] = d;
         *d_color *= 1.0f + outputs[c * stride + row];
@@ -152,7 +157,7 @@ extern "C" __global__ void field_means_backward(
     const unsigned* __restrict__ num_rows,  // [1]
     const float* __restrict__ d_positions,  // [3, capacity]
     const float* __restrict__ d_directions, // [3, capacity]
-    float* __restrict__ d_means)            // [3, capacity] by splat; those of visible ones are overwritten
+    float* __restrict__ d_means)            // [3, capacity] per splat; overwritten for visible splats
 {
     const int row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= (int)*num_rows) return;

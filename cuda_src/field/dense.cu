@@ -6,7 +6,7 @@
 // for rows s of the batch (samples), I inputs and O outputs; f: identity, ReLU or sigmoid.
 //
 // Layout. Values lie in planes [values, stride], the rows of one value side by side: lanes of a warp read neighbours.
-// Weights W are [I + 1, O] in row-major order, the last row the bias. O is a multiple of 8; I need not be one, in a first layer.
+// Weights W are [I + 1, O] in row-major order, the last row the bias. O is a multiple of 8; I of a first layer may be any number.
 //
 // Tiling. Both are a product of matrices, result[c][s] = sum over k of w[k][c] x[k][s]:
 //
@@ -29,11 +29,11 @@
 #define WARP_RESULTS 8
 #define LANE_ROWS (LANE_SUMS / WARP_RESULTS)
 #define SLAB (64 / LANE_ROWS)           // planes of x in shared memory: 8 KiB for any LANE_ROWS
-#define PITCH (BLOCK_RESULTS + 4)       // of a row of weights in shared memory: float4 aligned, few bank conflicts in stores
+#define PITCH (BLOCK_RESULTS + 4)       // row length of weights in shared memory: aligned for float4, few bank conflicts in stores
 
 enum { NONE = 0, RELU = 1, SIGMOID = 2 };
 #ifndef ACTIVATION
-#define ACTIVATION 0                    // of dense_forward
+#define ACTIVATION 0                    // f of dense_forward
 #endif
 
 // sum[j][c] += sum over k of w[k][c] x[k][32 j + lane]: the lane's part of the product. All warps of the block call it, since
@@ -46,7 +46,7 @@ __device__ __forceinline__ void add_product(
     for (int first = 0; first < num_planes; first += SLAB) {
         __syncthreads();
 #pragma unroll
-        for (int j = 0; j < SLAB * LANE_ROWS / WARPS; ++j) {    // 32 rows a load; planes past the last repeat it, unused
+        for (int j = 0; j < SLAB * LANE_ROWS / WARPS; ++j) {    // 32 rows per load; planes past the last one load the last again, unused
             const int v = j * WARPS + threadIdx.y, plane = min(first + v / LANE_ROWS, num_planes - 1), row = v % LANE_ROWS * 32;
             store_row(slab + 32 * v, load_row(x + plane * stride + row, row + lane_id() < num_rows), vbool(true));
         }
@@ -101,7 +101,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) dense_forward(
         for (int k = 0; k < LANE_SUMS; ++k)                 // begins with the bias
             sum[k / WARP_RESULTS][k % WARP_RESULTS] = w[num_inputs * PITCH + own + k % WARP_RESULTS];
         add_product(x + row, stride, num_inputs, w + own, own < num_results, n - row, sum);
-        if (own >= num_results) continue;                   // a warp has all of its 8 results or none: O is a multiple of 8
+        if (own >= num_results) continue;                   // all 8 results exist or none, because O is a multiple of 8
 #pragma unroll
         for (int c = 0; c < WARP_RESULTS; ++c) {
             float* plane = y + (size_t)(first + own + c) * stride + row;
@@ -118,7 +118,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) dense_backward_inputs(
     const unsigned* __restrict__ num_rows,  // [1]
     const float* __restrict__ weights,      // [num_inputs + 1, num_outputs]
     int num_inputs, int num_outputs,
-    const float* __restrict__ x,            // [num_inputs, stride] output of the ReLU before this layer, or null: no ReLU
+    const float* __restrict__ x,            // [num_inputs, stride] output of the ReLU before this layer; null: no ReLU
     float* __restrict__ d_x)                // [num_inputs, stride] before that ReLU
 {
     __shared__ float4 aligned[MAX_WIDTH * PITCH / 4];
@@ -141,7 +141,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) dense_backward_inputs(
         if (own >= num_results) continue;
 #pragma unroll
         for (int c = 0; c < WARP_RESULTS; ++c) {
-            if (own + c >= num_results) break;              // inputs of a first layer: any number
+            if (own + c >= num_results) break;              // a first layer may have any number of inputs
             const size_t plane = (size_t)(first + own + c) * stride + row;
 #pragma unroll
             for (int j = 0; j < LANE_ROWS; ++j) {

@@ -3,35 +3,35 @@
 //     d_W[i][o] += sum over rows s of x[i][s] d_y[o][s]          for i < I
 //     d_W[I][o] += sum over rows s of d_y[o][s]                  the bias
 //
-// Tiling. A block owns 64 x 64 weights and BLOCK_ROWS rows of the batch, and adds its sums to d_W with one atomic a weight.
+// Tiling. A block owns 64 x 64 weights and BLOCK_ROWS rows of the batch. It adds its sums to d_W with one atomic per weight.
 //
-//                64 outputs o of a block          Shared memory has a tile of 64 rows: x as [64 inputs, rows], d_y transposed to
-//              +-------------------------+        [rows, 64 outputs]. Tiles follow each other; sums stay in registers to the end.
+//                64 outputs o of a block          Shared memory holds a tile of 64 rows: x as [64 inputs, rows], d_y transposed as
+//              +-------------------------+        [rows, 64 outputs]. The block loads tile after tile; sums stay in registers.
 //   64         | warp 0: inputs 0-7      |
-//   inputs i   | warp 1: inputs 8-15     |        A lane has the sums of the warp's 8 inputs with 2 outputs (its number and 32 more).
-//   of a       | ...                     |        For four rows it reads 8 values of d_y, and for each input a float4 of x, the
-//   block      | warp 7: inputs 56-63    |        same for all lanes: 8 multiply-adds a read.
+//   inputs i   | warp 1: inputs 8-15     |        A lane sums the warp's 8 inputs times 2 outputs (lane and lane + 32). For four
+//   of a       | ...                     |        rows it reads 8 values of d_y, and per input one float4 of x, the same for all
+//   block      | warp 7: inputs 56-63    |        lanes: 8 multiply-adds per read.
 //              +-------------------------+
 //
-// The bias is a column sum of d_y: each warp adds every 8th row. Sums of several blocks are added in any order.
+// The bias gradient is a column sum of d_y: each warp adds every 8th row. The order in which blocks add their sums is not fixed.
 #include "common.cuh"
 #include "lanes.cuh"
 
-#define BLOCK_WEIGHTS 64            // inputs, and outputs, of a block
+#define BLOCK_WEIGHTS 64            // inputs of a block, and outputs of a block
 #define BLOCK_ROWS 512
 #define TILE_ROWS 64
 #define WARP_INPUTS 8
 #define LANE_OUTPUTS 2
-#define SUM_INPUTS (LANE_SUMS < 32 ? 4 : 8)     // inputs whose sums a loop keeps in registers: the CPU has fewer
-#define X_PITCH (TILE_ROWS + 4)     // of an input's rows: float4 aligned
-#define D_PITCH (BLOCK_WEIGHTS + 1) // of a row's outputs: no bank conflicts, neither along rows nor along outputs
+#define SUM_INPUTS (LANE_SUMS < 32 ? 4 : 8)     // inputs whose sums a loop keeps in registers; the CPU has fewer registers
+#define X_PITCH (TILE_ROWS + 4)     // row length of x_tile: aligned for float4
+#define D_PITCH (BLOCK_WEIGHTS + 1) // row length of d_tile: no bank conflicts along rows or along outputs
 
-// sum[i][c] += sum over the rows of a tile of x[i][row] d_y[row][lane + 32 c]. num_vectors: 1 if the block has at most 32 outputs.
+// sum[i][c] += sum over the rows of a tile of x[i][row] d_y[row][lane + 32 c]. num_vectors is 1 if the block has at most 32 outputs.
 __device__ __forceinline__ void add_tile(
     const float* x /* [SUM_INPUTS, X_PITCH] */, const float* d_y /* [TILE_ROWS, D_PITCH] */, int num_vectors,
     vfloat (&sum)[SUM_INPUTS][LANE_OUTPUTS])
 {
-    vfloat total[SUM_INPUTS][LANE_OUTPUTS];     // a copy, which host compilers keep in registers
+    vfloat total[SUM_INPUTS][LANE_OUTPUTS];     // a copy that host compilers keep in registers
 #pragma unroll
     for (int k = 0; k < LANE_OUTPUTS * SUM_INPUTS; ++k) total[k / 2][k % 2] = sum[k / 2][k % 2];
     for (int row = 0; row < TILE_ROWS; row += 4) {
@@ -63,7 +63,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) dense_backward_weights(
     int stride,
     const unsigned* __restrict__ num_rows,  // [1]
     int num_inputs, int num_outputs,
-    float* __restrict__ d_weights)          // [num_inputs + 1, num_outputs] added to
+    float* __restrict__ d_weights)          // [num_inputs + 1, num_outputs] accumulated
 {
     __shared__ float4 aligned[BLOCK_WEIGHTS * X_PITCH / 4];
     __shared__ float d_tile[TILE_ROWS * D_PITCH];   // [row, output]
@@ -94,7 +94,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) dense_backward_weights(
         }
     }
     __syncthreads();
-    // From registers to the tiles, which are free now, so that atomics run along rows of d_weights and bias sums meet.
+    // From registers to the tiles, which are free now: then atomics run along rows of d_weights, and the warps' bias sums meet.
 #pragma unroll
     for (int k = 0; k < LANE_OUTPUTS * WARP_INPUTS; ++k)
         store_row(x_tile + (warp * WARP_INPUTS + k / 2) * X_PITCH + k % 2 * 32,
@@ -106,7 +106,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) dense_backward_weights(
         if (first_input + i < num_inputs && first_output + o < num_outputs)
             atomicAdd(d_weights + (size_t)(first_input + i) * num_outputs + first_output + o, x_tile[i * X_PITCH + o]);
     }
-    if (first_input > 0) return;                            // the bias belongs to the blocks of the first inputs
+    if (first_input > 0) return;                            // only the blocks of the first inputs add the bias
     BLOCK_FOR(o, min(BLOCK_WEIGHTS, num_outputs - first_output)) {
         float total = 0.0f;
         for (int w = 0; w < (int)blockDim.y; ++w) total += d_tile[w * BLOCK_WEIGHTS + o];

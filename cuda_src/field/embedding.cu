@@ -1,10 +1,11 @@
-// What a photograph's appearance adds to the inputs of a network: the same few numbers in every row (Martin-Brualla et al.
-// 2021, NeRF in the Wild, sec. 4.1). A lane owns rows, blockIdx.y one of the numbers.
+// Appearance embedding of a photograph: adds the same few inputs to every row of a network (Martin-Brualla et al. 2021, NeRF in the
+// Wild, sec. 4.1). blockIdx.y is the index k in the embedding.
 #include "common.cuh"
 #include "lanes.cuh"
 
-#define SUM_ROWS 1024                       // of a warp
+#define SUM_ROWS 1024                       // rows that one warp sums
 
+// inputs[k][row] = embeddings[view][k]. One lane handles one row.
 extern "C" __global__ void embed(
     const IterState* __restrict__ state,    // [1]
     const float* __restrict__ embeddings,   // [num_views, size]
@@ -18,13 +19,14 @@ extern "C" __global__ void embed(
     store_row(inputs + (size_t)k * stride + row, vfloat(embeddings[state->view * size + k]), row + lane_id() < n);
 }
 
+// d_embeddings[view][k] += sum over rows of d_inputs[k][row].
 extern "C" __global__ void embedding_backward(
     const IterState* __restrict__ state,    // [1]
     const float* __restrict__ d_inputs,     // [size, stride]
     int size,
     int stride,
     const unsigned* __restrict__ num_rows,  // [1]
-    float* __restrict__ d_embeddings)       // [num_views, size] the view's gradients are added
+    float* __restrict__ d_embeddings)       // [num_views, size] accumulated for this view
 {
     const int n = *num_rows, begin = (blockIdx.x * blockDim.y + threadIdx.y) * SUM_ROWS, k = blockIdx.y;
     if (begin >= n) return;

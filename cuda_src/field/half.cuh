@@ -1,4 +1,4 @@
-// Half precision kept as its 16 bits: no header of CUDA is needed, and the host compiler need not know the type.
+// Half precision stored as its 16 bits: needs no CUDA header, and the host compiler need not know the type.
 #pragma once
 
 #ifdef SPLAT_CPU

@@ -1,6 +1,11 @@
-// Multiresolution hash encoding of points of the unit square or cube (Mueller et al. 2022, Instant-NGP, sec. 3).
-// One thread owns one point at one level (blockIdx.y), so that the blocks in flight share a level's table in the cache;
-// the gradient by positions is the exception: there a thread owns a point at all levels, and nothing has to be added up.
+// Multiresolution hash encoding of points in the unit square or cube (Mueller et al. 2022, Instant-NGP, sec. 3).
+//
+//     feature[l][f] = sum over the 2^DIM corners c of the cell around the point at level l of weight(c) table_l[entry(c)][f]
+//
+// weight: multilinear interpolation. entry: a hash of the corner's coordinates, or its plain index if the table is large enough.
+//
+// One thread handles one point at one level (blockIdx.y): blocks that run at the same time share a level's table in the cache.
+// Only for the gradient of positions, one thread handles all levels of a point, so that it needs no atomics.
 #include "common.cuh"
 #include "field/half.cuh"
 
@@ -8,22 +13,22 @@
 #define DIM 3                       // 2 or 3
 #endif
 #ifndef FEATURES
-#define FEATURES 2                  // values of an entry: 1, 2 or 4
+#define FEATURES 2                  // values per entry: 1, 2 or 4
 #endif
 
-// One level. field/hash_grid.py mirrors this layout.
+// One level of the grid. field/hash_grid.py mirrors this layout.
 struct Level {
-    int resolution;                 // cells along an axis
-    unsigned size;                  // entries of its table
-    unsigned offset;                // entries of the tables before it
-    int hashed;                     // 0: the table has an entry for every corner
+    int resolution;                 // cells per axis
+    unsigned size;                  // number of entries in its table
+    unsigned offset;                // number of entries in the tables before it
+    int hashed;                     // 0: the table has an entry for every corner, and nothing is hashed
 };
 
-// The cell around a point, and where in it the point lies.
+// The cell around a point, and the point's position within it.
 struct Cell {
     unsigned corner[DIM];
     float fraction[DIM];
-    bool inside[DIM];               // false where the point had to be moved to the border
+    bool inside[DIM];               // false if the point was outside and was moved to the border
 };
 
 __device__ __forceinline__ Cell cell_of(const float* __restrict__ positions /* [DIM, stride] */, int stride, int i, const Level& level)
@@ -31,7 +36,7 @@ __device__ __forceinline__ Cell cell_of(const float* __restrict__ positions /* [
     Cell cell;
     for (int axis = 0; axis < DIM; ++axis) {
         const float given = positions[(size_t)axis * stride + i];
-        const float x = fminf(fmaxf(given, 0.0f), 1.0f) * level.resolution;     // NaN becomes 0
+        const float x = fminf(fmaxf(given, 0.0f), 1.0f) * level.resolution;     // fmaxf and fminf turn NaN into 0
         const int corner = min((int)x, level.resolution - 1);
         cell.corner[axis] = corner;
         cell.fraction[axis] = x - corner;
@@ -40,7 +45,7 @@ __device__ __forceinline__ Cell cell_of(const float* __restrict__ positions /* [
     return cell;
 }
 
-// Entry of a corner of the cell: bit k of `corner` moves along axis k.
+// Index of a corner's entry. Bit k of `corner`: lower or upper side along axis k.
 __device__ __forceinline__ unsigned entry_of(const Cell& cell, const Level& level, int corner)
 {
     const unsigned primes[3] = {1u, 2654435761u, 805459861u};
@@ -53,7 +58,7 @@ __device__ __forceinline__ unsigned entry_of(const Cell& cell, const Level& leve
     return level.offset + (level.hashed ? index % level.size : index);
 }
 
-// Weight of a corner; along axis `skipped`, if there is one, its derivative by the fraction instead.
+// Interpolation weight of a corner. Along axis `skipped`, if it is not -1, its derivative instead.
 __device__ __forceinline__ float weight_of(const Cell& cell, int corner, int skipped = -1)
 {
     float weight = 1.0f;
@@ -80,7 +85,7 @@ __device__ __forceinline__ Entry load_entry(const void* __restrict__ tables /* [
 #endif
 }
 
-// All values of an entry in one atomic where the GPU has it.
+// Adds all values of an entry with one atomic if the GPU can.
 __device__ __forceinline__ void add_entry(float* entry /* [FEATURES] */, const float (&v)[FEATURES])
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && FEATURES == 2
@@ -93,12 +98,12 @@ __device__ __forceinline__ void add_entry(float* entry /* [FEATURES] */, const f
 }
 
 extern "C" __global__ void hash_encode(
-    const float* __restrict__ positions,    // [DIM, stride] 0 to 1; what lies beyond is moved to the border
+    const float* __restrict__ positions,    // [DIM, stride] 0 to 1; points outside are moved to the border
     int stride,
-    const unsigned* __restrict__ num_rows,  // [1] points in use
-    const Level* __restrict__ levels,       // [L]
-    const void* __restrict__ tables,        // [entries, FEATURES] float, with HALF_TABLES half
-    float* __restrict__ features)           // [L * FEATURES, stride]
+    const unsigned* __restrict__ num_rows,  // [1] number of points
+    const Level* __restrict__ levels,       // [num_levels]
+    const void* __restrict__ tables,        // [entries, FEATURES] float; half with HALF_TABLES
+    float* __restrict__ features)           // [num_levels * FEATURES, stride]
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= (int)*num_rows) return;
@@ -118,9 +123,9 @@ extern "C" __global__ void hash_encode_backward(
     const float* __restrict__ positions,    // [DIM, stride]
     int stride,
     const unsigned* __restrict__ num_rows,  // [1]
-    const Level* __restrict__ levels,       // [L]
-    const float* __restrict__ d_features,   // [L * FEATURES, stride]
-    float* __restrict__ d_tables)           // [entries, FEATURES] gradients are added
+    const Level* __restrict__ levels,       // [num_levels]
+    const float* __restrict__ d_features,   // [num_levels * FEATURES, stride]
+    float* __restrict__ d_tables)           // [entries, FEATURES] accumulated
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= (int)*num_rows) return;

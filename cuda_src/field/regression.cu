@@ -1,5 +1,5 @@
-// Losses of a network's outputs against targets, and the way back through its last activation. A lane owns a row, blockIdx.y
-// a channel.
+// Losses of a network's outputs against targets, and the gradient of a sigmoid as its last activation. One lane handles one row;
+// blockIdx.y is the channel.
 #include "common.cuh"
 #include "lanes.cuh"
 
@@ -12,8 +12,8 @@ extern "C" __global__ void regression_loss(
     int stride,
     const unsigned* __restrict__ num_rows,  // [1]
     int kind,                               // 0 L2, 1 relative L2, 2 Huber
-    float delta,                            // from where Huber's loss is linear
-    float* __restrict__ loss,               // [1] the mean over rows and channels is added
+    float delta,                            // Huber's loss is linear beyond it
+    float* __restrict__ loss,               // [1] accumulated: mean over rows and channels
     float* __restrict__ d_outputs)          // [>= num_channels, stride]
 {
     const int n = *num_rows, row = (blockIdx.x * blockDim.y + threadIdx.y) * 32;
@@ -23,7 +23,7 @@ extern "C" __global__ void regression_loss(
     const vfloat y = load_row(outputs + plane, used), error = y - load_row(targets + plane, used);
     const float share = 1.0f / ((float)n * gridDim.y);
     vfloat value = error * error, slope = 2.0f * error;
-    if (kind == RELATIVE_L2) {                      // the denominator counts as a constant
+    if (kind == RELATIVE_L2) {                      // the denominator is treated as a constant
         const vfloat scale = vrcp(y * y + RELATIVE_EPSILON);
         value = value * scale;
         slope = slope * scale;
@@ -40,10 +40,10 @@ extern "C" __global__ void regression_loss(
 }
 
 extern "C" __global__ void sigmoid_backward(
-    const float* __restrict__ outputs,      // [num_channels, stride] of the sigmoid
+    const float* __restrict__ outputs,      // [num_channels, stride] after the sigmoid
     int stride,
     const unsigned* __restrict__ num_rows,  // [1]
-    float* __restrict__ d_outputs)          // [num_channels, stride] becomes the gradient before the sigmoid
+    float* __restrict__ d_outputs)          // [num_channels, stride] in: after the sigmoid; out: before it
 {
     const int n = *num_rows, row = (blockIdx.x * blockDim.y + threadIdx.y) * 32;
     if (row >= n) return;

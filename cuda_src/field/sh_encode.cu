@@ -1,13 +1,13 @@
-// Directions as the values of real spherical harmonics: the encoding that a network reads a direction from (Instant-NGP).
-// One thread owns one direction.
+// Encodes directions for a network as the values of real spherical harmonics (Mueller et al. 2022, Instant-NGP). One thread handles
+// one direction.
 #include "common.cuh"
 #include "raster/sh.cuh"
 
 extern "C" __global__ void sh_encode(
     const float* __restrict__ directions,   // [3, stride] of length 1
     int stride,
-    const unsigned* __restrict__ num_rows,  // [1] directions in use
-    int degree,                             // 1 to 4: of so many bands, from the constant one on
+    const unsigned* __restrict__ num_rows,  // [1] number of directions
+    int degree,                             // 1 to 4: number of bands, including the constant one
     float* __restrict__ features)           // [degree^2, stride]
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -17,7 +17,7 @@ extern "C" __global__ void sh_encode(
     sh_visit(degree - 1, d, [&](int k, float y, float3) { features[(size_t)k * stride + i] = y; });
 }
 
-// By x, y and z as free variables: what normalised them carries on from there.
+// Treats x, y and z as independent; the caller applies the gradient of the normalisation.
 extern "C" __global__ void sh_encode_backward(
     const float* __restrict__ directions,   // [3, stride]
     int stride,

@@ -1,22 +1,21 @@
-// Feature vectors of splats: inputs of the colour field's network that each splat learns for itself. They are the last rows of
-// its parameters.
+// Adam step of the splats' feature vectors: learned inputs of the colour field's network, stored as the last rows of the parameters.
 #include "common.cuh"
 #include "lanes.cuh"
 #include "optim/splat_adam.cuh"
 #include "raster/slots.cuh"
 #include "raster/update.cuh"
 
-// One lane owns a feature of one splat. Grid (splats / 32 warps, size), block (32, warps).
+// One lane handles one feature of one splat. Grid (warps of 32 splats, size), block (32, warps).
 extern "C" __global__ void step_features(
-    IterState* __restrict__ state,          // [1] skipped updates are counted
-    const BatchView* __restrict__ views,    // [BATCH]; with BATCH
+    IterState* __restrict__ state,          // [1] counts skipped updates
+    const BatchView* __restrict__ views,    // [BATCH]; only with BATCH
     int capacity,
-    int first_row,                          // of the features in the planes of parameters
-    int dense,                              // 1: features without a gradient move on with their momentum
-    float* __restrict__ d_features,         // [size, capacity] become zero
+    int first_row,                          // first row of the features in the parameter planes
+    int dense,                              // 1: features without a gradient continue with their momentum
+    float* __restrict__ d_features,         // [size, capacity] reset to zero
     float* __restrict__ params,             // [rows, capacity]
-    float* __restrict__ moments1,           // [rows, capacity] see moments.cuh
-    float* __restrict__ moments2)           // [rows, capacity]; not used with BF16_MOMENTS
+    float* __restrict__ moments1,           // [rows, capacity] see optim/moments.cuh
+    float* __restrict__ moments2)           // [rows, capacity]; unused with BF16_MOMENTS
 {
     const int first = (blockIdx.x * blockDim.y + threadIdx.y) * 32, n = state->num_splats, row = first_row + blockIdx.y;
     if (first >= n || state->overflowed) return;
