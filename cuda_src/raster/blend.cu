@@ -1,11 +1,14 @@
-// Blend the splats of each tile front to back (3D Gaussian Splatting, Kerbl et al. 2023, sec. 6).
-// A block owns a 16x16 tile, a warp and a lane a part of it (see blend.cuh). For the backward pass a pixel's colour and
-// transmittance are saved every SEGMENT pairs, and the tile's segments that contributed are listed as work.
-#define PIXELS 1                                    // more cost registers and idle lanes: measured in docs/optimizations/kernels.md
+// Blends the splats of each tile front to back (3D Gaussian Splatting, Kerbl et al. 2023, sec. 6).
+//
+//     image = sum_i T_i alpha_i c_i + T background        T_i = (1 - alpha_1) ... (1 - alpha_(i-1)), alpha_i = opacity_i exp(power_i)
+//
+// One block owns a 16x16 tile; blend.cuh shows how warps and lanes share it. For the backward pass, each pixel's colour and
+// transmittance are saved every SEGMENT pairs, and the segments that contributed to the tile are listed in `segments`.
+#define PIXELS 1                                    // more cost registers and leave lanes idle: docs/optimizations/kernels.md
 #include "raster/blend.cuh"
 
-// Where a pixel takes no more splats (m). On the GPU its height becomes NaN, at which no splat's power reaches a threshold: no
-// further instruction a hit. On the CPU it is a mask, since through its height each splat would wait for the one before.
+// Ends the pixels in m: no further splat is added. On the GPU the pixel's y becomes NaN, so that every power fails its threshold
+// and the loop needs no extra test. On the CPU it is a mask, because with NaN each splat would wait for the one before it.
 __device__ __forceinline__ void finish(vbool m, vfloat& y, vbool& live)
 {
 #ifdef SPLAT_CPU
@@ -24,18 +27,18 @@ __device__ __forceinline__ bool any_pixel(const vfloat (&y)[PIXELS], const vbool
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS) blend(
     const Camera* __restrict__ cameras,             // [num_views]
-    IterState* __restrict__ state,          // [1] num_segments is written
+    IterState* __restrict__ state,          // [1] num_segments is set
     const unsigned* __restrict__ tile_order,        // [num_tiles] longest lists first
     const unsigned* __restrict__ tile_begins,       // [num_tiles + 1]
-    const unsigned* __restrict__ splat_from_pair,   // [pair_capacity] by tile, then by depth
+    const unsigned* __restrict__ splat_from_pair,   // [pair_capacity] sorted by tile, then by depth
     const float2* __restrict__ means2d,             // [capacity] px
-    const float4* __restrict__ conic_opacity,       // [capacity] px^-2, 1
+    const float4* __restrict__ conic_opacity,       // [capacity] conic in px^-2, opacity
     const float4* __restrict__ colors,              // [capacity] rgb
     float* __restrict__ image,                      // [3, height, width]
-    float* __restrict__ final_T,                    // [height, width] transmittance left for the background
-    int* __restrict__ last_pair,                    // [height, width] pair after the last one that contributed
-    float* __restrict__ states,                     // [slots, 4, 256] T, rgb where a segment begins; may be null
-    uint2* __restrict__ segments)                   // [slots] tile, segment: work of the backward pass; may be null
+    float* __restrict__ final_T,                    // [height, width] transmittance that is left for the background
+    int* __restrict__ last_pair,                    // [height, width] 1 + index of the last pair that contributed
+    float* __restrict__ states,                     // [slots, 4, 256] T and rgb at the start of each segment; may be null
+    uint2* __restrict__ segments)                   // [slots] (tile, segment) of each block of the backward pass; may be null
 {
     __shared__ Staged batch;
     __shared__ int tile_last;
@@ -48,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend(
     const Pixels pixels = pixels_of_warp(camera, tile, warp);
     vfloat T[PIXELS], red[PIXELS], green[PIXELS], blue[PIXELS];
     vint last[PIXELS];
-    vfloat y[PIXELS];                               // of a pixel's centre, px
+    vfloat y[PIXELS];                               // y of the pixel centres, px
     vbool live[PIXELS];
     FOR_PIXELS(k) {
         T[k] = 1.0f; red[k] = green[k] = blue[k] = 0.0f;

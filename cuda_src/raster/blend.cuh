@@ -1,10 +1,21 @@
-// Common to the forward and the backward blend: assignment of a tile's pixels to warps, staging of its splats in shared memory,
-// and choice of the splats that a warp has to process.
+// Shared by the forward and backward blend: pixels of a warp, splats of a tile in shared memory, splats that touch a warp's pixels.
 //
-// A lane owns PIXELS pixels of a column, 4 rows apart, a warp 8 x 4 PIXELS of a 16x16 tile: what is done once a splat (loads,
-// loop, sums over the warp) is shared by as many pixels. A batch of up to 256 splats is staged for the whole block; then each
-// lane tests one splat of 32 against the warp's rectangle, and the warp walks over those that touch it. On the CPU the same
-// code runs with vectors of 32 pixels in place of a warp.
+// A lane owns PIXELS pixels of a column, 4 rows apart; a warp owns 8 x (4 PIXELS) pixels of the 16x16 tile. The cost per splat
+// (loads, loop, sums over the warp) is shared by these pixels.
+//
+//     PIXELS = 1             PIXELS = 2             lanes of a warp at PIXELS = 2
+//     +-------+-------+      +-------+-------+          0  1  2 ...  7
+//     | warp 0| warp 1|      |       |       |          8  9 10 ... 15       first pixels
+//     +-------+-------+      | warp 0| warp 1|         16 17 18 ... 23
+//     | warp 2| warp 3|      |       |       |         24 25 26 ... 31
+//     +-------+-------+      +-------+-------+          0  1  2 ...  7
+//     | warp 4| warp 5|      |       |       |          8  9 10 ... 15       second pixels
+//     +-------+-------+      | warp 2| warp 3|         16 17 18 ... 23
+//     | warp 6| warp 7|      |       |       |         24 25 26 ... 31
+//     +-------+-------+      +-------+-------+
+//
+// The block stages a batch of up to 256 splats in shared memory. Then each lane tests one of 32 splats against the warp's rectangle,
+// and the warp visits the splats that touch it. On the CPU the same code runs with vectors of 32 pixels instead of a warp.
 #pragma once
 #include "common.cuh"
 #include "lanes.cuh"
@@ -19,7 +30,7 @@
 #define FOR_PIXELS(k) _Pragma("unroll") for (int k = 0; k < PIXELS; ++k)
 
 struct Staged {                             // a batch in shared memory, scaled so that alpha = opacity * 2^power
-    float4 shape[BATCH];                    // x, y (px), a, b: power = a dx^2 + b dx dy + c dy^2
+    float4 shape[BATCH];                    // x, y (px), a, b of power = a dx^2 + b dx dy + c dy^2
     float4 rest[BATCH];                     // c, opacity, power at which alpha = 1/255, bits of the splat's index
     float4 color[BATCH];                    // rgb, unused
 };
@@ -40,9 +51,9 @@ __device__ __forceinline__ void stage(
     }
 }
 
-struct Pixels {                             // of one warp; a lane's k-th lies 4 k rows below its first
-    vint x, y;                              // of the first
-    vfloat px, py;                          // its centre
+struct Pixels {                             // pixels of one warp; a lane's k-th pixel lies 4 k rows below its first
+    vint x, y;                              // the lane's first pixel
+    vfloat px, py;                          // centre of it
     float left, top;                        // centre of the warp's first pixel
     vbool inside[PIXELS];
 };
@@ -60,8 +71,8 @@ __device__ __forceinline__ Pixels pixels_of_warp(const Camera& camera, unsigned 
     return p;
 }
 
-// Does a splat's power exceed its threshold anywhere in the warp's rectangle of pixel centres? Exact: outside the ellipse's
-// centre the largest power lies on an edge that faces it.
+// Does the splat's power reach its threshold at any point of the warp's rectangle of pixel centres? Exact: seen from a rectangle that
+// does not contain the mean, the largest power lies on an edge that faces the mean.
 __device__ __forceinline__ vbool touches(vfloat4 shape, vfloat4 rest, float left, float top)
 {
     const float right = left + (WARP_WIDTH - 1), bottom = top + (WARP_HEIGHT - 1);
@@ -72,11 +83,11 @@ __device__ __forceinline__ vbool touches(vfloat4 shape, vfloat4 rest, float left
     const vfloat x_on_dy = vmin(vmax(-0.5f * b * dy * vrcp(a), left - shape.x), right - shape.x);
     const vfloat power_dx = dx * (a * dx + b * y_on_dx) + c * y_on_dx * y_on_dx;
     const vfloat power_dy = x_on_dy * (a * x_on_dy + b * dy) + c * dy * dy;
-    const float slack = 1e-3f;              // rounding of large offsets; the pixel's own test decides
+    const float slack = 1e-3f;              // for the rounding of large offsets; each pixel tests again
     return vmax(power_dx, power_dy) >= rest.z - slack;
 }
 
-// Bit j: the warp must process splat `first + j` of the batch.
+// Bit j of the result: the warp has to visit splat `first + j` of the batch.
 __device__ __forceinline__ unsigned hits_of_warp(const Staged& s, int first, int n, const Pixels& pixels)
 {
     const vint i = first + lane_id();
@@ -84,10 +95,10 @@ __device__ __forceinline__ unsigned hits_of_warp(const Staged& s, int first, int
     return ballot(in_batch & touches(load4_row(s.shape + first, in_batch), load4_row(s.rest + first, in_batch), pixels.left, pixels.top));
 }
 
-// Where the states of a warp's k-th pixels lie in a plane of 256: by 8x4 pixels, whatever PIXELS is.
+// Index of the state of a warp's k-th pixels in a plane of 256. The order is by blocks of 8x4 pixels, the same for every PIXELS.
 __device__ __forceinline__ int state_offset(int warp, int k) { return 32 * ((warp & 1) + 2 * ((warp >> 1) * PIXELS + k)); }
 
-// Where the state of a tile's segment k >= 1 lies. Unique, since a tile of n pairs has fewer than n / SEGMENT + 1 of them.
+// Index of the state at the start of segment k >= 1 of a tile. Slots do not overlap: n pairs have fewer than n / SEGMENT + 1 segments.
 __device__ __forceinline__ size_t state_slot(unsigned tile, unsigned tile_begin, int k)
 {
     return (size_t)(tile_begin / SEGMENT + tile + k) * 4 * TILE_PIXELS;

@@ -1,19 +1,19 @@
-// Gradients of the blend. A block owns one segment of a tile: at most 256 splats and all 256 pixels; a warp a part of
-// them, and walks the segment front to back from the saved state, so that long tiles are shared by many blocks. What lies behind a
-// splat is the final colour minus the colour so far. A warp adds its pixels' gradients up in a butterfly that ends with one
-// value a lane, and sends them off as one atomic row (see warp_add).
+// Gradients of the blend. One block owns one segment of a tile: at most 256 splats, and all 256 pixels. So many blocks share a long
+// list. Each warp owns some pixels and walks the segment front to back, starting from the saved state. The colour behind a splat is
+// the final colour minus the colour so far. A warp sums the gradients of its pixels in a butterfly that leaves one value per lane,
+// and adds them to memory as one row of atomics (see warp_add).
 //
 // With alpha_i = opacity_i exp(power_i) and T_i = (1 - alpha_1) ... (1 - alpha_(i-1)), a pixel is sum_i T_i alpha_i c_i + T background:
 //     dL/dc_i     = alpha_i T_i d                                    d = dL/d pixel
-//     dL/dalpha_i = T_i c_i . d - behind_i / (1 - alpha_i)           behind_i = d . (all that splat i covers, background included)
-//     dL/dpower_i = g_i = alpha_i dL/dalpha_i                        0 where alpha_i was clipped
-// What is summed over pixels are moments of g_i, with (dx, dy) = pixel - mean2d: every gradient of the ellipse is linear in them
-// (see geometry_backward.cuh), and they cost half of what these gradients would.
-#define PIXELS 2                                    // half the sums over a warp: measured in docs/optimizations/kernels.md
+//     dL/dalpha_i = T_i c_i . d - behind_i / (1 - alpha_i)           behind_i = d . (everything behind splat i, with background)
+//     dL/dpower_i = g_i = alpha_i dL/dalpha_i                        0 if alpha_i was clipped
+// The sums over pixels are moments of g_i: g_i times 1, dx, dy, dx^2, dx dy, dy^2, with (dx, dy) = pixel - mean2d. All gradients of
+// the ellipse are linear in these moments (geometry_backward.cuh), and moments cost half as much as the gradients themselves.
+#define PIXELS 2                                    // halves the sums over a warp: docs/optimizations/kernels.md
 #include "raster/blend.cuh"
 #include "raster/fixed.cuh"
 
-#ifdef MATRIX_SUMS                                  // where tensor cores can: nine plain sums
+#ifdef MATRIX_SUMS                                  // on tensor cores if the GPU has them and only the nine sums are needed
 #include "raster/matrix_sums.cuh"
 #if __CUDA_ARCH__ >= 800 && !defined(ABSGRAD) && !defined(FIXED_SUMS)
 #define TENSOR_CORES 1
@@ -21,7 +21,7 @@
 #endif
 
 #ifdef ABSGRAD
-#define NUM_SUMS 11                                 // and the sums of |d mean2d| (AbsGS, Ye et al. 2024)
+#define NUM_SUMS 11                                 // also the sums of |d mean2d| (AbsGS, Ye et al. 2024)
 #else
 #define NUM_SUMS 9
 #endif
@@ -29,17 +29,17 @@
 extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
     const Camera* __restrict__ cameras,             // [num_views]
     const IterState* __restrict__ state,    // [1]
-    const uint2* __restrict__ segments,             // [slots] tile, segment
+    const uint2* __restrict__ segments,             // [slots] (tile, segment)
     const unsigned* __restrict__ tile_begins,       // [num_tiles + 1]
     const unsigned* __restrict__ splat_from_pair,   // [pair_capacity]
     const float2* __restrict__ means2d,             // [capacity] px
-    const float4* __restrict__ conic_opacity,       // [capacity] px^-2, 1
+    const float4* __restrict__ conic_opacity,       // [capacity] conic in px^-2, opacity
     const float4* __restrict__ colors,              // [capacity] rgb
     const float* __restrict__ image,                // [3, height, width]
     const int* __restrict__ last_pair,              // [height, width]
-    const float* __restrict__ states,               // [slots, 4, 256] T, rgb where a segment begins
+    const float* __restrict__ states,               // [slots, 4, 256] T and rgb at the start of each segment
     const float* __restrict__ d_image,              // [3, height, width]
-    float* __restrict__ d_splats)                   // [capacity, SPLAT_SUMS]; with FIXED_SUMS: see fixed_to_float
+    float* __restrict__ d_splats)                   // [capacity, SPLAT_SUMS] accumulated; with FIXED_SUMS see fixed.cuh
 {
     __shared__ Staged batch;
 #if TENSOR_CORES
@@ -53,7 +53,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
     const unsigned begin = tile_begins[tile], first = begin + segment * SEGMENT;
     const int n = min((unsigned)BATCH, tile_begins[tile + 1] - first);
     stage(batch, n, splat_from_pair + first, means2d, conic_opacity, colors);
-#ifdef SPLAT_CPU                                    // each sum would wait for its row of d_splats
+#ifdef SPLAT_CPU                                    // else each sum would wait for its row of d_splats
     BLOCK_FOR(i, n) {
         const float* row = d_splats + (size_t)splat_from_pair[first + i] * SPLAT_SUMS;
         __builtin_prefetch(row, 1); __builtin_prefetch(row + NUM_SUMS - 1, 1);
@@ -63,9 +63,9 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
     const Pixels pixels = pixels_of_warp(camera, tile, warp);
     const int plane = camera.width * camera.height;
     const float* s = states + state_slot(tile, begin, segment);
-    vint last[PIXELS], most = 0;                    // in this segment's numbering
+    vint last[PIXELS], most = 0;                    // last pair, counted from the start of this segment
     vfloat T[PIXELS], d_red[PIXELS], d_green[PIXELS], d_blue[PIXELS];
-    vfloat behind[PIXELS];                          // d_image . (colour of everything from here on, background included)
+    vfloat behind[PIXELS];                          // d_image . (colour from here to the back, with background)
     FOR_PIXELS(k) {
         const vint p = (pixels.y + 4 * k) * camera.width + pixels.x;
         const vbool in = pixels.inside[k];
@@ -87,12 +87,12 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
     MatrixBuffer& buffer = buffers[warp];
     const Features features = make_features(buffer, lane_id(), d_red, d_green, d_blue);
     const float middle_x = pixels.left + 3.5f, middle_y = pixels.top + 3.5f;
-    int num_waiting = 0, my_splat = 0;              // splats in the buffer; the one whose number there is `lane`, in the batch
+    int num_waiting = 0, my_splat = 0;              // number of splats in the buffer; batch index of splat number `lane` of the buffer
     const auto add_sums = [&](int count) {
         const int slot = lane_id() >> 2, q = lane_id() & 3, j = __shfl_sync(0xffffffffu, my_splat, slot);
         const MatrixSums sums = sum_terms(buffer, features, lane_id(), batch.shape[j].x - middle_x, batch.shape[j].y - middle_y);
         if (slot >= count) return;
-        // In 32 bits, which suffice for 357 million splats.
+        // A 32-bit index suffices for 357 million splats.
         float* const row = d_splats + (unsigned)__float_as_int(batch.rest[j].w) * SPLAT_SUMS;
         if (q == 0) atomicAdd(row, sums.g);
         atomicAdd(row + 2 * q + 1, sums.pair[0]);
@@ -132,7 +132,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
                 num_waiting = 0;
             }
 #else
-            // Sums over a lane's pixels, which have dx in common; the first assigns, since no compiler may leave out adding 0.
+            // Sums over a lane's pixels, which share dx. The first pixel assigns, since a compiler may not drop an addition of 0.
             vfloat sum_g = g[0], sum_gy = g[0] * dy[0], sum_gyy = sum_gy * dy[0];
             vfloat red = weight[0] * d_red[0], green = weight[0] * d_green[0], blue = weight[0] * d_blue[0];
             for (int k = 1; k < PIXELS; ++k) {

@@ -1,7 +1,9 @@
-// Contribution of each splat to a view, and to the view's error: the criteria of density control.
-// Same traversal as blend: a block owns a tile, or, where blend has kept its states, a segment of a tile's list, as in blend_backward: a few
-// long lists would otherwise be left to a few blocks. The error of a pixel is its part of the loss (see l1_ssim.cu); a splat is given
-// its share by blending weight, so that the scores of all splats sum to the picture's error.
+// Scores of density control: each splat's contribution to a view, and its share of the view's error.
+//
+//     scores[i] = (sum over pixels of w_i, sum over pixels of w_i error)        w_i = T_i alpha_i; error: of the loss, see l1_ssim.cu
+//
+// The traversal is that of blend. One block owns a tile; if blend has saved its states, one block owns a segment of a tile, as in
+// blend_backward, because otherwise a few long lists would keep a few blocks busy.
 #define PIXELS 2
 #include "raster/blend.cuh"
 #include "raster/fixed.cuh"
@@ -9,18 +11,18 @@
 extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_scores(
     const Camera* __restrict__ cameras,             // [num_views]
     const IterState* __restrict__ state,    // [1]
-    const unsigned* __restrict__ tile_order,        // [num_tiles] longest lists first; without segments
-    const uint2* __restrict__ segments,             // [slots] tile, segment; or null: a block owns a tile
-    const float* __restrict__ states,               // [slots, 4, 256] T, rgb where a segment begins
+    const unsigned* __restrict__ tile_order,        // [num_tiles] longest lists first; used without segments
+    const uint2* __restrict__ segments,             // [slots] (tile, segment); null: one block per tile
+    const float* __restrict__ states,               // [slots, 4, 256] T and rgb at the start of each segment
     const unsigned* __restrict__ tile_begins,       // [num_tiles + 1]
     const unsigned* __restrict__ splat_from_pair,   // [pair_capacity]
     const float2* __restrict__ means2d,             // [capacity] px
-    const float4* __restrict__ conic_opacity,       // [capacity] px^-2, 1
+    const float4* __restrict__ conic_opacity,       // [capacity] conic in px^-2, opacity
     const float4* __restrict__ colors,              // [capacity] rgb
     const float* __restrict__ errors,               // [3, height, width] from l1_ssim
     const int* __restrict__ last_pair,              // [height, width]
-    float* __restrict__ scores)                     // [capacity, 2] += sum of weights (px), sum of weight * error (px);
-                                                    //   with FIXED_SUMS [capacity, 4], the bits of two 64-bit integers
+    float* __restrict__ scores)                     // [capacity, 2] accumulated: weights (px), weighted errors (px);
+                                                    //   with FIXED_SUMS [capacity, 4]: the bits of two 64-bit integers
 {
     __shared__ Staged batch;
     const Camera& camera = cameras[state->view];

@@ -1,8 +1,9 @@
-// From the gradients of the colours of projected splats to those of their spherical harmonics, and, with FUSED_ADAM, straight on to
-// Adam. With BATCH, the gradient is the sum over the views of a batch, whose rays project_backward has scaled to make it a mean.
+// From colour gradients of projected splats to gradients of their SH coefficients and, with FUSED_ADAM, directly to Adam's update.
 //
-// A kernel apart from project_backward, because a thread that updated all 16 coefficients would wait for each before it could load
-// the next. One lane owns one coefficient (COEFFICIENTS of them, one after another) of one splat; indices as in project_backward.cu.
+//     dL/dsh[k] = sum over views of Y_k(direction) dL/dcolour          with BATCH; project_backward has divided dL/dcolour by BATCH
+//
+// This is not part of project_backward, because a thread that updates all 16 coefficients waits for each before it can load the next.
+// One lane owns one coefficient of one splat, or COEFFICIENTS of them one after another. For the indices see project_backward.cu.
 #include "lanes.cuh"
 #include "raster/sh.cuh"
 #include "raster/slots.cuh"
@@ -10,11 +11,11 @@
 #include "raster/visible.cuh"
 #include "optim/splat_adam.cuh"
 
-#ifndef COEFFICIENTS                // that a lane updates
+#ifndef COEFFICIENTS                // coefficients that one lane updates
 #define COEFFICIENTS 1
 #endif
 
-// The gradient of a splat's coefficient k, where m holds. depths and d_rays: the lane's own elements of the first slot.
+// Gradient of the lane's coefficient k if m holds. depths, d_rays: the lane's own elements of the first slot.
 __device__ __forceinline__ vfloat3 coefficient_gradient(
     const float* __restrict__ depths /* [slots, columns] */, const float* __restrict__ d_rays /* [slots, 6, columns] */,
     const SlotLayout& layout, int k, vbool m)
@@ -33,27 +34,26 @@ __device__ __forceinline__ vfloat3 coefficient_gradient(
     return sum;
 }
 
-// Adam moves a view-dependent coefficient only where a view of the batch shows the splat: with 10M splats, a fifth of them visible, that
-// saves 2.1 of 3.4 ms, and held-out pictures are as good (docs/experiments/optimizer.md, "Adam on visible splats"). The constant colour has its step
-// wherever the geometry has one.
+// Adam updates a view-dependent coefficient only if a view of the batch shows the splat. With 10M splats, a fifth of them visible,
+// that saves 2.1 of 3.4 ms, and held-out images are as good (docs/experiments/optimizer.md, "Adam on visible splats"). The constant
+// colour is updated whenever the geometry is.
 //
-// Blocks of the same splats follow one another, so that their rays are read from memory once. Where only visible splats are
-// updated, most warps find nothing to do, and where gradients are stored, warps move a sixth of the bytes: there, COEFFICIENTS is
-// larger, so that fewer warps have to start.
+// Consecutive blocks handle the same splats, so that their rays come from the cache. If only visible splats are updated, most warps
+// have nothing to do; if gradients are stored, a warp moves a sixth of the bytes. In both cases a larger COEFFICIENTS saves warps.
 extern "C" __global__ void color_backward(
     const IterState* __restrict__ state,    // [1]
     int capacity,
-    int num_coefficients,                   // that are stored: of the highest degree
+    int num_coefficients,                   // stored coefficients: those of the highest degree
     UpdateOptions options,
     Share share,                            // splats to update
-    SlotLayout layout,                      // of `slots` arrays for `columns` splats
-    const BatchView* __restrict__ views,    // [slots]; with BATCH
+    SlotLayout layout,                      // sizes of the arrays of a slot
+    const BatchView* __restrict__ views,    // [slots]; only with BATCH
     const float* __restrict__ depths,       // [slots, columns] 0 where invisible
     const float* __restrict__ d_rays,       // [slots, 6, columns] from project_backward
     float* __restrict__ params,             // [rows, capacity]
-    float* __restrict__ moments1,           // [rows, capacity] see moments.cuh; with FUSED_ADAM
-    float* __restrict__ moments2,           // [rows, capacity]; with FUSED_ADAM, not used with BF16_MOMENTS
-    float* __restrict__ d_params)           // [rows, capacity]; without FUSED_ADAM
+    float* __restrict__ moments1,           // [rows, capacity] see optim/moments.cuh; only with FUSED_ADAM
+    float* __restrict__ moments2,           // [rows, capacity]; only with FUSED_ADAM and without BF16_MOMENTS
+    float* __restrict__ d_params)           // [rows, capacity]; only without FUSED_ADAM
 {
     const int num_parts = (num_coefficients + COEFFICIENTS - 1) / COEFFICIENTS;
     const int first_own = (blockIdx.x / num_parts * blockDim.y + threadIdx.y) * 32, begin = blockIdx.x % num_parts * COEFFICIENTS;

@@ -1,16 +1,16 @@
-// Which tiles a projected splat touches, exactly: the ellipse alpha >= 1/255 against the rectangle of a tile's pixel centres
-// (the idea of Speedy-Splat, Hanson et al. 2025, sec. 4.1: walk the rows of tiles and take the ellipse's span in each).
-// Every operation is rounded on its own (_rn intrinsics), so that counting and emitting, compiled apart, agree to the bit.
+// Exact test of which tiles a projected splat touches: the ellipse alpha >= 1/255 against a tile's rectangle of pixel centres. In
+// each row of tiles the ellipse covers an interval (idea of Speedy-Splat, Hanson et al. 2025, sec. 4.1).
+// Every operation is rounded separately (_rn intrinsics), so that the counting and the emitting kernel agree to the bit.
 #pragma once
 #include "common.cuh"
 #include "vectors.cuh"
 
-struct Ellipse {                    // a dx^2 + 2 b dx dy + c dy^2 <= reach around (x, y)
+struct Ellipse {                    // the set a dx^2 + 2 b dx dy + c dy^2 <= reach around (x, y)
     vfloat x, y, a, b, c;
     vfloat reach;                   // 2 ln(255 opacity)
     vfloat det;                     // a c - b^2
-    vfloat x_max, y_max;            // half the bounding box, px
-    vfloat tilt_y;                  // dy at which dx is largest
+    vfloat x_max, y_max;            // half the size of the bounding box, px
+    vfloat tilt_y;                  // dy of the rightmost point
 };
 
 __device__ __forceinline__ Ellipse make_ellipse(vfloat x /* px */, vfloat y, vfloat4 conic_opacity)
@@ -26,9 +26,9 @@ __device__ __forceinline__ Ellipse make_ellipse(vfloat x /* px */, vfloat y, vfl
     return e;
 }
 
-struct Span { vint begin, end; };   // half open; empty where begin >= end
+struct Span { vint begin, end; };   // half open; empty if begin >= end
 
-// Tiles whose pixel centres' interval [16 k + 0.5, 16 k + 15.5], cut to the image, meets [lo, hi].
+// The tiles k whose interval of pixel centres, [16 k + 0.5, 16 k + 15.5] cut to the image, meets [lo, hi].
 __device__ __forceinline__ Span tiles_meeting(vfloat lo, vfloat hi, int size, int num_tiles)
 {
     Span s = {0, 0};
@@ -41,13 +41,13 @@ __device__ __forceinline__ Span tiles_meeting(vfloat lo, vfloat hi, int size, in
     return s;
 }
 
-// Rows of tiles that the ellipse's bounding box meets.
+// Rows of tiles that the bounding box touches.
 __device__ __forceinline__ Span tile_rows(const Ellipse& e, const Camera& camera)
 {
     return tiles_meeting(__fsub_rn(e.y, e.y_max), __fadd_rn(e.y, e.y_max), camera.height, camera.tiles_y);
 }
 
-// Tiles of row `row` whose pixel centres' rectangle the ellipse meets: an interval, since a slice of a convex set is convex.
+// Tiles of row `row` whose rectangle of pixel centres the ellipse meets. They are an interval: slices of a convex set are convex.
 __device__ __forceinline__ Span tile_span(const Ellipse& e, const Camera& camera, vint row)
 {
     const vint last_y = vmin((row + 1) * TILE, camera.height) - 1;
@@ -56,7 +56,7 @@ __device__ __forceinline__ Span tile_span(const Ellipse& e, const Camera& camera
     const vbool meets = top <= bottom;
     Span span = {0, 0};
     if (!some(meets)) return span;
-    // the right edge dx(dy) is concave and largest at tilt_y; the left edge is its mirror image
+    // The right edge as a function dx(dy) is concave and largest at tilt_y; the left edge is its mirror image.
     const vfloat dy_right = fminf(fmaxf(e.tilt_y, top), bottom), dy_left = fminf(fmaxf(-e.tilt_y, top), bottom);
     const vfloat reach_a = __fmul_rn(e.reach, e.a);
     const vfloat root_right = __fsqrt_rn(fmaxf(__fmaf_rn(-e.det, __fmul_rn(dy_right, dy_right), reach_a), 0.0f));
@@ -68,7 +68,7 @@ __device__ __forceinline__ Span tile_span(const Ellipse& e, const Camera& camera
     return span;
 }
 
-// Where, of the lanes in m, the ellipse meets any tile; stops at the first row where it does.
+// The lanes in m whose ellipse meets any tile. Stops at the first row that has one.
 __device__ __forceinline__ vbool touches_tiles(const Ellipse& e, const Camera& camera, vbool m)
 {
     const Span rows = tile_rows(e, camera);
@@ -80,7 +80,7 @@ __device__ __forceinline__ vbool touches_tiles(const Ellipse& e, const Camera& c
     return m & found;
 }
 
-struct TileBox { Span rows, columns; };     // tiles that the ellipse's bounding box meets
+struct TileBox { Span rows, columns; };     // tiles that the bounding box touches
 
 __device__ __forceinline__ TileBox tile_box(const Ellipse& e, const Camera& camera)
 {

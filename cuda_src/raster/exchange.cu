@@ -1,23 +1,23 @@
-// What ranks exchange in a batch, apart from projected splats (project_share.cu, receive_splats.cu): gradients on their way to the owners of
-// splats, the results of views, and, between two batches, the owners' parameters. In send_sums, copy_share and take_columns one thread owns
-// one splat, in the others there is one thread.
+// What ranks exchange in a batch besides projected splats (project_share.cu, receive_splats.cu): gradients for the owners of the
+// splats, results of views and, between two batches, the owners' parameters. One thread handles one splat in send_sums, copy_share
+// and take_columns; the other kernels have one thread.
 #include "raster/visible.cuh"
 
-// Result of a view, which the rank that renders it sends to all others. train/ranked/exchange.py has its size.
+// Result of a view. The rank that renders the view sends it to all others. train/ranked/exchange.py knows its size.
 struct ViewResult {
     float loss;
     int overflowed;
-    int needed_rows;                        // most visible splats of a rank; all of them were sent if slots have as many rows
+    int needed_rows;                        // largest number of visible splats of a rank; all were sent if the slots have this many rows
 };
 
-// Packs the gradients of a view's splats for the owners of the splats; those of the rank's own splats go to `kept`.
+// Packs the gradients of a view's splats for the splats' owners. Gradients of this rank's own splats go to `kept`.
 extern "C" __global__ void send_sums(
     const IterState* __restrict__ state,    // [1]
     ViewSlots slots,
     int columns, int rows,
     const float4* __restrict__ d_splats,    // [capacity, SPLAT_SUMS / 4]
-    float* __restrict__ kept,               // [num_ranks, rows, SPLAT_SUMS] written at the rank's own place
-    float* __restrict__ sent)               // [num_ranks, rows, SPLAT_SUMS] written at those of all others
+    float* __restrict__ kept,               // [num_ranks, rows, SPLAT_SUMS] only this rank's part is written
+    float* __restrict__ sent)               // [num_ranks, rows, SPLAT_SUMS] all other parts are written
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= (int)state->num_splats || state->overflowed) return;
@@ -29,12 +29,12 @@ extern "C" __global__ void send_sums(
     for (int k = 0; k < SPLAT_SUMS / 4; ++k) to[k] = d_splats[(size_t)i * (SPLAT_SUMS / 4) + k];
 }
 
-// Once a view is rendered and its loss is known.
+// Runs after the view is rendered and its loss is known.
 extern "C" __global__ void send_result(
     const IterState* __restrict__ state,    // [1]
     ViewSlots slots,
     int columns, int rows,
-    ViewResult* __restrict__ kept,          // [num_ranks] as above
+    ViewResult* __restrict__ kept,          // [num_ranks] as in send_sums
     ViewResult* __restrict__ sent)          // [num_ranks]
 {
     int needed = 0;
@@ -43,13 +43,13 @@ extern "C" __global__ void send_result(
     for (int r = 0; r < slots.num_ranks; ++r) (r == slots.rank ? kept : sent)[r] = result;
 }
 
-// Once the first num_views views of a batch are rendered: an overflow on any rank makes the batch a no-op on all.
+// Runs after the first num_views views of a batch. If one rank overflowed, the batch becomes a no-op on all ranks.
 extern "C" __global__ void agree(
     IterState* __restrict__ state,          // [1]
     int num_views,
     const ViewResult* __restrict__ results, // [num_views]
     BatchView* __restrict__ views,          // [num_views]
-    int* __restrict__ needed_rows)          // [1] by any view so far: batches that follow an overflow do not forget what it needed
+    int* __restrict__ needed_rows)          // [1] maximum over all views so far; later batches keep it
 {
     int needed = *needed_rows;
     for (int b = 0; b < num_views; ++b) {
@@ -59,13 +59,13 @@ extern "C" __global__ void agree(
         needed = max(needed, result.needed_rows);
     }
     *needed_rows = needed;
-    set_view(state, views[num_views - 1]);                                 // the state is that after the last view, on all ranks
+    set_view(state, views[num_views - 1]);                                 // all ranks have the state after the last view
 }
 
-// Between planes of all splats and those of a share. blockIdx.y is the row.
+// Copies between the planes of all splats and the planes of a share. blockIdx.y is the row.
 extern "C" __global__ void copy_share(
     Share share, int num, long long stride, int columns,
-    int gather,                             // 1: into the planes of all splats; 0: out of them
+    int gather,                             // 1: share -> all splats; 0: all splats -> share
     float* planes,                          // [rows, stride] of all splats
     float* part)                            // [rows, columns] of the share
 {
@@ -77,10 +77,10 @@ extern "C" __global__ void copy_share(
     else *in_part = *in_planes;
 }
 
-// Of changed splats, those that the share owns. blockIdx.y is the row.
+// Copies those changed splats that this share owns. blockIdx.y is the row.
 extern "C" __global__ void take_columns(
     Share share,
-    const long long* __restrict__ index,    // [count] splats, with repetition
+    const long long* __restrict__ index,    // [count] indices of splats, possibly repeated
     int count,
     const float* __restrict__ values,       // [rows, count]
     int columns,

@@ -1,14 +1,14 @@
-// Sums with the same bits in whatever order their terms come: 64-bit fixed point, where floats would round differently each
-// time. A row holds the sums of one splat in place of floats; its last number counts terms that no such sum can hold.
+// Sums whose bits do not depend on the order of the terms: 64-bit fixed point instead of floats. A splat's row holds SPLAT_SUMS
+// 64-bit integers. The last one counts terms that do not fit; if it is not 0, the sums are unusable.
 #pragma once
 #include "common.cuh"
 
 #define FIXED_POISON (SPLAT_SUMS - 1)
-#define FIXED_ONE 17179869184.0f            // 2^34: sums up to 2^29 units, in steps of 6e-11
-#define SCORE_ONE 16777216.0f               // 2^24: of sums of scores, in pixels
+#define FIXED_ONE 17179869184.0f            // 2^34: the range is 2^29 units, the step 6e-11 units
+#define SCORE_ONE 16777216.0f               // 2^24, for scores in px
 
-// What the k-th sum of blend_backward is measured in, so that neither small nor large splats leave that range: a pixel's
-// share of a mean, times standard deviations of the splat for dx and dy.
+// Unit of the k-th sum of blend_backward, chosen so that sums of small and large splats stay in range: a pixel's share of a mean,
+// times the splat's standard deviation for each factor dx or dy.
 __device__ __forceinline__ float fixed_unit(int k, float4 conic, int num_pixels)
 {
     const float det = fmaxf(conic.x * conic.z - conic.y * conic.y, 1e-30f);
@@ -17,7 +17,7 @@ __device__ __forceinline__ float fixed_unit(int k, float4 conic, int num_pixels)
     return length / (3.0f * num_pixels);
 }
 
-__device__ __forceinline__ bool add_fixed(unsigned long long* sum, float value)     // false: no number it could hold
+__device__ __forceinline__ bool add_fixed(unsigned long long* sum, float value)     // false: too large or not a number
 {
     if (!(fabsf(value) < 4e18f)) return false;
     atomicAdd(sum, (unsigned long long)(long long)rintf(value));

@@ -1,13 +1,13 @@
-// From the fixed-point sums of a deterministic blend_backward to the floats that project_backward reads. One thread owns one
-// splat, and leaves its sums at zero for the next step.
+// Converts the fixed-point sums of a deterministic blend_backward to the floats that project_backward reads. One thread handles one
+// splat and resets its fixed-point sums for the next step.
 #include "raster/fixed.cuh"
 
 extern "C" __global__ void fixed_to_float(
     const Camera* __restrict__ cameras,             // [num_views]
     const IterState* __restrict__ state,    // [1]
     const float* __restrict__ depths,               // [capacity] 0 where invisible
-    const float4* __restrict__ conic_opacity,       // [capacity] px^-2, 1
-    float* __restrict__ fixed,                      // [capacity, 2 SPLAT_SUMS] the bits of integers of 64 bits
+    const float4* __restrict__ conic_opacity,       // [capacity] conic in px^-2, opacity
+    float* __restrict__ fixed,                      // [capacity, 2 SPLAT_SUMS] the bits of 64-bit integers
     float* __restrict__ d_splats)                   // [capacity, SPLAT_SUMS]
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;

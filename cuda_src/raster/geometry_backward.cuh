@@ -1,8 +1,8 @@
-// From the sums of one projected splat to the gradients of its raw parameters: what project_backward and pose_backward share.
-// Derivatives of EWA splatting by the chain rule through cov2d = V V^T + dilation I, V = J W R S (see projection.cuh).
+// From the sums of one projected splat to the gradients of its raw parameters; used by project_backward and pose_backward.
+// Chain rule of EWA splatting through cov2d = V V^T + dilation I with V = J W R S (see projection.cuh).
 //
 // With d = pixel - mean2d and the conic Q = cov2d^-1, a pixel's alpha is exp(ln opacity + power), power = -1/2 d^T Q d. Power is a
-// quadratic form in d, so that sums over pixels of g = dL/dpower times 1, d and d d^T, the moments S0, S1 and S2, are all it takes:
+// quadratic form in d. So three sums over pixels suffice, the moments S0, S1, S2 of g = dL/dpower: g times 1, d and d d^T.
 //     dL/d opacity = S0 / opacity        dL/d mean2d = Q S1        dL/dQ = -1/2 S2
 //     dL/d cov2d   = -Q dL/dQ Q = 1/2 Q S2 Q                       dL/dV = 2 dL/d cov2d V = Q S2 Q V
 #pragma once
@@ -10,7 +10,7 @@
 #include "raster/sh.cuh"
 #include "raster/splat_sums.cuh"
 
-// Gradient of the viewing ray mean - camera centre, from that of the colour. params: the lane's own element of the first plane.
+// Gradient of the viewing ray (mean - camera centre) from that of the colour. params: the lane's own element of the first plane.
 __device__ __forceinline__ vfloat3 ray_backward(
     const float* __restrict__ params /* [rows, stride] */, size_t stride, vbool m, int degree, vfloat3 ray, vfloat inv_length,
     vfloat3 d_color)
@@ -24,7 +24,7 @@ __device__ __forceinline__ vfloat3 ray_backward(
     return scale(inv_length, sub(d_direction, scale(dot(direction, d_direction), direction)));
 }
 
-// Gradient of the unnormalised quaternion from the rows of d rotation matrix.
+// Gradient of the raw quaternion; d: gradient of its rotation matrix.
 __device__ __forceinline__ vfloat4 quat_backward(vfloat4 raw, vfloat inv_norm, const Mat3& d)
 {
     const vfloat w = raw.x * inv_norm, x = raw.y * inv_norm, y = raw.z * inv_norm, z = raw.w * inv_norm;
@@ -43,12 +43,12 @@ struct GeometryGradient {
     vfloat3 mean, log_scale;
     vfloat4 quat;
     vfloat logit_opacity, d_x, d_y;
-    vfloat3 rotation;                   // by a rotation vector of the camera about its centre, in the camera's axes
-    vfloat distortion;                  // d of radial_distortion.cuh; with RADIAL_DISTORTION
-    vfloat k1, k2;                      // by the camera's coefficients of it; with RADIAL_DISTORTION
+    vfloat3 rotation;                   // gradient of a rotation vector of the camera about its centre, in camera axes
+    vfloat distortion;                  // factor d of radial_distortion.cuh; only with RADIAL_DISTORTION
+    vfloat k1, k2;                      // gradients of the camera's coefficients; only with RADIAL_DISTORTION
 };
 
-// dL/d colour before it was clamped: `color` is 0 where it was.
+// dL/d colour before clamping; `color` is 0 in clamped channels.
 __device__ __forceinline__ vfloat3 unclamped(const SplatSums& s, vfloat4 color)
 {
     const vfloat zero = 0.0f;
@@ -67,14 +67,15 @@ __device__ __forceinline__ GeometryGradient geometry_backward(const Gaussian& g,
     const vfloat d_opacity = s.g / opacity;
     out.logit_opacity = d_opacity * ratio * g.opacity * (1.0f - g.opacity);
 
-    // Q V from cross products, since with a needle's long axis the products of Q and V cancel; then the gradients of the scales, the diagonal of V^T d V, are quadratic forms and cancel nothing.
+    // Q V as cross products, because along a needle's long axis the products of Q and V cancel. The gradients of log scales, the
+    // diagonal of V^T dL/dV, then become quadratic forms, in which nothing cancels.
     const vfloat3 normal = cross(p.v0, p.v1), x0 = cross(p.v1, normal), x1 = cross(normal, p.v0);    // adjugate(V V^T) V
     const vfloat3 w0 = scale(inv_det, add(x0, scale(p.dilation, p.v0))), w1 = scale(inv_det, add(x1, scale(p.dilation, p.v1)));
     const vfloat3 y0 = add(scale(s.gxx, w0), scale(s.gxy, w1)), y1 = add(scale(s.gxy, w0), scale(s.gyy, w1));
     vfloat3 d_v0 = add(scale(A, y0), scale(B, y1)), d_v1 = add(scale(B, y0), scale(C, y1));
     out.log_scale = add(mul_elements(w0, y0), mul_elements(w1, y1));
     const vbool solid = p.det0 > 1e-12f;
-    if (antialias && some(solid)) {             // d ln(det0 / det) / d V = 2 (inverse of the undilated covariance - Q) V
+    if (antialias && some(solid)) {             // d ln(det0 / det) / dV = 2 (inverse of the undilated covariance - Q) V
         const vfloat inv_det0 = 1.0f / p.det0;
         const vfloat3 e0 = scale(s.g, sub(scale(inv_det0, x0), w0)), e1 = scale(s.g, sub(scale(inv_det0, x1), w1));
         d_v0 = select(solid, add(d_v0, e0), d_v0);
@@ -94,10 +95,10 @@ __device__ __forceinline__ GeometryGradient geometry_backward(const Gaussian& g,
     d_r.r2 = make_vec(d_m.r2.x * g.scale.x, d_m.r2.y * g.scale.y, d_m.r2.z * g.scale.z);
     out.quat = quat_backward(g.quat, p.inv_quat_norm, d_r);
 
-    // U = J W with J's rows (fx/z) (1, 0, -tx), (fy/z) (0, 1, -ty)
+    // U = J W; the rows of J are (fx/z) (1, 0, -tx) and (fy/z) (0, 1, -ty).
     const Mat3 w = world_rotation(k);
     const vfloat inv_z = 1.0f / p.t.z, sx = k.fx * inv_z, sy = k.fy * inv_z;
-    vfloat d_mean_x = k.fx * out.d_x, d_mean_y = k.fy * out.d_y;        // of x/z, y/z, from mean2d
+    vfloat d_mean_x = k.fx * out.d_x, d_mean_y = k.fy * out.d_y;        // gradients of x/z and y/z through mean2d
     DistortionGradient d_lens = {};
     if (RADIAL) {
         vfloat3 u0, u1;
@@ -114,13 +115,13 @@ __device__ __forceinline__ GeometryGradient geometry_backward(const Gaussian& g,
     if (RADIAL) { d_tx += d_lens.sx; d_ty += d_lens.sy; out.k1 = d_lens.k1; out.k2 = d_lens.k2; out.distortion = p.distortion.d; }
     d_tx = select(p.tx == p.t.x * inv_z, d_tx, vfloat(0.0f));
     d_ty = select(p.ty == p.t.y * inv_z, d_ty, vfloat(0.0f));
-    const vfloat d_ratio_x = d_tx + d_mean_x, d_ratio_y = d_ty + d_mean_y;       // of x/z, y/z, from J and from mean2d
+    const vfloat d_ratio_x = d_tx + d_mean_x, d_ratio_y = d_ty + d_mean_y;       // gradients of x/z and y/z through J and mean2d
     d_t.x = d_ratio_x * inv_z;
     d_t.y = d_ratio_y * inv_z;
     d_t.z -= inv_z * inv_z * (d_ratio_x * p.t.x + d_ratio_y * p.t.y);
     out.mean = mul_transposed(w, d_t);
 
-    // A rotation by w moves t by w x t and W's columns by w x column, so that a row u = W^T j of U moves by -W^T (w x j).
+    // A rotation by w moves t by w x t and the columns of W by w x column. So a row u = W^T j of U moves by -W^T (w x j).
     const vfloat3 j0 = make_vec(sx, 0.0f, -sx * p.tx), j1 = make_vec(0.0f, sy, -sy * p.ty);
     out.rotation = add(cross(p.t, d_t), add(cross(mul(w, d_u0), j0), cross(mul(w, d_u1), j1)));
     return out;

@@ -1,34 +1,48 @@
-// The sums of blend_backward over a warp's 8x8 pixels as a product of matrices, for tensor cores.
+// The sums of blend_backward over a warp's 8x8 pixels as a matrix product, for tensor cores.
 //
-// Of MATRIX_SPLATS splats (n) and 64 pixels (k): G[n, k] = dL/dpower and W[n, k] = alpha T. With (x, y) of a pixel from the middle of the 8x8
-// and D[k] = dL/d pixel, the features of a pixel are F[k] = (x, y, x^2, x y, y^2, D red, D green, D blue), and
+// For MATRIX_SPLATS splats n and 64 pixels k, let G[n, k] = dL/dpower and W[n, k] = alpha T. Let (x, y) be a pixel's position relative
+// to the middle of the 8x8 pixels, and D = dL/d pixel. With the features F[k] = (x, y, x^2, x y, y^2, D red, D green, D blue),
 //     [G] F = [moments of G   unused           ]
 //     [W]     [unused         gradient of colour]
-// The moment of order 0, the sum of G, is added up in float. The product is of tf32, which has the range of a float (with fp16, bright
-// splats of scenes with few views cost 0.3 dB): G and W are cut off after 11 significant bits, D is rounded, x to y^2 are exact. G is
-// cut off before, so that all moments are those of the same G: about a mean that is far from the middle, they nearly cancel.
+// sum_terms then moves the moments from the middle to the splat's mean.
 //
-// A warp holds operands of mma.m16n8k8 as follows (PTX ISA, "Matrix fragments for mma.m16n8k8"), lane = 4 r + q:
+// Example: one splat with mean (0.5, -0.5), two pixels with G or W.
+//     pixel (x, y)     G   W          F: x     y    x^2   x y    y^2   D red
+//     ( 1.5, 0.5)      2   0.5           1.5   0.5  2.25   0.75  0.25   4
+//     (-0.5, 2.5)      3   0.25         -0.5   2.5  0.25  -1.25  6.25   8
+//     G F = (1.5, 8.5, 5.25, -2.25, 19.25, ...), W F = (..., 4), and the sum of G is S = 5.
+//     About the mean, where the pixels are (1, 1) and (-1, 3):
+//         gx = 1.5 - 0.5 S = -1                            = 2 * 1 + 3 * -1
+//         gy = 8.5 + 0.5 S = 11                            = 2 * 1 + 3 * 3
+//         gxx = 5.25 - 0.5 * 1.5 - 0.5 gx = 5              = 2 * 1 + 3 * 1
+//         gxy = -2.25 - 0.5 * 8.5 + 0.5 gx = -7            = 2 * 1 + 3 * -3
+//         gyy = 19.25 + 0.5 * 8.5 + 0.5 gy = 29            = 2 * 1 + 3 * 9
+//
+// Precision. S is summed in float. The product is of tf32, which has the range of a float (with fp16, bright splats of scenes with few
+// views cost 0.3 dB). G and W are cut to 11 significant bits, D is rounded, x to y^2 are exact. G is cut before all sums: moments about a
+// mean far from the middle nearly cancel, so all of them must be moments of the same G.
+//
+// Registers of mma.m16n8k8 (PTX ISA, "Matrix fragments for mma.m16n8k8"), lane = 4 r + q:
 //     A [16, 8]   4 registers: (row r, column q), (r+8, q), (r, q+4), (r+8, q+4)
 //     B [8, 8]    2 registers: (row q, column r), (q+4, r)
 //     C [16, 8]   4 registers: (r, 2q), (r, 2q+1), (r+8, 2q), (r+8, 2q+1)
-// Step t of eight takes the two pixels of lanes 4t to 4t+3, the upper ones first: A's registers of a lane are what lane 4t+q has of
-// splat r, which goes through shared memory.
+// Step t of eight takes the two pixels of each of lanes 4t to 4t+3, first the upper ones. Through shared memory, lane 4 r + q gets for A
+// the terms of lane 4t+q for splat r.
 #pragma once
 #include "raster/mma.cuh"
 
 #define MATRIX_SPLATS 8
-#define TERMS_STRIDE 36             // 32 lanes, and 4 more so that 8 lanes load from all banks
+#define TERMS_STRIDE 36             // 32 lanes, plus 4 so that 8 lanes load from different banks
 
-struct MatrixBuffer { float4 terms[MATRIX_SPLATS * TERMS_STRIDE]; };   // of a warp, in shared memory: G, W of one pixel, G, W of the other
+struct MatrixBuffer { float4 terms[MATRIX_SPLATS * TERMS_STRIDE]; };   // of a warp: G, W of a lane's first pixel, G, W of its second
 
-struct Features { float value[8][2]; };                            // B: of each step, a lane's registers
+struct Features { float value[8][2]; };                            // B: the lane's two registers of each step
 
-// Call it before anything else is put into the buffer.
+// Call this before putting terms into the buffer, which it uses as scratch.
 __device__ __forceinline__ Features make_features(
     MatrixBuffer& buffer, int lane, const float (&red)[2], const float (&green)[2], const float (&blue)[2])
 {
-    float2* d = (float2*)buffer.terms;                             // [3, 32] of both pixels of a lane
+    float2* d = (float2*)buffer.terms;                             // [3, 32] both pixels of a lane
     d[lane] = make_float2(round_tf32(red[0]), round_tf32(red[1]));
     d[32 + lane] = make_float2(round_tf32(green[0]), round_tf32(green[1]));
     d[64 + lane] = make_float2(round_tf32(blue[0]), round_tf32(blue[1]));
@@ -51,20 +65,20 @@ __device__ __forceinline__ Features make_features(
     return features;
 }
 
-// What a lane's two pixels add to the sums of a splat, number n of the buffer: MatrixBuffer::terms[TERMS_STRIDE * n + lane].
+// The terms of a lane's two pixels. The caller stores those of splat n of the buffer in MatrixBuffer::terms[TERMS_STRIDE * n + lane].
 __device__ __forceinline__ float4 matrix_terms(const float (&g)[2], const float (&weight)[2])
 {
     return make_float4(cut_tf32(g[0]), weight[0], cut_tf32(g[1]), weight[1]);
 }
 
-struct MatrixSums {                 // of lane 4 r + q, for splat r of the buffer
-    float g;                        // the sum of G
+struct MatrixSums {                 // in lane 4 r + q: sums of splat r of the buffer
+    float g;                        // sum of G
     float pair[2];                  // q = 0: moments x, y; 1: x^2, x y; 2: y^2, red; 3: green, blue
 };
 
-// All lanes of a warp call it when they have put their terms; splats that were not put have sums without meaning. (x, y): mean of
-// splat lane / 4 of the buffer, from the middle of the 8x8. Moments are about this mean: with f = (x, y), S(e - f) = S(e) - f S(1) and
-// S((e1 - f1) (e2 - f2)) = S(e1 e2) - f1 S(e2) - f2 S(e1 - f1).
+// All lanes of a warp call this after storing their terms. Sums of unused places of the buffer are undefined. (x, y): mean of splat
+// lane / 4 of the buffer, relative to the middle. Moves the moments to it: with the mean f and the sum S over G, S(e - f) = S(e) - f S(1)
+// and S((e1 - f1) (e2 - f2)) = S(e1 e2) - f1 S(e2) - f2 S(e1 - f1).
 __device__ __forceinline__ MatrixSums sum_terms(const MatrixBuffer& buffer, const Features& features, int lane, float x, float y)
 {
     float c[4] = {}, g = 0.0f;

@@ -1,16 +1,16 @@
-// Merge sort of up to CHUNK keys by one block. Each thread sorts some keys in registers; then neighbouring sorted runs are merged, level by level.
-// In the merged run, thread t owns as many keys as before, and finds by binary search how many of those before its own
-// come from the first run ("merge path", Green, McColl and Bader 2012).
+// Merge sort of up to CHUNK keys by one block. Each thread sorts a few keys in registers. Then neighbouring sorted runs are merged, and
+// runs double in length level by level. Each thread writes as many keys of the merged run as it has registers for; a binary search tells
+// it how many of the keys before them come from the first run ("merge path", Green, McColl and Bader 2012).
 #pragma once
 
-typedef unsigned long long Key;     // depth bits, then splat: positive floats order as their bits do
+typedef unsigned long long Key;     // depth bits, then splat; positive floats sort like their bits
 
-#define THREADS 256                 // of a block
-#define MOST_EACH 16                // keys of a thread
-#define CHUNK (MOST_EACH * THREADS) // keys that fit in shared memory
+#define THREADS 256                 // per block
+#define MOST_EACH 16                // maximum number of keys per thread
+#define CHUNK (MOST_EACH * THREADS) // maximum number of keys in shared memory
 #define INFINITE_KEY ~0ull
 
-// Where key i of a chunk is in shared memory: a gap after each 16 keys, so that threads that own 4, 8 or 16 each use other banks.
+// Position of key i in shared memory. A gap after every 16 keys lets threads with 4, 8 or 16 keys each use different banks.
 __device__ __forceinline__ unsigned spread(unsigned i) { return i + i / 16; }
 #define SPREAD_CHUNK (CHUNK + CHUNK / 16)
 
@@ -28,7 +28,7 @@ __device__ __forceinline__ void sort_in_registers(Key (&own)[EACH])     // odd-e
     }
 }
 
-// Of the first `diagonal` keys of the merged runs [begin, middle) and [middle, end), the number that comes from the first run.
+// How many of the first `diagonal` keys of the merged runs [begin, middle) and [middle, end) come from the first run.
 __device__ __forceinline__ unsigned merge_path(
     const Key* shared /* [SPREAD_CHUNK] */, unsigned begin, unsigned middle, unsigned end, unsigned diagonal)
 {
@@ -41,7 +41,7 @@ __device__ __forceinline__ unsigned merge_path(
     return low;
 }
 
-// The EACH keys from the diagonal on of the merged runs.
+// Keys diagonal .. diagonal + EACH - 1 of the merged runs.
 template <int EACH>
 __device__ __forceinline__ void merge(
     Key (&own)[EACH], const Key* shared /* [SPREAD_CHUNK] */, unsigned begin, unsigned middle, unsigned end, unsigned diagonal)
@@ -66,8 +66,8 @@ __device__ __forceinline__ void sync(bool within_warps)
     else __syncthreads();
 }
 
-// Sorts n <= EACH * THREADS keys into out, which may be keys. All threads of the block call it. Other uses of `shared` need a barrier
-// before and after.
+// Sorts n <= EACH * THREADS keys into out, which may be the same array as keys. All threads of the block call it. Other uses of
+// `shared` need a barrier before and after.
 template <int EACH, class T>
 __device__ __forceinline__ void merge_sort(Key* shared /* [SPREAD_CHUNK] */, const Key* keys /* [n] */, unsigned n, T* out /* [n] */)
 {
@@ -75,13 +75,13 @@ __device__ __forceinline__ void merge_sort(Key* shared /* [SPREAD_CHUNK] */, con
     const bool active = first < size;
     Key own[EACH];
 #pragma unroll
-    for (int k = 0; k < EACH; ++k) {                    // in any order: neighbours read neighbours
+    for (int k = 0; k < EACH; ++k) {                    // in any order, so that loads are coalesced
         const unsigned i = k * num_threads + threadIdx.x;
         own[k] = active && i < n ? keys[i] : INFINITE_KEY;
     }
     sort_in_registers(own);
     for (unsigned run = EACH; run < size; run *= 2) {
-        sync(run <= 32 * EACH);                         // until all have read the runs before
+        sync(run <= 32 * EACH);                         // all threads have read the previous runs
 #pragma unroll
         for (int k = 0; k < EACH; ++k)
             if (active) shared[spread(first + k)] = own[k];

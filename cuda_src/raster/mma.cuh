@@ -1,10 +1,10 @@
-// Instructions of tensor cores, and their numbers (PTX ISA; sm_80 and later).
+// Tensor core instructions for tf32 (PTX ISA; sm_80 and later). tf32 has the range of a float and 11 significant bits.
 #pragma once
 
-// The first 11 significant bits of a float, which the tensor cores read.
+// Cuts a float to the bits that tensor cores read.
 __device__ __forceinline__ float cut_tf32(float x) { return __uint_as_float(__float_as_uint(x) & 0xffffe000u); }
 
-// The nearest tf32: the range of a float, 11 significant bits.
+// Rounds a float to the nearest tf32.
 __device__ __forceinline__ float round_tf32(float x)
 {
     unsigned rounded;
@@ -12,8 +12,7 @@ __device__ __forceinline__ float round_tf32(float x)
     return __uint_as_float(rounded);
 }
 
-// c += a b for matrices a [16, 8] and b [8, 8], spread over a warp (matrix_sums.cuh). Of their values the first 11 significant bits
-// count.
+// c += a b for matrices a [16, 8] and b [8, 8] in the registers of a warp (see matrix_sums.cuh). Lower bits of a and b are ignored.
 __device__ __forceinline__ void mma(float (&c)[4], float4 a, const float (&b)[2])
 {
     asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"

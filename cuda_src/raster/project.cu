@@ -1,5 +1,5 @@
-// Projects every splat into the current view and counts the tiles that it touches; splats that may touch many are queued for
-// count_large_tiles. One lane owns one splat, blocks are independent.
+// Projects all splats into the current view and counts per tile the splats that touch it. Splats with a large bounding box are queued
+// for count_large_tiles instead. One lane owns one splat; blocks are independent.
 #include "raster/tile_walk.cuh"
 #include "raster/project_splat.cuh"
 #include "raster/splat_sums.cuh"
@@ -8,16 +8,16 @@ extern "C" __global__ void project(
     const float* __restrict__ params,       // [rows, capacity]
     int capacity,
     const Camera* __restrict__ cameras,     // [num_views]
-    IterState* __restrict__ state,          // [1] num_large is counted
+    IterState* __restrict__ state,          // [1] counts num_large
     int antialias,                          // 0 or 1
-    float dropout,                          // fraction of splats to leave out; with DROPOUT
+    float dropout,                          // fraction of splats to drop; only with DROPOUT
     const float* __restrict__ smooth_3d_sigmas, // [1, capacity] see smooth_3d.cuh; may be null
-    float* __restrict__ depths,             // [capacity] z; 0 where invisible
+    float* __restrict__ depths,             // [capacity] z; 0 if invisible
     float2* __restrict__ means2d,           // [capacity] px
-    float4* __restrict__ conic_opacity,     // [capacity] px^-2 (a, b, c), opacity
+    float4* __restrict__ conic_opacity,     // [capacity] conic (a, b, c) in px^-2, opacity
     float4* __restrict__ colors,            // [capacity] rgb, unused
-    unsigned* __restrict__ tile_counts,     // [num_tiles] small splats that touch a tile are added
-    unsigned* __restrict__ large_splats,    // [capacity] the others, num_large of them: for count_large_tiles
+    unsigned* __restrict__ tile_counts,     // [num_tiles] accumulated: small splats that touch each tile
+    unsigned* __restrict__ large_splats,    // [capacity] num_large large splats, for count_large_tiles
     float* __restrict__ d_splats)           // [capacity, SPLAT_SUMS] zeroed for visible splats; may be null
 {
     __shared__ TileWork work;

@@ -1,9 +1,14 @@
-// From the gradients of projected splats to those of the raw geometry, and, in the training loop, straight on to Adam: with
-// FUSED_ADAM, gradients never reach memory. color_backward.cu does the same for colours, from the rays that are left for it here.
-// With BATCH, the gradient is the mean over the views of a batch, added up in their order.
+// From gradients of projected splats to gradients of the raw geometry and, with FUSED_ADAM, directly to Adam's update; then gradients
+// never reach memory. color_backward.cu does the same for colours, from the rays that this kernel stores.
 //
-// One lane owns the geometry of one splat. Three indices of it: its number `first + lane_id()` among all splats, its column i in the
-// planes of parameters, and its column j in the arrays of projected splats. They differ where several ranks train together (struct Share).
+//     gradient = mean over views of (d_splats -> d mean, log scale, quat, logit opacity)       one view, or BATCH views in order
+//              + gradients of the regularizers
+//
+// One lane owns the geometry of one splat. The splat has three indices:
+//     first + lane_id()    among all splats
+//     i                    column in the parameter planes
+//     j                    column in the arrays of projected splats
+// They are equal unless several ranks train together (struct Share).
 #include "lanes.cuh"
 #include "raster/slots.cuh"
 #include "raster/splat_gradient.cuh"
@@ -12,25 +17,25 @@
 #include "optim/splat_adam.cuh"
 
 #ifdef RADIAL_DISTORTION
-#define MIN_BLOCKS 3                // of 128 threads, that a multiprocessor has room for
+#define MIN_BLOCKS 3                // blocks of 128 threads that must fit on a multiprocessor
 #else
 #define MIN_BLOCKS 4
 #endif
 
-// |dL/d mean2d|, with image coordinates from -1 to 1. d: with the sums of |dL/d mean2d| in place of d_x and d_y, with absgrad.
+// |dL/d mean2d| in image coordinates from -1 to 1. With absgrad, d_x and d_y of d are the sums of |dL/d mean2d| instead.
 __device__ __forceinline__ vfloat screen_gradient(const GeometryGradient& d, const Camera& camera)
 {
     const vfloat d_x = 0.5f * camera.width * d.d_x, d_y = 0.5f * camera.height * d.d_y;
     return sqrtf(d_x * d_x + d_y * d_y);
 }
 
-// Whether any pixel has shown the splat, though its colour may have been clamped.
+// Whether any pixel shows the splat, even if its colour was clamped.
 __device__ __forceinline__ vbool has_color_gradient(const SplatSums& sums)
 {
     return fabsf(sums.red) + fabsf(sums.green) + fabsf(sums.blue) > 0.0f;
 }
 
-// Adds the gradients of the mean opacity and of the mean scale over all trained splats, times their weights.
+// Adds the gradients of opacity_reg * (mean opacity) + scale_reg * (mean scale), with means over all trained splats.
 __device__ __forceinline__ void add_regularizers(GeometryGradient& d, const Gaussian& raw, const UpdateOptions& options, int num_trained)
 {
     const float per_splat = 1.0f / num_trained;
@@ -38,19 +43,19 @@ __device__ __forceinline__ void add_regularizers(GeometryGradient& d, const Gaus
     d.log_scale = add(d.log_scale, scale(options.scale_reg * per_splat / 3.0f, raw.scale));
 }
 
-// Of the splats in m, those whose gradients can be used; the others are counted, and stay as they are.
+// The splats in m with usable gradients. Counts the others, which are not updated.
 __device__ __forceinline__ vbool usable(IterState* state /* [1] */, const vfloat (&gradients)[GEOMETRY_ROWS], vfloat3 abs_color, vbool m)
 {
     vfloat sum = fabsf(abs_color.x) + fabsf(abs_color.y) + fabsf(abs_color.z);
 #pragma unroll
     for (int k = 0; k < GEOMETRY_ROWS; ++k) sum += fabsf(gradients[k]);
-    const vbool fits = sum < 1e18f;         // then their squares fit in Adam's moments
+    const vbool fits = sum < 1e18f;         // their squares fit in Adam's moments
     add_count(&state->skipped_updates, m & !fits);
     return m & fits;
 }
 
-// What blend_backward has summed up of 32 splats of a share from `first` on, in the view of a slot. `sent`: see project_backward; with
-// BATCH only, since without it the look-up would cost registers, and half of the occupancy.
+// The sums of blend_backward for 32 splats of a share from `first` on, in the view of a slot. Uses `sent` (see project_backward) only
+// with BATCH, because the look-up needs registers and would halve the occupancy without it.
 __device__ __forceinline__ SplatSums sums_of(
     const float* __restrict__ d_splats /* [slots, rows, SPLAT_SUMS] */, const float* __restrict__ sent, const SlotLayout& layout,
     int slot, int first, vbool m)
@@ -60,31 +65,30 @@ __device__ __forceinline__ SplatSums sums_of(
     return load_sums(sums, row_of(group_of(sent + (size_t)slot * layout.sent_stride, first), lane_id()), m);
 }
 
-// With BATCH it would take 150 registers, and 8 warps would fit a multiprocessor in blocks of 256 threads. 16 warps at 128 registers are
-// faster, although some are spilled. With RADIAL_DISTORTION, 12 warps need no spills.
-// Each array is a parameter of its own: pointers in a struct lose their __restrict__, and with those of the four planes in one, the
-// kernel spills without BATCH, too.
+// Registers. With BATCH the kernel needs 150: then only 8 warps fit on a multiprocessor in blocks of 256 threads. Limited to 128 it runs
+// 16 warps and is faster despite some spills. With RADIAL_DISTORTION, 12 warps need no spills. Each array is a separate parameter because
+// pointers in a struct lose __restrict__; with the four planes in a struct, the kernel spills even without BATCH.
 extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
     const Camera* __restrict__ cameras,     // [num_views]
-    IterState* state,                       // [1] skipped updates and steps are counted
+    IterState* state,                       // [1] counts skipped updates and steps
     int capacity,
     UpdateOptions options,
     Share share,                            // splats to update
-    SlotLayout layout,                      // of `slots` arrays for `columns` splats
-    const BatchView* __restrict__ views,    // [slots]; with BATCH
+    SlotLayout layout,                      // sizes of the arrays of a slot
+    const BatchView* __restrict__ views,    // [slots]; only with BATCH
     const float* __restrict__ depths,       // [slots, columns] 0 where invisible
-    const float4* __restrict__ colors,      // [slots, columns] rgb; 0 where it was clamped
+    const float4* __restrict__ colors,      // [slots, columns] rgb; 0 if it was clamped
     const float* __restrict__ d_splats,     // [slots, rows, SPLAT_SUMS] from blend_backward
-    const float* __restrict__ sent,         // [slots, sent_stride] with several ranks, index of the rows of d_splats (visible.cuh); else null: all have one
-    const float* __restrict__ d_means,      // [slots, 3, capacity] added to those of visible splats; may be null
+    const float* __restrict__ sent,         // [slots, sent_stride] index of the rows of d_splats (visible.cuh); null: row j
+    const float* __restrict__ d_means,      // [slots, 3, capacity] further gradients of visible splats; may be null
     const float* __restrict__ smooth_3d_sigmas, // [1, capacity] see smooth_3d.cuh; may be null
     float* __restrict__ d_rays,             // [slots, 6, columns] viewing direction and d rgb, for color_backward
     float* __restrict__ params,             // [rows, capacity]
-    float* __restrict__ moments1,           // [rows, capacity] see moments.cuh; with FUSED_ADAM
-    float* __restrict__ moments2,           // [rows, capacity]; with FUSED_ADAM, not used with BF16_MOMENTS
-    float* __restrict__ d_params,           // [rows, capacity]; without
-    float* __restrict__ stats,              // [2, capacity] sum of |d mean2d| in half images, views that saw it; may be null
-    float* __restrict__ last_seen)          // [capacity] step of the last update with a gradient of the colour; may be null
+    float* __restrict__ moments1,           // [rows, capacity] see optim/moments.cuh; only with FUSED_ADAM
+    float* __restrict__ moments2,           // [rows, capacity]; only with FUSED_ADAM and without BF16_MOMENTS
+    float* __restrict__ d_params,           // [rows, capacity]; only without FUSED_ADAM
+    float* __restrict__ stats,              // [2, capacity] accumulated: |d mean2d| in half images, number of views that saw the splat; may be null
+    float* __restrict__ last_seen)          // [capacity] step of the last update with a colour gradient; may be null
 {
     const int first_own = (blockIdx.x * blockDim.y + threadIdx.y) * 32, first = splat_of(share, first_own), n = state->num_splats;
     const int i = own(column_of(share, first_own)), j = own(first_own);
@@ -101,8 +105,8 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
 
     const Gaussian raw = load_gaussian(params + i, stride, on);
     GeometryGradient sum = {};
-    vfloat3 abs_color = make_vec(0.0f, 0.0f, 0.0f);         // sum of |dL/d colour|: finite if all of them are
-    vfloat screen_gradients = 0.0f, num_seen = 0.0f;        // for statistics: their sum, and views that see the splat
+    vfloat3 abs_color = make_vec(0.0f, 0.0f, 0.0f);         // sum of |dL/d colour|: finite only if all of them are
+    vfloat screen_gradients = 0.0f, num_seen = 0.0f;        // for stats: sum over views, number of views that see the splat
     for (int slot = 0; slot < NUM_SLOTS; ++slot) {
         const vbool visible = seen_in(depths + j, layout, slot, on);
         SplatGradient d = {};

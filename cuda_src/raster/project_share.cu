@@ -1,9 +1,9 @@
-// Projects a rank's share of the splats into a view of the batch that it or another rank renders, and puts the visible ones into the slot
-// that is sent there (visible.cuh); receive_splats.cu counts the tiles that they touch. One lane owns one splat, blocks are independent.
+// Projects a rank's share of the splats into a view of the batch, which this or another rank renders. Visible splats go to a slot that
+// is sent to that rank (visible.cuh); receive_splats.cu counts their tiles there. One lane owns one splat; blocks are independent.
 #include "raster/project_splat.cuh"
 #include "raster/visible.cuh"
 
-// Puts a warp's visible splats into the slot of another rank's view (visible.cuh). first_own: the warp's first splat of the share.
+// Stores a warp's visible splats in a slot (visible.cuh). first_own: index in the share of the warp's first splat.
 __device__ __forceinline__ void put_splats(
     float* __restrict__ slot, int columns, int rows, int first_own, vbool visible, const SplatInView& projected)
 {
@@ -26,17 +26,17 @@ __device__ __forceinline__ void put_splats(
 extern "C" __global__ void project_share(
     const float* __restrict__ params,       // [rows, capacity]
     int capacity,
-    const IterState* __restrict__ state,    // [1] whose view does not matter
+    const IterState* __restrict__ state,    // [1] its view is ignored
     const BatchView* __restrict__ view,     // [1]
     int antialias,                          // 0 or 1
-    float dropout,                          // fraction of splats to leave out; with DROPOUT
+    float dropout,                          // fraction of splats to drop; only with DROPOUT
     Share share,                            // splats to project
-    int columns,                            // their number, rounded up
-    int rows,                               // of the slot, for visible splats
+    int columns,                            // number of splats of a share, rounded up
+    int rows,                               // maximum number of visible splats that fit in the slot
     const float* __restrict__ smooth_3d_sigmas, // [1, capacity] see smooth_3d.cuh; may be null
-    float* __restrict__ depths,             // [columns] z; 0 where invisible
+    float* __restrict__ depths,             // [columns] z; 0 if invisible
     float4* __restrict__ colors,            // [columns] rgb, unused
-    float* __restrict__ slot)               // its number of visible splats is added to
+    float* __restrict__ slot)               // see visible.cuh; its number of visible splats is increased
 {
     const int first_own = (blockIdx.x * blockDim.y + threadIdx.y) * 32, first = splat_of(share, first_own), n = state->num_splats;
     if (state->overflowed) return;

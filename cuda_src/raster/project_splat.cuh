@@ -1,4 +1,4 @@
-// Projection of the splats of a warp into a view. EWA splatting (Zwicker et al. 2001); colours by spherical harmonics.
+// Projects the splats of a warp into a view: EWA splatting (Zwicker et al. 2001), colours from spherical harmonics.
 #pragma once
 #include "lanes.cuh"
 #include "raster/ellipse.cuh"
@@ -13,15 +13,15 @@ __device__ __forceinline__ vfloat3 color_from_sh(
     return sh_color(degree, direction, [&](int k) { return load_vec(params + (ROW_SH0 + 3 * k) * stride, stride, m); });
 }
 
-// Whether dropout leaves out splat i in this step (DropGaussian, Park et al. 2025, sec. 3.2). Frozen splats are never left out.
+// Whether dropout drops splat i in this step (DropGaussian, Park et al. 2025, sec. 3.2). Frozen splats are never dropped.
 __device__ __forceinline__ vbool is_dropped(int step, int num_frozen, vint i, float dropout)
 {
     const unsigned seed = pcg((unsigned)step);
     return test_each(i, [=](int k) { return k >= num_frozen && pcg(seed + k) * (1.0f / 4294967296.0f) < dropout; });
 }
 
-// Of the splats in m, those that dropout keeps in this step, all without DROPOUT. `gain` is the factor of their opacities that makes up
-// for the others.
+// The splats in m that dropout keeps in this step; all of them without DROPOUT. `gain` multiplies their opacities to make up for the
+// dropped ones.
 __device__ __forceinline__ vbool apply_dropout(vint splat, vbool m, int step, int num_frozen, float dropout, vfloat& gain)
 {
 #ifdef DROPOUT
@@ -33,15 +33,15 @@ __device__ __forceinline__ vbool apply_dropout(vint splat, vbool m, int step, in
 #endif
 }
 
-// A splat as the view sees it.
+// A splat as a view sees it.
 struct SplatInView {
     vfloat depth, x, y;
     vfloat4 conic_opacity, color;
     Ellipse ellipse;
 };
 
-// Of the splats in m, which ones the view sees; fills `out` there. Comparisons are such that NaN fails them.
-// params and smooth_3d_sigmas: the lane's own element of the first plane.
+// The splats in m that the view sees; fills `out` for them. Comparisons are written so that NaN fails them.
+// params, smooth_3d_sigmas: the lane's own element of the first plane.
 __device__ __forceinline__ vbool project_splat(
     const float* __restrict__ params /* [rows, stride] */, size_t stride, vbool m, const Camera& camera, int degree, int antialias,
     const float* __restrict__ smooth_3d_sigmas /* [1, stride] or null */, vfloat gain, SplatInView& out)

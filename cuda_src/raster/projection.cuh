@@ -1,17 +1,17 @@
-// One splat seen by one camera, forward: what project and project_backward both need (EWA splatting, Zwicker et al. 2001).
+// Forward projection of one splat into one camera, used by project and project_backward (EWA splatting, Zwicker et al. 2001).
 #pragma once
 #include "common.cuh"
 #include "vectors.cuh"
 #include "raster/radial_distortion.cuh"
 
-// Low-pass filter of the 2D covariance: px^2 added to its diagonal, so that a splat covers at least about a pixel. 0.3 as in 3DGS and other
-// viewers; 0.1 with antialiasing, where opacity is scaled down in return (`compensation`; the 2D Mip filter, Yu et al. 2024, sec. 5.2).
+// px^2 added to the diagonal of the 2D covariance, so that a splat covers at least about one pixel. 3DGS and other viewers use 0.3.
+// With antialiasing it is 0.1, and the opacity is scaled down (`compensation`; 2D Mip filter, Yu et al. 2024, sec. 5.2).
 __device__ __forceinline__ float dilation(int antialias) { return antialias ? 0.1f : 0.3f; }
 
-// The geometric parameters of a splat.
+// Geometric parameters of a splat.
 struct Gaussian { vfloat3 mean, scale; vfloat4 quat; vfloat opacity; };
 
-// Where m holds. p: the lane's own element of the first plane.
+// Loads the splats in m. p: the lane's own element of the first plane.
 __device__ __forceinline__ Gaussian load_gaussian(const float* __restrict__ p /* [rows, stride] */, size_t stride, vbool m)
 {
     Gaussian g;
@@ -26,16 +26,16 @@ __device__ __forceinline__ Gaussian load_gaussian(const float* __restrict__ p /*
 }
 
 struct Projected {
-    vfloat3 t;                      // mean in the camera's frame
-    vfloat tx, ty;                  // x/z and y/z, clamped to the frame and 30 % of its half
-    Distortion distortion;          // there; with RADIAL_DISTORTION
-    Mat3 r, m;                      // rotation of the splat; r diag(scale)
+    vfloat3 t;                      // mean in camera coordinates
+    vfloat tx, ty;                  // x/z and y/z, clamped to the image plus a margin of 15 % of its size
+    Distortion distortion;          // at (tx, ty); only with RADIAL_DISTORTION
+    Mat3 r, m;                      // rotation R of the splat; M = R S, S = diag(scale)
     vfloat3 u0, u1;                 // rows of J W
-    vfloat3 v0, v1;                 // rows of J W R S: the covariance is v v^T
+    vfloat3 v0, v1;                 // rows of V = J W R S: the 2D covariance is V V^T
     vfloat inv_quat_norm;
-    float dilation;                 // px^2, of the low-pass filter
-    vfloat a, b, c;                 // 2D covariance (a b; b c) after the low-pass filter, px^2
-    vfloat det0, det;               // determinants before and after the dilation
+    float dilation;                 // dilation of the 2D covariance, px^2
+    vfloat a, b, c;                 // 2D covariance [a b; b c] after dilation, px^2
+    vfloat det0, det;               // its determinants before and after dilation
 };
 
 __device__ __forceinline__ Mat3 world_rotation(const Camera& k)
@@ -52,7 +52,7 @@ __device__ __forceinline__ vfloat3 to_camera(const Camera& k, vfloat3 mean)
     return add(mul(world_rotation(k), mean), make_vec(k.w2c[3], k.w2c[7], k.w2c[11]));
 }
 
-// Rows of J W of the pinhole camera, at clamped slopes.
+// Rows of J W of the pinhole camera, at the clamped slopes.
 __device__ __forceinline__ void pinhole_rows(const Projected& p, const Mat3& w, const Camera& k, vfloat inv_z, vfloat3& u0, vfloat3& u1)
 {
     u0 = scale(k.fx * inv_z, sub(w.r0, scale(p.tx, w.r2)));
@@ -86,12 +86,13 @@ __device__ __forceinline__ Projected project_gaussian(const Gaussian& g, const C
     const vfloat3 normal = cross(p.v0, p.v1);
     p.dilation = dilation(antialias);
     p.a = a0 + p.dilation; p.b = dot(p.v0, p.v1); p.c = c0 + p.dilation;
-    p.det0 = dot(normal, normal);   // |v0 x v1|^2: a needle loses nothing to cancellation
+    p.det0 = dot(normal, normal);   // |v0 x v1|^2: nothing cancels, even for a needle
     p.det = p.det0 + p.dilation * (a0 + c0) + p.dilation * p.dilation;
     return p;
 }
 
-// Opacity of a splat after the dilation: as it is, or scaled so that it keeps its energy (Mip-Splatting, Yu et al. 2024, sec. 5.2).
+// Factor of the opacity after dilation: 1, or with antialiasing sqrt(det0 / det), which keeps the splat's energy (Mip-Splatting, Yu et al.
+// 2024, sec. 5.2).
 __device__ __forceinline__ vfloat compensation(const Projected& p, int antialias)
 {
     if (!antialias) return 1.0f;

@@ -1,5 +1,5 @@
-// Radial distortion of a view that is not quite a pinhole's: a point of slopes s = (x/z, y/z) is seen at d s, where
-// d = 1 + k1 |s|^2 + k2 |s|^4 (Brown 1966; COLMAP's RADIAL model). Compiled with RADIAL_DISTORTION only.
+// Radial distortion: a point with slopes s = (x/z, y/z) is seen at d s, d = 1 + k1 |s|^2 + k2 |s|^4 (Brown 1966; COLMAP's RADIAL
+// model). Only with RADIAL_DISTORTION.
 #pragma once
 #include "vectors.cuh"
 
@@ -9,10 +9,10 @@ constexpr bool RADIAL = true;
 constexpr bool RADIAL = false;
 #endif
 
-// At slopes s, clamped as those of the projection: a splat far outside of the image must not be folded back into it.
+// Distortion at slopes s. These are clamped like those of the projection, so that no splat far outside the image is folded back into it.
 struct Distortion {
-    vfloat d, slope;                // d, and its derivative by |s|^2
-    vfloat xx, xy, yy;              // Jacobian of d s by s with d as a function of s: d I + 2 slope s s^T
+    vfloat d, slope;                // d and its derivative with respect to |s|^2
+    vfloat xx, xy, yy;              // Jacobian of d s with respect to s: d I + 2 slope s s^T
 };
 
 __device__ __forceinline__ Distortion distortion_at(const Camera& k, vfloat sx, vfloat sy)
@@ -27,7 +27,7 @@ __device__ __forceinline__ Distortion distortion_at(const Camera& k, vfloat sx, 
     return r;
 }
 
-// Rows of J W of the pinhole camera become those of the distorted one.
+// Turns the rows of J W of the pinhole camera into those of the distorted camera.
 __device__ __forceinline__ void distort_rows(const Distortion& r, const Camera& k, vfloat3& u0, vfloat3& u1)
 {
     const float aspect = k.fx / k.fy;
@@ -38,8 +38,8 @@ __device__ __forceinline__ void distort_rows(const Distortion& r, const Camera& 
 
 struct DistortionGradient { vfloat sx, sy, k1, k2; };
 
-// From the gradients of the distorted rows to those of the pinhole's, u0 and u1, in place; and, with that of d by the projected mean,
-// to those of the clamped slopes and of the coefficients.
+// In: gradients of the distorted rows (d_u0, d_u1) and of d through the projected mean (d_d). Out: d_u0, d_u1 become gradients of the
+// pinhole rows u0, u1; returns gradients of the clamped slopes and of k1, k2.
 __device__ __forceinline__ DistortionGradient distortion_backward(
     const Distortion& r, const Camera& k, vfloat sx, vfloat sy, vfloat3 u0, vfloat3 u1, vfloat d_d, vfloat3& d_u0, vfloat3& d_u1)
 {

@@ -1,7 +1,7 @@
-// Radix sort of one tile's keys by one thread: least significant digit first, a byte at a time (Knuth, TAOCP vol. 3, sec. 5.2.5).
+// Radix sort of one tile's keys by one thread, from the least significant byte up (Knuth, TAOCP vol. 3, sec. 5.2.5).
 #pragma once
 
-#define SHORT_LIST 32               // keys; below, insertion takes less time
+#define SHORT_LIST 32               // keys; insertion sort is faster below
 
 __device__ inline void insertion_sort(unsigned long long* keys /* [n] */, unsigned n)
 {
@@ -13,7 +13,7 @@ __device__ inline void insertion_sort(unsigned long long* keys /* [n] */, unsign
     }
 }
 
-// Sorts by four bytes, the lowest of them `shift` bits up. A byte that all keys share takes no pass. The sort is stable.
+// Stable sort by four bytes; the lowest one begins at bit `shift`. Skips bytes that are equal in all keys.
 __device__ inline void sort_by_word(unsigned long long* keys /* [n] */, unsigned long long* scratch /* [n] */, unsigned n, int shift)
 {
     unsigned counts[4][256] = {};
@@ -34,7 +34,7 @@ __device__ inline void sort_by_word(unsigned long long* keys /* [n] */, unsigned
         for (unsigned i = 0; i < n; ++i) keys[i] = scratch[i];
 }
 
-// Sorts keys of a depth (high word) and a splat (low word): by depth, then the few that share one by splat.
+// Sorts keys (depth in the high word, splat in the low word): by depth, then equal depths by splat.
 __device__ inline void sort_by_depth(unsigned long long* keys /* [n] */, unsigned long long* scratch /* [n] */, unsigned n)
 {
     if (n <= SHORT_LIST) {

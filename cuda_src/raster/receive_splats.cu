@@ -1,26 +1,27 @@
-// From the projected splats that all ranks have sent (visible.cuh) to those of a view, as `project` leaves them. One lane owns one splat.
+// Unpacks the projected splats that all ranks have sent for a view (visible.cuh) into the arrays that `project` fills without ranks.
+// One lane owns one splat.
 #include "raster/tile_walk.cuh"
 #include "raster/splat_sums.cuh"
 #include "raster/visible.cuh"
 
 extern "C" __global__ void receive_splats(
     const Camera* __restrict__ cameras,     // [num_views]
-    IterState* __restrict__ state,          // [1] num_large is counted
+    IterState* __restrict__ state,          // [1] counts num_large
     int capacity, int columns, int rows,
     ViewSlots slots,
-    float* __restrict__ depths,             // [capacity] z; 0 where invisible
+    float* __restrict__ depths,             // [capacity] z; 0 if invisible
     float2* __restrict__ means2d,           // [capacity] px
-    float4* __restrict__ conic_opacity,     // [capacity] px^-2 (a, b, c), opacity
+    float4* __restrict__ conic_opacity,     // [capacity] conic (a, b, c) in px^-2, opacity
     float4* __restrict__ colors,            // [capacity] rgb, unused
-    unsigned* __restrict__ tile_counts,     // [num_tiles] small splats that touch a tile are added
-    unsigned* __restrict__ large_splats,    // [capacity] the others, num_large of them: for count_large_tiles
+    unsigned* __restrict__ tile_counts,     // [num_tiles] accumulated: small splats that touch each tile
+    unsigned* __restrict__ large_splats,    // [capacity] num_large large splats, for count_large_tiles
     float* __restrict__ d_splats)           // [capacity, SPLAT_SUMS] zeroed for visible splats
 {
     __shared__ TileWork work;
     const int first = blockIdx.x * 32 * blockDim.y, n = state->num_splats;
     if (first >= n || state->overflowed) return;
     const Camera& camera = cameras[state->view];
-    const float* const slot = slot_of(slots, rank_of(slots.num_ranks, first));      // that of the whole block
+    const float* const slot = slot_of(slots, rank_of(slots.num_ranks, first));      // the same for the whole block
     const VisibleGroup group = group_of(slot, place_in_share(slots.num_ranks, first) + first_of_warp());
     const int i = own(first + first_of_warp());
     const vbool exists = first + first_of_warp() + lane_id() < n;

@@ -1,11 +1,11 @@
-// Real spherical harmonics up to degree 3: order and signs as every splat viewer has them (Ramamoorthi and Hanrahan 2001,
-// Sloan 2008). sh_visit hands each basis value and its gradient to a function, so that nothing is kept in arrays.
+// Real spherical harmonics up to degree 3, with the order and signs that all splat viewers use (Ramamoorthi and Hanrahan 2001, Sloan
+// 2008). sh_visit passes each basis value and its gradient to a function, so that no arrays are needed.
 #pragma once
 #include "vectors.cuh"
 
 #define SH_C0 0.28209479177387814f
 
-// Calls f(k, Y_k, dY_k/d(x, y, z)) for k in 1 .. (degree + 1)^2 - 1; d is a unit vector.
+// Calls f(k, Y_k, dY_k/d(x, y, z)) for k = 1 .. (degree + 1)^2 - 1. d is a unit vector.
 template <class F>
 __device__ __forceinline__ void sh_visit(int degree, vfloat3 d, F f)
 {
@@ -38,7 +38,7 @@ __device__ __forceinline__ void sh_visit(int degree, vfloat3 d, F f)
     f(15, -c33 * x * (xx - 3.0f * yy), make_vec(-3.0f * c33 * (xx - yy), 6.0f * c33 * x * y, 0.0f));
 }
 
-// The colour in a direction, a unit vector: coefficient(k) gives the three channels of coefficient k.
+// Colour in a direction (a unit vector). coefficient(k) returns the three channels of coefficient k.
 template <class F>
 __device__ __forceinline__ vfloat3 sh_color(int degree, vfloat3 direction, F coefficient)
 {
@@ -48,7 +48,7 @@ __device__ __forceinline__ vfloat3 sh_color(int degree, vfloat3 direction, F coe
     return color;
 }
 
-// One basis value, for a thread that owns one coefficient k.
+// Basis value Y_k, for kernels in which a thread owns one coefficient.
 __device__ __forceinline__ vfloat sh_basis(int k, vfloat3 d)
 {
     const vfloat x = d.x, y = d.y, z = d.z, xx = x * x, yy = y * y, zz = z * z;

@@ -1,4 +1,4 @@
-// Where a splat is in the arrays that ranks exchange; splat_of (common.cuh) is the way back.
+// Owner of splat i and its index in the owner's share; the inverse is splat_of (common.cuh).
 #pragma once
 #include "common.cuh"
 

@@ -1,4 +1,4 @@
-// The views of an update. Each is projected into a slot of its own; with BATCH there are as many, else one.
+// The views of an update. Each view is projected into its own slot: BATCH slots, or one without BATCH.
 #pragma once
 #include "common.cuh"
 #include "numbers.cuh"
@@ -9,21 +9,21 @@ constexpr int NUM_SLOTS = BATCH;
 constexpr int NUM_SLOTS = 1;
 #endif
 
-// Sizes of the arrays of a slot. render/project.py mirrors this layout.
+// Sizes of the arrays of one slot. render/project.py mirrors this layout.
 struct SlotLayout {
-    int columns;                    // splats of a slot: stride of depths, colors, and rows of d_rays
-    int rows;                       // of d_splats: as many, or with several ranks those of splats that were sent, and one more
-    int sent_stride;                // floats from slot to slot of what was sent (visible.cuh)
+    int columns;                    // splats of a slot: stride of depths, colors and the rows of d_rays
+    int rows;                       // rows of d_splats: equal to columns; with several ranks, one more than the splats that were sent
+    int sent_stride;                // floats per slot of `sent` (visible.cuh)
 };
 
-// Of the splats in m, those that the slot's view sees. depths: the lane's own element of the first slot.
+// The splats in m that the slot's view sees. depths: the lane's own element of the first slot.
 __device__ __forceinline__ vbool seen_in(
     const float* __restrict__ depths /* [slots, columns] */, const SlotLayout& layout, int slot, vbool m)
 {
     return m & (load_own(depths + (size_t)slot * layout.columns, m) > 0.0f);
 }
 
-// Those that any view sees.
+// The splats in m that any view sees.
 __device__ __forceinline__ vbool seen(
     const float* __restrict__ depths /* [slots, columns] */, const SlotLayout& layout, vbool m)
 {
@@ -32,9 +32,9 @@ __device__ __forceinline__ vbool seen(
     return found;
 }
 
-// The camera of a slot's view as it was rendered.
+// Camera of a slot's view, as it was when the view was rendered.
 __device__ __forceinline__ const Camera& camera_of(
-    const Camera* __restrict__ cameras /* [num_views] */, const BatchView* __restrict__ views /* [slots]; with BATCH */,
+    const Camera* __restrict__ cameras /* [num_views] */, const BatchView* __restrict__ views /* [slots]; only with BATCH */,
     const IterState& state, int slot)
 {
 #ifdef BATCH
@@ -44,9 +44,9 @@ __device__ __forceinline__ const Camera& camera_of(
 #endif
 }
 
-// Whether the losses of all views are numbers. Where one is not, nothing is updated.
+// Whether the losses of all views are finite. If not, nothing is updated.
 __device__ __forceinline__ bool losses_are_finite(
-    const IterState& state, const BatchView* __restrict__ views /* [slots]; with BATCH */)
+    const IterState& state, const BatchView* __restrict__ views /* [slots]; only with BATCH */)
 {
 #ifdef BATCH
     bool finite = true;

@@ -1,10 +1,10 @@
-// The 3D smoothing filter: no splat is finer than what the training views sample (Mip-Splatting, Yu et al. 2024, sec. 5.1).
-// A splat's covariance grows by sigma^2 I, and its opacity falls such that the integral of its Gaussian stays the same.
+// 3D smoothing filter: no splat is finer than the sampling of the training views (Mip-Splatting, Yu et al. 2024, sec. 5.1). It adds
+// sigma^2 I to a splat's covariance and lowers the opacity so that the integral of the Gaussian stays the same.
 #pragma once
 #include "raster/geometry_backward.cuh"
 
 struct Smooth3D {
-    vfloat3 share;                  // of the raw variance in the smoothed one, along each axis
+    vfloat3 share;                  // raw variance / smoothed variance, per axis
     vfloat rest;                    // 1 - raw opacity
 };
 
@@ -21,7 +21,7 @@ __device__ __forceinline__ Smooth3D smooth_3d(Gaussian& g, vfloat sigma)
     return s;
 }
 
-// From gradients by the smoothed splat to those by the raw one. d_log_opacity: by the logarithm of either's opacity.
+// Turns gradients of the smoothed splat into those of the raw one. d_log_opacity: gradient of the log of the opacity, the same for both.
 __device__ __forceinline__ void smooth_3d_backward(const Smooth3D& s, vfloat d_log_opacity, GeometryGradient& d)
 {
     const vfloat3 others = make_vec(1.0f - s.share.x, 1.0f - s.share.y, 1.0f - s.share.z);

@@ -1,20 +1,20 @@
-// Ranges of the tiles' lists, and their sorting by depth, ties by splat. A global sort of all pairs would move them through memory
-// several times; a tile's list fits in shared memory and is sorted there (merge_sort.cuh; on the CPU radix_sort.cuh).
-// scan_tiles: one block owns all tiles. sort_tiles: one block owns a tile; with RADIX, for the CPU, one thread.
+// Finds the range of each tile in the list of pairs (scan_tiles), and sorts each tile's list by depth, ties by splat (sort_tiles). A
+// global sort would move all pairs through memory several times; a tile's list fits in shared memory and is sorted there (merge_sort.cuh;
+// radix_sort.cuh on the CPU). scan_tiles has one block. In sort_tiles one block owns one tile; with RADIX, for the CPU, one thread does.
 //
-// Longer lists: bitonic sorting network (Batcher 1968) on sorted chunks. Stage `run` merges neighbouring sorted runs of run / 2
-// keys in log2(run) steps of independent compare-exchanges: the first between mirror images within the run, the others between
-// keys a stride apart.
+// Longer lists: bitonic sorting network (Batcher 1968) on sorted chunks. Stage `run` merges neighbouring sorted runs of run / 2 keys in
+// log2(run) steps of independent compare-exchanges. The first step compares mirror images within the run, the others compare keys that
+// are a stride apart:
 //     run = 8:   mirrored 0-7 1-6 2-5 3-4    stride 2: 0-2 1-3 4-6 5-7    stride 1: 0-1 2-3 4-5 6-7
-// Every compare-exchange puts the smaller key first, so that a list of any length n is sorted as if infinities followed it:
-// those that reach past the end are left out.
+// Each compare-exchange puts the smaller key first. So the network sorts a list of any length n as if infinities followed it, and
+// comparisons past the end are skipped.
 #include "common.cuh"
 #include "raster/merge_sort.cuh"
 #ifdef RADIX
 #include "raster/radix_sort.cuh"
 #endif
 
-// Sorts n <= CHUNK keys into out, which may be keys.
+// Sorts n <= CHUNK keys into out, which may be the same array as keys.
 template <class T>
 __device__ __forceinline__ void sort_chunk(Key* shared /* [SPREAD_CHUNK] */, Key* keys /* [n] */, unsigned n, T* out /* [n] */)
 {
@@ -35,7 +35,7 @@ __device__ __forceinline__ void compare_exchange(Key* keys /* [n] */, unsigned i
     if (a > b) { keys[i] = b; keys[j] = a; }
 }
 
-// The step of a stage that compares mirror images, and those that compare keys a stride apart. `half`: of n, rounded up to a power of two.
+// Steps of a stage: of mirror images, and of keys a stride apart. half: half of n, rounded up to a power of two.
 __device__ __forceinline__ void mirrored_step(Key* keys /* [n] */, unsigned n, unsigned half, unsigned run)
 {
     __syncthreads();
@@ -59,8 +59,8 @@ __device__ __forceinline__ void copy(Key* to, const Key* from, unsigned n)
     for (unsigned i = threadIdx.x; i < n; i += blockDim.x) to[i] = from[i];
 }
 
-// A list longer than a chunk, in place: of each stage, steps that reach over chunks work in global memory, the further ones in shared
-// memory, a chunk after the other.
+// Sorts a list longer than a chunk in place. Steps of a stage that reach across chunks run in global memory; the later steps run in
+// shared memory, chunk by chunk.
 __device__ __forceinline__ void sort_long(Key* shared /* [SPREAD_CHUNK] */, Key* keys /* [n] */, unsigned n)
 {
     unsigned half = CHUNK;
@@ -86,7 +86,7 @@ __device__ __forceinline__ void sort_long(Key* shared /* [SPREAD_CHUNK] */, Key*
 
 #define NUM_LENGTHS 128
 
-// Lists of nearly the same length, four classes to a power of two. Long lists go first, so that no block starts late on one.
+// Class of lists of about the same length, four classes per power of two. Long lists go first, so that no block starts late on one.
 __device__ __forceinline__ int length_class(unsigned n)
 {
     const int e = 31 - __clz((int)n | 1);
@@ -95,14 +95,14 @@ __device__ __forceinline__ int length_class(unsigned n)
 
 extern "C" __global__ void scan_tiles(
     const Camera* __restrict__ cameras,         // [num_views]
-    IterState* __restrict__ state,          // [1] num_pairs, needed_pairs; overflowed where they do not fit
+    IterState* __restrict__ state,          // [1] sets num_pairs, needed_pairs; overflowed if they do not fit
     const unsigned* __restrict__ tile_counts,   // [num_tiles]
     unsigned pair_capacity,
-    unsigned* __restrict__ tile_begins,         // [num_tiles + 1] tile t owns pairs tile_begins[t] .. tile_begins[t + 1]
-    unsigned* __restrict__ tile_order)          // [num_tiles] tiles, about the longest lists first
+    unsigned* __restrict__ tile_begins,         // [num_tiles + 1] tile t owns pairs tile_begins[t] .. tile_begins[t + 1] - 1
+    unsigned* __restrict__ tile_order)          // [num_tiles] longest lists first, up to their class
 {
-    __shared__ unsigned long long sums[256];    // of 64 bits: pairs that 32 bits cannot count must not seem to fit
-    __shared__ unsigned lengths[NUM_LENGTHS], places[NUM_LENGTHS];     // tiles of a class, and where in the order they go
+    __shared__ unsigned long long sums[256];    // 64-bit: a 32-bit sum could wrap
+    __shared__ unsigned lengths[NUM_LENGTHS], places[NUM_LENGTHS];     // tiles per class; next free place of each class in the order
     if (state->overflowed) return;
     const Camera& camera = cameras[state->view];
     const unsigned num_tiles = camera.tiles_x * camera.tiles_y, share = (num_tiles + blockDim.x - 1) / blockDim.x;
@@ -116,7 +116,7 @@ extern "C" __global__ void scan_tiles(
     }
     sums[threadIdx.x] = sum;
     __syncthreads();
-    // Every thread adds up its predecessors: one barrier, no tree, and no load waits for another.
+    // Every thread adds up its predecessors itself: one barrier and no tree, and its loads do not depend on each other.
     for (unsigned k = threadIdx.x; k < NUM_LENGTHS; k += blockDim.x) {
         unsigned longer = 0;
         for (unsigned l = k + 1; l < NUM_LENGTHS; ++l) longer += lengths[l];

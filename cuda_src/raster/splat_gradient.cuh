@@ -1,15 +1,15 @@
-// The gradient of one splat in one view, by its raw geometry and by its colour, and sums of such gradients over views.
+// Gradient of one splat in one view, with respect to its raw geometry and its colour; sums of such gradients over views.
 #pragma once
 #include "raster/smooth_3d.cuh"
 
-// Zero where the view does not see the splat.
+// Zero if the view does not see the splat.
 struct SplatGradient {
     GeometryGradient geometry;
-    vfloat3 direction;              // from the camera's centre to the splat
+    vfloat3 direction;              // unit vector from the camera centre to the splat
     vfloat3 color;                  // dL/d colour in that direction
 };
 
-// sums: of blend_backward. rgb: colour in the view, 0 where it was clamped. params, smooth_3d_sigmas (may be null): the lane's own
+// sums: from blend_backward. rgb: colour in the view, 0 if it was clamped. params, smooth_3d_sigmas (may be null): the lane's own
 // element of the first plane.
 __device__ __forceinline__ SplatGradient splat_backward(
     const SplatSums& sums, Gaussian g, vfloat4 rgb, const Camera& camera, int antialias, int degree,
@@ -28,7 +28,7 @@ __device__ __forceinline__ SplatGradient splat_backward(
     return d;
 }
 
-// Zero where m does not hold.
+// d in the lanes in m, zero in the others.
 __device__ __forceinline__ SplatGradient masked(vbool m, const SplatGradient& d)
 {
     const vfloat3 zero = make_vec(0.0f, 0.0f, 0.0f);
@@ -44,7 +44,7 @@ __device__ __forceinline__ SplatGradient masked(vbool m, const SplatGradient& d)
     return r;
 }
 
-// The sum of the gradients so far and those of a further view, by the raw geometry.
+// Adds the geometry gradient of another view.
 __device__ __forceinline__ GeometryGradient add_view(const GeometryGradient& sum, const GeometryGradient& d)
 {
     GeometryGradient s = sum;

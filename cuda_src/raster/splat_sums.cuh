@@ -1,16 +1,16 @@
-// What blend_backward sums over the pixels of each splat: rows of d_splats [capacity, SPLAT_SUMS].
+// The sums of blend_backward over the pixels of each splat: one row of d_splats [capacity, SPLAT_SUMS].
 #pragma once
 #include "common.cuh"
 #include "numbers.cuh"
 
 struct SplatSums {
-    vfloat g, gx, gy, gxx, gxy, gyy;    // moments of g = dL/dpower: times (1, dx, dy, dx^2, dx dy, dy^2)
+    vfloat g, gx, gy, gxx, gxy, gyy;    // sums of g = dL/dpower times 1, dx, dy, dx^2, dx dy, dy^2
     vfloat red, green, blue;            // dL/d colour
-    vfloat abs_x, abs_y;                // sums of |dL/d mean2d|; with ABSGRAD
+    vfloat abs_x, abs_y;                // sums of |dL/d mean2d|; only with ABSGRAD
     vfloat unused;
 };
 
-// The lane's row, where m holds.
+// Loads the lane's row, if m holds.
 __device__ __forceinline__ SplatSums load_sums(const float* __restrict__ d_splats /* [rows, SPLAT_SUMS] */, vint row, vbool m)
 {
     const float4* const quarters = (const float4*)d_splats;
@@ -20,7 +20,7 @@ __device__ __forceinline__ SplatSums load_sums(const float* __restrict__ d_splat
     return s;
 }
 
-// Zeroes the rows of the splats in m, to which blend_backward adds. row: that of the lane's own splat.
+// Zeroes the rows of the splats in m, before blend_backward adds to them. row: that of the lane's own splat.
 __device__ __forceinline__ void clear_sums(float* __restrict__ d_splats /* [capacity, SPLAT_SUMS] */, int row, vbool m)
 {
     const vfloat4 zero = {0.0f, 0.0f, 0.0f, 0.0f};

@@ -1,32 +1,33 @@
-// Two walks over the tiles that splats touch, for kernels that count these tiles and kernels that list them.
-// for_each_tile: a warp shares the tiles of its 32 splats, as long as they are small. for_each_tile_of_large: a block shares the
-// tiles of one large splat. Neighbours in memory are neighbours in space, so that without the second walk a few warps would get
-// all large splats and the rest of the device would wait for them.
+// Two walks over the tiles that splats touch, used by the kernels that count these tiles and by those that list them.
+//     for_each_tile             one warp shares the tiles of its 32 splats, all of them small
+//     for_each_tile_of_large    one block shares the tiles of one large splat
+// Neighbours in memory are neighbours in space. Without the second walk, a few warps would get all large splats, and the rest of the
+// device would wait for them.
 #pragma once
 #include "lanes.cuh"
 #include "raster/ellipse.cuh"
 
-#define LARGE_BOX 64                // tiles; a splat whose bounding box has more is large
-#define WORK_THREADS 256            // of a block, at most
-#define IN_FLIGHT 4                 // tiles that a lane visits at once, so that latencies of their atomics overlap
+#define LARGE_BOX 64                // tiles; a splat is large if its bounding box has more
+#define WORK_THREADS 256            // maximum block size
+#define IN_FLIGHT 4                 // tiles that a lane visits at once, to overlap the latencies of their atomics
 
-struct TileBatch {                  // what a visitor is given: up to IN_FLIGHT tiles of one splat
+struct TileBatch {                  // argument of a visitor: up to IN_FLIGHT tiles of one splat
     vint splat;
     vfloat depth;
     vint tile[IN_FLIGHT];
-    vbool on[IN_FLIGHT];            // where there is one
+    vbool on[IN_FLIGHT];            // whether the entry is used
 };
 
-struct TileWork {                   // in shared memory, a row a thread
+struct TileWork {                   // in shared memory, one row per thread
     int count[WORK_THREADS], end[WORK_THREADS];         // pieces or tiles; their running sum over the warp
-    float4 shape[WORK_THREADS], reach[WORK_THREADS];    // for_each_tile: what tile_span needs of the thread's ellipse
+    float4 shape[WORK_THREADS], reach[WORK_THREADS];    // for_each_tile: the parts of the ellipse that tile_span needs
     int row[WORK_THREADS];                              // first tile of its box
     int column[WORK_THREADS], last_column[WORK_THREADS];
     float depth[WORK_THREADS];
-    int offset[WORK_THREADS];                           // for_each_tile_of_large: from a place in the running sum to its tile
+    int offset[WORK_THREADS];                           // for_each_tile_of_large: index of a tile minus its place in the running sum
 };
 
-// Of the block's threads the first of this warp, and the lane's own.
+// Thread of the block that is lane 0 of this warp.
 __device__ __forceinline__ int first_of_warp() { return 32 * threadIdx.y; }
 
 __device__ __forceinline__ void put_ellipse(TileWork& work, int me, const Ellipse& e)
@@ -45,7 +46,7 @@ __device__ __forceinline__ Ellipse get_ellipse(const TileWork& work, vint owner,
     return e;
 }
 
-// Fills `end` of a warp from `count`, and returns the warp's total. Synchronises the warp.
+// Fills the warp's part of `end` from `count` and returns the total. Synchronises the warp.
 __device__ __forceinline__ int sum_over_warp(TileWork& work)
 {
     const int warp = first_of_warp();
@@ -57,7 +58,7 @@ __device__ __forceinline__ int sum_over_warp(TileWork& work)
     return work.end[warp + 31];
 }
 
-// The first thread of the warp whose running sum is past `at`.
+// The warp's first thread whose running sum exceeds `at`.
 __device__ __forceinline__ vint owner_of(const TileWork& work, vint at, vbool m)
 {
     vint owner = first_of_warp();
@@ -66,17 +67,17 @@ __device__ __forceinline__ vint owner_of(const TileWork& work, vint at, vbool m)
     return owner;
 }
 
-// Pieces of a row of tiles; 0 of an empty one.
+// Number of pieces of a row of tiles; 0 if the row is empty.
 __device__ __forceinline__ vint pieces_of(vint columns) { return vmax(columns + (IN_FLIGHT - 1), 0) / IN_FLIGHT; }
 
-// Calls visit(TileBatch) until every tile that a splat of the block touches was in a batch. All lanes of a warp call it, thread
-// i with splat first_splat + i; `listed`: whether this walk is for it. The rows of each splat's bounding box are cut into pieces
-// of IN_FLIGHT tiles; each lane takes every 32nd piece of its warp's splats.
+// Calls visit(TileBatch) until all tiles that the block's splats touch have been visited. All lanes of a warp call it, thread i with
+// splat first_splat + i; `listed` tells whether to walk that splat's tiles. The rows of each bounding box are cut into pieces of
+// IN_FLIGHT tiles, and each lane takes every 32nd piece of its warp's splats.
 template <class F>
 __device__ __forceinline__ void for_each_tile(
     TileWork& work, int first_splat, vbool listed, const Ellipse& e, const TileBox& box, const Camera& camera, vfloat depth, F visit)
 {
-    if (!any(listed)) return;                           // most warps, where few splats are visible
+    if (!any(listed)) return;                           // most warps, if few splats are visible
     const int me = own(first_of_warp());
     const vint rows = box.rows.end - box.rows.begin, columns = box.columns.end - box.columns.begin;
     store_own(work.count + me, select(listed, vmax(rows, 0) * pieces_of(columns), vint(0)), true);
@@ -91,7 +92,7 @@ __device__ __forceinline__ void for_each_tile(
         const vint owner = owner_of(work, at, on), first_column = load(work.column, owner, on);
         const vint last_column = load(work.last_column, owner, on), pieces = pieces_of(last_column + 1 - first_column);
         const vint nth = at - (load(work.end, owner, on) - load(work.count, owner, on));
-        const vint nth_row = to_int((to_float(nth) + 0.5f) * vrcp(to_float(pieces)));      // nth / pieces, of at most LARGE_BOX
+        const vint nth_row = to_int((to_float(nth) + 0.5f) * vrcp(to_float(pieces)));      // nth / pieces, exact up to LARGE_BOX
         const vint row = load(work.row, owner, on) + nth_row, begin = first_column + (nth - nth_row * pieces) * IN_FLIGHT;
         const Span span = tile_span(get_ellipse(work, owner, on), camera, row);
         TileBatch batch;
@@ -107,8 +108,8 @@ __device__ __forceinline__ void for_each_tile(
     }
 }
 
-// The same for one splat and a whole block. Of W warps each takes every W-th row of tiles, and each lane the span of one of
-// these; then the lanes share the tiles of the warp's rows.
+// The same for one splat and a whole block of W warps. A warp takes every W-th row of tiles, each lane finds the span of one such row,
+// and then the lanes share the tiles of these rows.
 template <class F>
 __device__ __forceinline__ void for_each_tile_of_large(
     TileWork& work, int splat, const Ellipse& e, const Camera& camera, float depth, F visit)
@@ -119,7 +120,7 @@ __device__ __forceinline__ void for_each_tile_of_large(
         Span span = {0, 0};
         const vbool inside = row < rows.end;
         if (some(inside)) span = tile_span(e, camera, row);
-        __syncwarp();                                   // until all lanes are done with the rows before
+        __syncwarp();                                   // all lanes are done with the previous rows
         const vint count = select(inside, vmax(span.end - span.begin, 0), vint(0));
         store_own(work.count + me, count, true);
         const int total = sum_over_warp(work);
@@ -140,17 +141,17 @@ __device__ __forceinline__ void for_each_tile_of_large(
     }
 }
 
-// Adds 1 for each tile of a batch.
+// tile_counts[tile] += 1 for each tile of a batch.
 __device__ __forceinline__ void count_tiles(unsigned* __restrict__ tile_counts /* [num_tiles] */, const TileBatch& batch)
 {
 #pragma unroll
     for (int k = 0; k < IN_FLIGHT; ++k) atomic_add(tile_counts, batch.tile[k], 1, batch.on[k]);
 }
 
-// Count the tiles of the block's splats, lane i with splat first + i, or queue it where its tiles are many.
+// Counts the tiles of the block's small splats and queues its large splats. The block's thread i calls it with splat first + i.
 __device__ __forceinline__ void list_splats(
     TileWork& work, int first, int capacity, vbool visible, const Ellipse& ellipse, const Camera& camera, vfloat depth,
-    IterState* __restrict__ state /* num_large is counted */, unsigned* __restrict__ tile_counts /* [num_tiles] */,
+    IterState* __restrict__ state /* counts num_large */, unsigned* __restrict__ tile_counts /* [num_tiles] */,
     unsigned* __restrict__ large_splats /* [capacity] */)
 {
     const vint splat = first + first_of_warp() + lane_id();
@@ -159,7 +160,7 @@ __device__ __forceinline__ void list_splats(
     const vbool large = visible & (num_tiles_of(box) > LARGE_BOX);
     if (some(large)) {
         const vint place = append_index(&state->num_large, large);
-        store(large_splats, place, splat, large & (place < capacity));  // always, unless a caller forgot to clear the count
+        store(large_splats, place, splat, large & (place < capacity));  // always true, unless a caller forgot to clear the count
     }
     const vbool small = visible & !large;
     for_each_tile(work, first, small, ellipse, box, camera, depth, [&](const TileBatch& batch) { count_tiles(tile_counts, batch); });

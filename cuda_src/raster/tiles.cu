@@ -1,12 +1,15 @@
-// From projected splats to each tile's list. project has counted the tiles of small splats, count_large_tiles adds those of large
-// ones; scan_tiles turns counts into ranges, emit_tiles fills these in any order, for sort_tiles.
-// count_large_tiles: a block owns a large splat at a time. emit_tiles: the first `num_large_blocks` blocks own a large splat at a
-// time, in each further one a lane owns a splat.
+// From projected splats to the list of each tile:
+//     project              counts the tiles of small splats
+//     count_large_tiles    adds the tiles of large splats; one block per large splat
+//     scan_tiles           turns counts into ranges (sort_tiles.cu)
+//     emit_tiles           fills the ranges in any order; the first num_large_blocks blocks take one large splat at a time, in the other
+//                          blocks one lane owns one small splat
+//     sort_tiles           sorts each range (sort_tiles.cu)
 #include "raster/tile_walk.cuh"
 
-typedef unsigned long long Key;     // depth bits, then splat: positive floats order as their bits do
+typedef unsigned long long Key;     // depth bits, then splat; positive floats sort like their bits
 
-// Calls visit(TileBatch) for the tiles of all large splats, shared out over `num_blocks` blocks, of which this is one.
+// Calls visit(TileBatch) for the tiles of all large splats, as block `block` of `num_blocks` that share them.
 template <class F>
 __device__ __forceinline__ void for_each_large_tile(
     TileWork& work, int block, int num_blocks, const Camera& camera, unsigned num_large,
@@ -26,11 +29,11 @@ extern "C" __global__ void count_large_tiles(
     const Camera* __restrict__ cameras,         // [num_views]
     const IterState* __restrict__ state,    // [1]
     unsigned capacity,
-    const unsigned* __restrict__ large_splats,  // [capacity] num_large of them
-    const float* __restrict__ depths,           // [capacity] 0 where invisible
+    const unsigned* __restrict__ large_splats,  // [capacity] the first num_large are used
+    const float* __restrict__ depths,           // [capacity] 0 if invisible
     const float2* __restrict__ means2d,         // [capacity] px
     const float4* __restrict__ conic_opacity,   // [capacity]
-    unsigned* __restrict__ tile_counts)         // [num_tiles] large splats that touch a tile are added
+    unsigned* __restrict__ tile_counts)         // [num_tiles] accumulated: large splats that touch each tile
 {
     __shared__ TileWork work;
     if (state->overflowed) return;
@@ -44,24 +47,24 @@ extern "C" __global__ void emit_tiles(
     const IterState* __restrict__ state,    // [1]
     unsigned capacity,
     int num_large_blocks,
-    const unsigned* __restrict__ large_splats,  // [capacity] num_large of them
-    const float* __restrict__ depths,           // [capacity] 0 where invisible
+    const unsigned* __restrict__ large_splats,  // [capacity] the first num_large are used
+    const float* __restrict__ depths,           // [capacity] 0 if invisible
     const float2* __restrict__ means2d,         // [capacity] px
     const float4* __restrict__ conic_opacity,   // [capacity]
     const unsigned* __restrict__ tile_begins,   // [num_tiles + 1]
-    unsigned* __restrict__ tile_counts,         // [num_tiles] counted down to 0, ready for the next view
+    unsigned* __restrict__ tile_counts,         // [num_tiles] counted down to 0, which the next view needs
     Key* __restrict__ keys)                     // [pair_capacity]
 {
     __shared__ TileWork work;
     if (state->overflowed) return;
     const Camera& camera = cameras[state->view];
     const auto emit = [&](const TileBatch& batch) {
-        vint left[IN_FLIGHT];                   // places of the tile's range, this one included
+        vint left[IN_FLIGHT];                   // free places in the tile's range, including the one taken
 #pragma unroll
         for (int k = 0; k < IN_FLIGHT; ++k) left[k] = atomic_add(tile_counts, batch.tile[k], -1, batch.on[k]);
 #pragma unroll
         for (int k = 0; k < IN_FLIGHT; ++k) {
-            const vbool counted = left[k] > 0;  // always, while both walks find the same tiles
+            const vbool counted = left[k] > 0;  // always true, as long as both walks find the same tiles
             const vint place = load(tile_begins, batch.tile[k], batch.on[k]) + left[k] - 1;
             store_pair(keys, place, batch.splat, float_bits(batch.depth), batch.on[k] & counted);
             const vbool missed = batch.on[k] & !counted;
