@@ -1,28 +1,28 @@
-// Moves splats about in the planes [rows, capacity] that hold them, a column a splat: gather, copy, clear, compact.
-// In copy_columns and clear_columns a thread owns one element, blockIdx.y is its row; in the others a thread owns one splat.
+// Moves splats within the planes [rows, capacity] that store them, one column per splat: gather, copy, clear, compact.
+// In copy_columns and clear_columns one thread handles one element and blockIdx.y is its row; in the others one thread handles one splat.
 #include "common.cuh"
 
-// to[r, target[k]] = from[r, source[k]]. No column is both written and read.
+// to[r, target[k]] = from[r, source[k]]. No column may be both read and written.
 extern "C" __global__ void copy_columns(
     const float* __restrict__ from,         // [rows, from_stride]
     long long from_stride,
-    const long long* __restrict__ source,   // [num], or null: k
-    float* to,                              // [rows, to_stride], may be `from`
+    const long long* __restrict__ source,   // [num]; null: k
+    float* to,                              // [rows, to_stride]; may be the same array as from
     long long to_stride,
-    const long long* __restrict__ target,   // [num], or null: k
+    const long long* __restrict__ target,   // [num]; null: k
     int num,
-    const long long* __restrict__ limit)    // [1] how many of the num to copy, or null: all
+    const long long* __restrict__ limit)    // [1] copies only the first *limit; null: all
 {
     const int k = blockIdx.x * blockDim.x + threadIdx.x;
     if (k >= num || (limit && k >= *limit)) return;
     to[blockIdx.y * to_stride + (target ? target[k] : k)] = from[blockIdx.y * from_stride + (source ? source[k] : k)];
 }
 
-// planes[r, index[k]] = 0, or planes[r, first + k] without an index.
+// planes[r, index[k]] = 0, or planes[r, first + k] = 0 without index.
 extern "C" __global__ void clear_columns(
     float* __restrict__ planes,             // [rows, stride]
     long long stride,
-    const long long* __restrict__ index,    // [num], or null
+    const long long* __restrict__ index,    // [num]; may be null
     long long first,
     int num)
 {
@@ -30,7 +30,7 @@ extern "C" __global__ void clear_columns(
     if (k < num) planes[blockIdx.y * stride + (index ? index[k] : first + k)] = 0.0f;
 }
 
-// Which splats have a parameter that is not finite.
+// Marks splats that have a parameter that is not finite.
 extern "C" __global__ void mark_nonfinite(
     const float* __restrict__ params,       // [rows, capacity]
     int rows, int capacity, int num,
@@ -43,7 +43,7 @@ extern "C" __global__ void mark_nonfinite(
     mask[i] = !finite;
 }
 
-// A mask as numbers, for the host to have them summed up: sums [i] then counts the mask up to and with i.
+// A mask as numbers; the host computes their running sums: sums[i] counts the mask up to and including i.
 extern "C" __global__ void mask_to_integers(
     const bool* __restrict__ mask,          // [num]
     int num,
@@ -53,14 +53,14 @@ extern "C" __global__ void mask_to_integers(
     if (i < num) ones[i] = mask[i];
 }
 
-// The indices where a mask is set, in order, and those where it is not.
+// Lists the indices at which a mask is set, in order, and those at which it is not.
 extern "C" __global__ void partition(
     const bool* __restrict__ mask,          // [num]
     const long long* __restrict__ sums,     // [num]
-    const long long* __restrict__ values,   // [num] to put in place of the indices, or null
+    const long long* __restrict__ values,   // [num] listed instead of the indices; may be null
     int num,
-    long long* __restrict__ chosen,         // [sums[num - 1]] or null
-    long long* __restrict__ others)         // [num - sums[num - 1]] or null
+    long long* __restrict__ chosen,         // [sums[num - 1]]; may be null
+    long long* __restrict__ others)         // [num - sums[num - 1]]; may be null
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= num) return;
@@ -69,10 +69,10 @@ extern "C" __global__ void partition(
     else if (others) others[i - sums[i]] = value;
 }
 
-// Where the last splats go when those of a mask are removed: the m-th hole among the first num_kept takes the m-th splat to be
-// kept beyond them. There are sums[num_kept - 1] of them.
+// Finds the moves that close the holes when marked splats are removed: the m-th hole among the first num_kept columns takes the m-th
+// splat after them that is kept. There are sums[num_kept - 1] moves.
 extern "C" __global__ void find_moves(
-    const bool* __restrict__ mask,          // [num] what is removed
+    const bool* __restrict__ mask,          // [num] splats to remove
     const long long* __restrict__ sums,     // [num]
     int num, int num_kept,
     long long* __restrict__ holes,          // [num - num_kept]
@@ -88,7 +88,7 @@ extern "C" __global__ void find_moves(
     }
 }
 
-// Places for splats: those of `holes`, then columns from `first` on.
+// Lists free columns: the holes, then columns from `first` on.
 extern "C" __global__ void list_slots(
     const long long* __restrict__ holes,    // [num_holes]
     int num_holes,

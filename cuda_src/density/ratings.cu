@@ -1,13 +1,13 @@
-// What rounds of density control decide by: scores, weights of a draw, and masks. A thread owns one splat.
+// Criteria of density control: scores, sampling weights, masks. One thread handles one splat.
 #include "common.cuh"
 #include "vectors.cuh"
 #include "raster/fixed.cuh"
 
-#define LAST 3e38f                          // a key that no mean gradient reaches
+#define LAST 3e38f                          // a key larger than that of any mean gradient
 
-// Mean over views of the sums of blend_scores; with FIXED_SUMS these are 64-bit integers.
+// Mean over views of the sums of blend_scores.
 extern "C" __global__ void mean_scores(
-    const float* __restrict__ sums,             // [capacity, 2], with FIXED_SUMS [capacity, 4]
+    const float* __restrict__ sums,             // [capacity, 2]; with FIXED_SUMS [capacity, 4]: 64-bit integers
     int num,
     float num_views,
     float* __restrict__ means)                  // [2, num]
@@ -24,11 +24,11 @@ extern "C" __global__ void mean_scores(
     }
 }
 
-// Of different views, as blend_scores leaves them.
+// Adds the sums of blend_scores over other views.
 extern "C" __global__ void add_scores(
-    const float* __restrict__ part,             // [num, 2], with FIXED_SUMS [num, 4]
+    const float* __restrict__ part,             // [num, 2]; with FIXED_SUMS [num, 4]
     int num,
-    float* __restrict__ sums)                   // [capacity, 2 or 4] += part
+    float* __restrict__ sums)                   // [capacity, 2 or 4] accumulated
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= num) return;
@@ -42,15 +42,16 @@ extern "C" __global__ void add_scores(
     }
 }
 
-// Frozen splats are neither dead nor copied. Of the others, those too transparent to matter are dead; the others may be copied, with a weight of their error or of their opacity.
+// Dead splats are too transparent to matter. The other splats may be copied; their weight is their error or their opacity. Frozen splats
+// are neither dead nor copied.
 extern "C" __global__ void rate_splats(
     const float* __restrict__ logit_opacities,  // [num]
-    const float* __restrict__ errors,           // [num], or null: opacities
-    int num_frozen, int num,                    // frozen ones come first
+    const float* __restrict__ errors,           // [num]; null: use opacities
+    int num_frozen, int num,                    // frozen splats come first
     float prune_opacity,
     float* __restrict__ weights,                // [num]
     bool* __restrict__ dead,                    // [num]
-    unsigned* __restrict__ totals)              // [3], zero before: dead ones, weights over 0, bits of the largest weight
+    unsigned* __restrict__ totals)              // [3], zero before: number of dead splats, number of positive weights, bits of the largest weight
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= num) return;
@@ -64,13 +65,13 @@ extern "C" __global__ void rate_splats(
     if (__float_as_uint(weight) > *(volatile unsigned*)&totals[2]) atomicMax(&totals[2], __float_as_uint(weight));
 }
 
-// Screen-space gradients since the last round, by the number of views.
+// Mean screen-space gradient per view since the last round.
 extern "C" __global__ void rate_gradients(
-    const float* __restrict__ stats,            // [2, capacity] sums, numbers of views
+    const float* __restrict__ stats,            // [2, capacity] sums, number of views
     int capacity, int num_frozen, int num,
     float threshold,
-    bool* __restrict__ chosen,                  // [num] from the threshold on
-    float* __restrict__ keys)                   // [num] smaller for larger gradients, last where not chosen
+    bool* __restrict__ chosen,                  // [num] mean >= threshold
+    float* __restrict__ keys)                   // [num] ascending order means descending gradients; LAST if not chosen
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= num) return;
@@ -86,7 +87,7 @@ __device__ __forceinline__ float largest_log_scale(const float* __restrict__ par
     return fmaxf(fmaxf(p[0], p[capacity]), p[2 * capacity]);
 }
 
-// Which of the splats index [count] are no larger than max_scale.
+// Marks those splats index[k] whose longest axis is at most max_scale.
 extern "C" __global__ void mark_small(
     const float* __restrict__ params,           // [rows, capacity]
     int capacity,
@@ -99,7 +100,7 @@ extern "C" __global__ void mark_small(
     if (k < count) small[k] = expf(largest_log_scale(params, capacity, index[k])) <= max_scale;
 }
 
-// Which splats are too transparent or too large to keep.
+// Marks splats that are too transparent or too large to keep.
 extern "C" __global__ void mark_prunable(
     const float* __restrict__ params,           // [rows, capacity]
     int capacity, int num_frozen, int num,

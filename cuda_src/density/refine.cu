@@ -1,9 +1,9 @@
-// Operations of density control: relocation, splits, resets, limits. A thread owns one splat, in split kernels a parent.
-// Parameters are planes [rows, capacity]. The host copies all rows of parents to slots: before a split, after share_opacity.
+// Operations of density control: relocation, splits, resets, limits. One thread handles one splat, in split kernels one parent.
+// Parameters are planes [rows, capacity]. The host copies parents to their slots: before a split, but after share_opacity.
 #include "common.cuh"
 #include "vectors.cuh"
 
-#define MAX_SHARES 51               // splats that a parent is shared among in a round, itself included, as in 3DGS-MCMC
+#define MAX_SHARES 51               // maximum number of splats that share a parent's opacity in a round, including the parent; as in 3DGS-MCMC
 
 __device__ __forceinline__ float logit(float opacity)
 {
@@ -11,9 +11,9 @@ __device__ __forceinline__ float logit(float opacity)
     return logf(clipped / (1.0f - clipped));
 }
 
-// How often each splat is a parent.
+// Counts how often each splat is a parent.
 extern "C" __global__ void count_copies(
-    const long long* __restrict__ parents,  // [count]
+    const long long* __restrict__ parents,  // [count] with repetition
     int count,
     int* __restrict__ copies)               // [num] zero before
 {
@@ -21,16 +21,16 @@ extern "C" __global__ void count_copies(
     if (k < count) atomicAdd(&copies[parents[k]], 1);
 }
 
-// A parent with n - 1 copies becomes one of n splats that together look like it (3DGS-MCMC, Kheradmand et al. 2024, eq. 9):
+// A parent and its n - 1 copies share its opacity so that together they look like it (3DGS-MCMC, Kheradmand et al. 2024, eq. 9):
 //     opacity' = 1 - (1 - opacity)^(1/n)
 //     scale' = scale * opacity / sum over i = 1..n, k = 0..i-1 of C(i-1, k) (-1)^k / sqrt(k+1) opacity'^(k+1)
-// By C(0, k) + ... + C(n-1, k) = C(n, k+1) the sum is that over j = 1..n of C(n, j) (-1)^(j-1) / sqrt(j) opacity'^j.
+// Because C(0, k) + ... + C(n-1, k) = C(n, k+1), the sum is that over j = 1..n of C(n, j) (-1)^(j-1) / sqrt(j) opacity'^j.
 extern "C" __global__ void share_opacity(
-    const int* __restrict__ copies,         // [num] of each parent, itself not counted
+    const int* __restrict__ copies,         // [num] copies of each parent, not counting itself
     int rows, int capacity, int num,
-    float min_opacity,                      // of a copy
+    float min_opacity,                      // lower limit of opacity'
     float* __restrict__ params,             // [rows, capacity]
-    float* __restrict__ moments1,           // [rows, capacity] cleared where there are copies
+    float* __restrict__ moments1,           // [rows, capacity] zeroed for parents
     float* __restrict__ moments2)
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -40,7 +40,7 @@ extern "C" __global__ void share_opacity(
     const double opacity = sigmoid(params[ROW_OPACITY * stride + i]);
     const double shared = 1.0 - pow(1.0 - opacity, 1.0 / n);
 
-    double sum = 0.0, term = -1.0;          // term: C(n, j) (-shared)^j, times -1
+    double sum = 0.0, term = -1.0;          // term: -C(n, j) (-shared)^j
     for (int j = 1; j <= n; ++j) {
         term *= -shared * (n - j + 1) / j;
         sum += term / sqrt((double)j);
@@ -68,12 +68,11 @@ __device__ __forceinline__ void store_vec(float* params, size_t stride, size_t i
     params[row * stride + i] = v.x; params[(row + 1) * stride + i] = v.y; params[(row + 2) * stride + i] = v.z;
 }
 
-// A parent becomes two halves along its longest axis. They sit half a standard deviation to either side and are half as long;
-// the overlap that remains is made up by 60 % of the opacity (as Deng et al. 2024, "Efficient density control", argue for
-// deterministic splits).
+// Splits a parent into two halves along its longest axis. They lie half a standard deviation to either side and are half as long. They
+// still overlap, so their opacity is 60 % of the parent's (Deng et al. 2024, "Efficient density control", argue for deterministic splits).
 extern "C" __global__ void split_long_axis(
-    const long long* __restrict__ parents,  // [count] where one half stays
-    const long long* __restrict__ slots,    // [count] where the other goes: a copy of the parent
+    const long long* __restrict__ parents,  // [count] columns of the first halves
+    const long long* __restrict__ slots,    // [count] columns of the second halves, which hold copies of the parents
     int count, int capacity,
     float* __restrict__ params)             // [rows, capacity]
 {
@@ -98,11 +97,11 @@ extern "C" __global__ void split_long_axis(
     }
 }
 
-// A parent becomes two children, drawn from its own distribution and 1.6 times smaller (Kerbl et al. 2023, sec. 5.2).
+// Splits a parent into two children, drawn from its distribution and 1.6 times smaller (Kerbl et al. 2023, sec. 5.2).
 extern "C" __global__ void split_random(
-    const long long* __restrict__ parents,  // [count] where the first child stays
-    const long long* __restrict__ slots,    // [count] where the second goes: a copy of the parent
-    const float* __restrict__ normals,      // [3, 2 * count] standard normal: of the first children, then of the second
+    const long long* __restrict__ parents,  // [count] columns of the first children
+    const long long* __restrict__ slots,    // [count] columns of the second children, which hold copies of the parents
+    const float* __restrict__ normals,      // [3, 2 * count] standard normal; first children, then second ones
     int count, int capacity,
     float* __restrict__ params)             // [rows, capacity]
 {
@@ -127,17 +126,17 @@ extern "C" __global__ void split_random(
 extern "C" __global__ void reset_opacities(
     int num_frozen, int num,                // frozen ones come first
     float max_logit,
-    float* __restrict__ logit_opacities,    // [num]
+    float* __restrict__ logit_opacities,    // [num] changed
     float* __restrict__ moments1,           // [num] of the opacities
     float* __restrict__ moments2)
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < num_frozen || i >= num) return;
     moments1[i] = moments2[i] = 0.0f;
-    if (logit_opacities[i] > max_logit) logit_opacities[i] = max_logit;     // NaN stays, to be removed
+    if (logit_opacities[i] > max_logit) logit_opacities[i] = max_logit;     // keeps NaN, which is removed later
 }
 
-// No axis of a trained splat shorter than a limit.
+// Raises scales of trained splats to a minimum.
 extern "C" __global__ void limit_scales(
     int capacity, int num_frozen, int num,
     float min_log_scale,

@@ -1,16 +1,16 @@
-// Weighted random sampling, from uniform random numbers that the host draws: the same samples on every device. A thread owns one
+// Weighted random sampling. The host draws the uniform random numbers, so that all devices find the same samples. One thread handles one
 // splat, in search_samples one sample.
 #include "common.cuh"
 #include "vectors.cuh"
 
-#define LAST 1e300                  // a key that no weight reaches
-#define SHARE_ONE 68719476736.0     // 2^36, the largest weight as an integer: a parallel sum of floats would round as it likes
-#define SHARES 4611686018427387904.0    // 2^62, what the sum of all must not exceed: more than 2^26 splats have smaller ones
+#define LAST 1e300                  // a key larger than that of any weight
+#define SHARE_ONE 68719476736.0     // 2^36: the largest weight as an integer; a parallel sum of floats would depend on its order
+#define SHARES 4611686018427387904.0    // 2^62: limit of the sum; with more than 2^26 splats the integers are smaller
 
-// Weights as integers, which the host has summed up.
+// Weights as integers; the host computes their running sums.
 extern "C" __global__ void integer_weights(
     const float* __restrict__ weights,          // [num] 0 or more
-    const unsigned* __restrict__ largest,       // [1] bits of the largest of them
+    const unsigned* __restrict__ largest,       // [1] bits of the largest weight
     int num,
     long long* __restrict__ shares)             // [num]
 {
@@ -19,12 +19,12 @@ extern "C" __global__ void integer_weights(
     if (i < num) shares[i] = (long long)(weights[i] / (double)fmaxf(__uint_as_float(*largest), 1e-30f) * one);
 }
 
-// A splat of opacity o and its n copies have opacity 1 - (1 - o)^(1 / (n + 1)) each (share_opacity in refine.cu). Shares are lowered to
-// those of as many copies as leave that at min_opacity: more would be too transparent to survive until the next round.
+// A splat of opacity o with n copies keeps the opacity 1 - (1 - o)^(1 / (n + 1)), like each copy (share_opacity in refine.cu). Limits its
+// share so that it gets at most as many copies as leave this at min_opacity: more would not survive until the next round.
 extern "C" __global__ void limit_shares(
     const float* __restrict__ logit_opacities,  // [num]
     int num,
-    double share_of_copy,                       // of one draw, in the mean
+    double share_of_copy,                       // mean share that yields one copy
     float min_opacity,
     long long* __restrict__ shares)             // [num]
 {
@@ -35,9 +35,9 @@ extern "C" __global__ void limit_shares(
     if (shares[i] > limit) shares[i] = (long long)limit;
 }
 
-// With replacement: the first splat whose cumulative share exceeds the draw.
+// With replacement: finds the first splat whose cumulative share exceeds the draw.
 extern "C" __global__ void search_samples(
-    const long long* __restrict__ cumulative,   // [num] shares up to and with each
+    const long long* __restrict__ cumulative,   // [num] running sums of the shares, inclusive
     int num,
     const double* __restrict__ uniforms,        // [count] in [0, 1)
     int count,
@@ -54,8 +54,8 @@ extern "C" __global__ void search_samples(
     samples[k] = low;
 }
 
-// Without replacement: the smallest keys are a weighted choice; those of weight 0 come last (Efraimidis and Spirakis 2006:
-// the largest of u^(1 / weight), here by their logarithms).
+// Without replacement: the splats with the smallest keys are a weighted sample; weights of 0 come last (Efraimidis and Spirakis 2006:
+// the largest u^(1 / weight), here as -log).
 extern "C" __global__ void distinct_keys(
     const float* __restrict__ weights,          // [num]
     const double* __restrict__ uniforms,        // [num] in [0, 1)

@@ -1,10 +1,10 @@
-// Splats to which no training view has had a gradient for long. A thread owns one splat.
+// Splats without a recent gradient. One thread handles one splat.
 #include "common.cuh"
 
-// Trained splats that were last seen before a step.
+// Marks trained splats that were last seen before a step.
 extern "C" __global__ void mark_unseen(
-    const float* __restrict__ last_seen,        // [num] steps
-    int num_frozen, int num,                    // frozen ones come first
+    const float* __restrict__ last_seen,        // [num] step of the last gradient
+    int num_frozen, int num,                    // frozen splats come first
     float before,                               // step
     bool* __restrict__ mask)                    // [num]
 {
@@ -12,7 +12,7 @@ extern "C" __global__ void mark_unseen(
     if (i < num) mask[i] = i >= num_frozen && last_seen[i] < before;
 }
 
-// Set the numbers of the splats index [count], which may be repeated.
+// numbers[index[k]] = value. Indices may repeat.
 extern "C" __global__ void set_numbers(
     const long long* __restrict__ index,        // [count]
     int count,

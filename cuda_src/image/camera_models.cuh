@@ -1,10 +1,10 @@
-// Distortions of lenses: where a ray at (x / z, y / z) of an ideal camera falls in the plane of a real one. The families and
-// their coefficients are those of splat_cli/scene/lens/distortion.py; together they cover COLMAP's perspective and fisheye
-// camera models. In double: polynomials of the twelfth degree near the border of a fisheye image ask for it.
+// Lens distortion: where a real camera sees the ray at (x / z, y / z) of an ideal one. The families and their coefficients are those of
+// splat_cli/scene/lens/distortion.py; together they cover COLMAP's perspective and fisheye models. Uses double, because polynomials of
+// degree 12 need it near the border of a fisheye image.
 #pragma once
 
-#define FAMILY_FISHEYE 1            // of a polynomial: equidistant projection first
-#define FAMILY_TANGENTIAL_LAST 2    // of a polynomial: tangential and prism terms see the radially distorted point
+#define FAMILY_FISHEYE 1            // polynomial: starts with the equidistant projection
+#define FAMILY_TANGENTIAL_LAST 2    // polynomial: tangential and prism terms apply to the radially distorted point
 #define FAMILY_FOV 4
 #define FAMILY_DIVISION 5
 #define FAMILY_EUCM 6
@@ -12,7 +12,7 @@
 // A camera with distortion. scene/lens/undistort.py mirrors this layout.
 struct Lens {
     double fx, fy, cx, cy;          // px
-    double c[16];                   // polynomial: radial [6], rational [3], p1, p2, prism [4], skew; omega; k; alpha, beta
+    double c[16];                   // polynomial: radial [6], rational [3], p1, p2, prism [4], skew. Else: omega; k; or alpha, beta
     int width, height;              // px
     int family;
     int padding;
@@ -41,7 +41,7 @@ __device__ __forceinline__ Point distort_polynomial(const double* c /* [16] */, 
     return out;
 }
 
-// The distorted place of a ray; NaN where the lens has none.
+// Distorted position of a ray; NaN if the lens does not see it.
 __device__ __forceinline__ Point distort(const Lens& lens, Point p)
 {
     const double* c = lens.c;

@@ -1,24 +1,24 @@
-// How well photographs agree on how far away a pixel is: a plane sweep (Collins 1996) at single pixels.
+// Depth of single pixels from several photographs, by plane sweep (Collins 1996).
 //
-// The patch around a pixel is laid, at one depth, parallel to its image, and looked at from other views. What they see is
-// compared by normalised cross-correlation of brightness, blind to exposure. The score is the mean over the views that
-// agree best: a point is hidden in some. A thread owns one depth of one pixel. A block owns nothing.
+// At each tested depth, the patch around a pixel is a small plane parallel to the image. Other views see it warped, and the score is the
+// normalised cross-correlation of brightness, which ignores exposure: the mean over the BEST views, because some may not see the point.
+// One thread handles one depth of one pixel.
 #include "common.cuh"
 
-#define RADIUS 2                    // px; of a patch. scene/plane_sweep/ncc.py mirrors it
-#define PEAK 3                      // depths on each side that belong to a peak
-#define BEST 3                      // views that a score is the mean of
-#define MIN_DEVIATION 2.0f          // of 255: a patch with less contrast looks like any other
+#define RADIUS 2                    // px; half the size of a patch. scene/plane_sweep/ncc.py mirrors it
+#define PEAK 3                      // depths on each side that belong to the same peak
+#define BEST 3                      // number of views in the mean
+#define MIN_DEVIATION 2.0f          // grey levels of 255; a patch with less contrast looks like any other
 
 #define SIDE (2 * RADIUS + 1)
 #define COUNT (SIDE * SIDE)
 
-// A photograph without colours.
+// A grey photograph.
 struct GrayImage { const unsigned char* pixels; int width, height; };
 
-struct Patch { float values[COUNT]; };      // of mean 0 and square sum 1
+struct Patch { float values[COUNT]; };      // with mean 0 and sum of squares 1
 
-// Makes it so; false where its contrast is too small.
+// Normalises a patch; false if its contrast is too small.
 __device__ __forceinline__ bool normalize(Patch& patch)
 {
     float sum = 0.0f, squares = 0.0f;
@@ -40,8 +40,8 @@ __device__ __forceinline__ float bilinear(const GrayImage& gray, float x, float 
     return (top[0] * (1.0f - dx) + top[1] * dx) * (1.0f - dy) + (bottom[0] * (1.0f - dx) + bottom[1] * dx) * dy;
 }
 
-// The patch around pixel (x, y), at inverse depth w, as another view sees it; false where that is not wholly in its image.
-// warp: rows (a, b, c, d); the pixel (x, y) at w lands at the ratio of rows of warp (x, y, 1, w).
+// The patch around pixel (x, y) at inverse depth w, as another view sees it; false if part of it is outside that view's image.
+// warp: with r = warp (x, y, 1, w), the pixel lands at (r0, r1) / r2.
 __device__ __forceinline__ bool sample_patch(
     const GrayImage& gray, const float* __restrict__ warp /* [3, 4] */, int x, int y, float w, Patch& patch)
 {
@@ -64,17 +64,17 @@ __device__ __forceinline__ GrayImage gray_image_of(
 }
 
 extern "C" __global__ void __launch_bounds__(128) plane_sweep(
-    const unsigned char* __restrict__ grays,    // [sum of height * width] one view after the other
-    const long long* __restrict__ begins,       // [num_views] of each
+    const unsigned char* __restrict__ grays,    // [sum of height * width] all views, one after the other
+    const long long* __restrict__ begins,       // [num_views] first byte of each
     const int* __restrict__ sizes,              // [num_views, 2] width, height
-    const int* __restrict__ neighbors,          // [num_views, num_neighbors] views to compare each view with
-    const float* __restrict__ warps,            // [num_views, num_neighbors, 12] from a view's pixels into these
+    const int* __restrict__ neighbors,          // [num_views, num_neighbors] views that each view is compared with
+    const float* __restrict__ warps,            // [num_views, num_neighbors, 12] from a view's pixels to each neighbour's
     int num_neighbors,
     const int* __restrict__ pixels,             // [num_pixels, 3] view, column, row; at least RADIUS from the border
     int num_pixels,
     const float* __restrict__ inverse_depths,   // [num_views, num_depths] 1 / z, world units
     int num_depths,
-    float* __restrict__ scores)                 // [num_pixels, num_depths] -1 to 1; -1 where fewer than BEST views see it
+    float* __restrict__ scores)                 // [num_pixels, num_depths] -1 to 1; -1 if fewer than BEST views see the patch
 {
     const size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= (size_t)num_pixels * num_depths) return;
@@ -96,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(128) plane_sweep(
         if (!normalize(seen)) continue;
         float score = 0.0f;
         for (int k = 0; k < COUNT; ++k) score += own.values[k] * seen.values[k];
-        for (int k = 0; k < BEST; ++k) {  // the new one moves in, what it pushes out moves on
+        for (int k = 0; k < BEST; ++k) {  // insert, shifting worse ones down
             const float kept = fmaxf(best[k], score);
             score = fminf(best[k], score);
             best[k] = kept;
@@ -107,12 +107,12 @@ extern "C" __global__ void __launch_bounds__(128) plane_sweep(
     if (num_seen >= BEST) scores[i] = sum / BEST;
 }
 
-// Where a pixel's scores have a single peak: its depth, interpolated by a parabola. A thread owns a pixel.
+// Depth of pixels whose scores have a single peak, refined with a parabola. One thread handles one pixel.
 extern "C" __global__ void __launch_bounds__(128) find_peaks(
     const float* __restrict__ scores,           // [num_pixels, num_depths]
     int num_pixels, int num_depths,
-    float min_score, float margin,              // at least; by which it exceeds all scores that are not of its peak
-    double* __restrict__ places)                // [num_pixels] index of the depth, with a fraction; 0 where there is no such peak
+    float min_score, float margin,              // minimum score; minimum lead over scores outside the peak
+    double* __restrict__ places)                // [num_pixels] index of the depth, with a fraction; 0: no such peak
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= num_pixels) return;

@@ -1,14 +1,14 @@
-// PSNR and SSIM of a rendered picture, rounded to 8 bits, against its photograph: the sums that eval/picture_scorer.py divides.
-// SSIM as in optim/l1_ssim.cu. Sums are integers, so that they do not depend on the order in which blocks end.
-// A block owns 32x16 pixels of one channel (blockIdx.z); a warp a row of 32, a lane one column.
+// Sums for PSNR and SSIM of a rendered image, rounded to 8 bits, against its photograph; eval/picture_scorer.py divides them. SSIM as in
+// optim/l1_ssim.cu. The sums are integers, so that they do not depend on the order of the blocks.
+// A block owns 32x16 pixels of one channel (blockIdx.z), a warp owns rows of 32 pixels, a lane owns one column.
 #include "common.cuh"
 #include "lanes.cuh"
 #include "optim/ssim_window.cuh"
 
-#define SSIM_ONE 1073741824.0f      // 2^30: an SSIM of 1 in the sum
-#define ROUNDER 12582912.0f         // 1.5 * 2^23: added to a float, it leaves the nearest integer in the low bits
+#define SSIM_ONE 1073741824.0f      // 2^30: an SSIM of 1
+#define ROUNDER 12582912.0f         // 1.5 * 2^23: when added to a float, the low bits hold the nearest integer
 
-// A value of the picture in 8 bits: times 255, rounded to nearest, ties to even; NaN gives 0.
+// A value in 8 bits: times 255, rounded to nearest, ties to even; NaN gives 0.
 __device__ __forceinline__ vint to_8bit(vfloat value)
 {
     const vfloat clamped = vmin(vmax(value, vfloat(0.0f)), vfloat(1.0f));
@@ -19,9 +19,9 @@ extern "C" __global__ void __launch_bounds__(256) psnr_ssim(
     int width, int height,
     const float* __restrict__ image,            // [3, height, width]
     const unsigned char* __restrict__ photo,    // [height, width, 3]
-    const unsigned char* __restrict__ mask,     // [height, width] 0 where a pixel does not count, and is black in both; may be null
-    unsigned char* __restrict__ rounded,        // [height, width, 3] the picture in 8 bits
-    unsigned long long* __restrict__ sums)      // [2] += squared differences, 0 to 255^2; SSIM times SSIM_ONE, signed
+    const unsigned char* __restrict__ mask,     // [height, width] 0: the pixel does not count, and is black in both images; may be null
+    unsigned char* __restrict__ rounded,        // [height, width, 3] the image in 8 bits
+    unsigned long long* __restrict__ sums)      // [2] accumulated: squared differences (0 to 255^2 each); SSIM * SSIM_ONE, signed
 {
     __shared__ float xs[ROWS * COLUMNS], ys[ROWS * COLUMNS];
     __shared__ float moments[5][ROWS * WIDTH];

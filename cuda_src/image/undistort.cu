@@ -1,9 +1,9 @@
-// A photograph as a pinhole camera would have taken it, as COLMAP's undistorter makes it: bilinear, black where the lens saw
-// nothing. A thread owns one pixel of the new picture; it follows the pixel's ray through the lens. A block owns nothing.
+// Resamples a photograph as a pinhole camera would have taken it, like COLMAP's undistorter: bilinear, black where the lens saw nothing.
+// One thread handles one pixel of the new image and follows its ray through the lens.
 #include "common.cuh"
 #include "image/camera_models.cuh"
 
-// The camera of the new picture. scene/lens/undistort.py mirrors this layout.
+// Camera of the new image. scene/lens/undistort.py mirrors this layout.
 struct Pinhole {
     double fx, fy, cx, cy;          // px
     int width, height;              // px
@@ -13,9 +13,9 @@ extern "C" __global__ void __launch_bounds__(256) undistort(
     const Lens lens,
     const Pinhole pinhole,
     const unsigned char* __restrict__ photo,    // [lens.height, lens.width, 3]
-    const unsigned char* __restrict__ keep,     // [lens.height, lens.width] 0 where a pixel does not count, or null
+    const unsigned char* __restrict__ keep,     // [lens.height, lens.width] 0: the pixel does not count; may be null
     unsigned char* __restrict__ picture,        // [pinhole.height, pinhole.width, 3]
-    unsigned char* __restrict__ mask)           // [pinhole.height, pinhole.width] 255 where a pixel counts, else 0
+    unsigned char* __restrict__ mask)           // [pinhole.height, pinhole.width] 255 if the pixel counts, else 0
 {
     const int column = blockIdx.x * blockDim.x + threadIdx.x, row = blockIdx.y * blockDim.y + threadIdx.y;
     if (column >= pinhole.width || row >= pinhole.height) return;
@@ -25,7 +25,7 @@ extern "C" __global__ void __launch_bounds__(256) undistort(
     const Point seen = distort(lens, ray);
     const double x = seen.x * lens.fx + lens.cx - 0.5, y = seen.y * lens.fy + lens.cy - 0.5;
     const size_t pixel = (size_t)row * pinhole.width + column;
-    // All four neighbours have to lie in the photograph. NaN fails every comparison.
+    // All four neighbours must lie in the photograph. NaN fails every comparison.
     if (!(x >= 0 && y >= 0 && x < lens.width - 1 && y < lens.height - 1)) {
         for (int c = 0; c < 3; ++c) picture[3 * pixel + c] = 0;
         mask[pixel] = 0;

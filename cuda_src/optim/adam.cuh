@@ -1,9 +1,12 @@
-// Adam with bias correction (Kingma and Ba 2015, algorithm 1) of one value.
+// Adam with bias correction (Kingma and Ba 2015, algorithm 1):
+//
+//     m = beta1 m + (1 - beta1) g        v = beta2 v + (1 - beta2) g^2
+//     param -= lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon)
 #pragma once
 #include "common.cuh"
 #include "numbers.cuh"
 
-#ifdef BATCH                        // one update for BATCH views: it moves as far as BATCH updates of independent gradients
+#ifdef BATCH                        // one update for BATCH views moves as far as BATCH updates with independent gradients
 __device__ constexpr double power(double base, int exponent) { return exponent == 0 ? 1.0 : base * power(base, exponent - 1); }
 constexpr float BETA1 = (float)power(0.9, BATCH), BETA2 = (float)power(0.999, BATCH);
 #define LR_FACTOR sqrtf((float)BATCH)
@@ -12,17 +15,17 @@ constexpr float BETA1 = (float)power(0.9, BATCH), BETA2 = (float)power(0.999, BA
 #define BETA2 0.999f
 #define LR_FACTOR 1.0f
 #endif
-#define ADAM_EPSILON 1e-15f         // as 3DGS: gradients of single splats are tiny
-#define MAX_SQUARE 1e36f            // of a gradient, which has to fit in a moment
+#define ADAM_EPSILON 1e-15f         // as in 3DGS: gradients of single splats are tiny
+#define MAX_SQUARE 1e36f            // limit of a squared gradient, which must fit in a moment
 
-// What this step takes off the parameter; moves the moments on.
+// Updates the moments and returns the step to subtract from the parameter.
 __device__ __forceinline__ vfloat adam_step(vfloat& moment1, vfloat& moment2, vfloat gradient, vfloat lr, const IterState& state)
 {
     const vfloat m = BETA1 * moment1 + (1.0f - BETA1) * gradient;
     const vfloat v = BETA2 * moment2 + (1.0f - BETA2) * gradient * gradient;
     moment1 = m;
     moment2 = v;
-    const vfloat root = v * rsqrtf(fmaxf(v, 1e-36f));        // sqrt(v) cheaply; 1e-36 is no denormal, which the GPU flushes to 0
+    const vfloat root = v * rsqrtf(fmaxf(v, 1e-36f));        // cheap sqrt(v); 1e-36 is not denormal, which the GPU would flush to 0
     return __fdividef(LR_FACTOR * lr * state.inv_bias1 * m, root * state.inv_root_bias2 + ADAM_EPSILON);
 }
 

@@ -1,5 +1,5 @@
-// A learned colour behind the splats: its gradient, the sum over pixels of transmittance times d image. A lane owns every n-th
-// pixel, a warp one row of sums.
+// Gradient of a learned background colour: d_background[c] = sum over pixels of T d_image[c], with the transmittance T that the splats
+// leave. Each warp takes every n-th group of 32 pixels and writes one row of sums.
 #include "common.cuh"
 #include "lanes.cuh"
 
@@ -8,7 +8,7 @@ extern "C" __global__ void background_backward(
     const IterState* __restrict__ state,    // [1]
     const float* __restrict__ final_T,      // [height, width]
     const float* __restrict__ d_image,      // [3, height, width]
-    float* __restrict__ d_background)       // [gridDim.x * blockDim.y, 3] sums of a warp
+    float* __restrict__ d_background)       // [gridDim.x * blockDim.y, 3] one row of sums per warp
 {
     if (state->overflowed) return;
     const int plane = cameras[state->view].width * cameras[state->view].height;

@@ -1,21 +1,45 @@
-// Start an iteration on the device: which photograph, which learning rates, which background; counters back to zero.
-// One thread owns the whole step. Everything it needs is in device memory, so that a recorded step can be replayed as it is.
+// Starts a step on the device: chooses the photograph, learning rates and background, and resets counters. Everything these kernels
+// need is in device memory, so that a captured step can be replayed without new arguments. Each kernel runs in one thread, except
+// begin_batch and next_views (one block, one thread per view).
+//
+// One state, without projecting ahead: begin_step, then project and render the view, for each view.
+//
+// Two states, projecting ahead in a batch (ViewPipeline in train/batch_step.py). State S is rendered, while state N is already at the
+// next view. copy_view_state hands over:
+//
+//              stream of S                              parallel branch of N
+//     view 0   begin_step(S), project
+//              copy_view_state(S -> N) ---------------> N is at view 0
+//              render, differentiate                    begin_step(N), project view 1
+//     view 1   copy_view_state(N -> S) <--------------- N is at view 1
+//              render, differentiate                    begin_step(N), project view 2
+//     view 2   copy_view_state(N -> S) <--------------- N is at view 2
+//              render, differentiate, update
+//
+// Several ranks project their splats into all views of a batch first, so each rank starts all views at once:
+//
+//     begin_batch(S)        views[0 .. count - 1] are recorded; S is at the first view that this rank renders
+//                           project a share into all views, exchange, render the first view
+//     restore_view(S)       S is at the rank's next view; render it; and so on
+//     agree (exchange.cu)   S is at the last view of the batch on all ranks; update
+//
+// next_view and next_views replace begin_step and begin_batch when density control scores views.
 #include "optim/adam.cuh"
 
-// Settings of the run and schedule of its learning rates; `step_background` writes a learned `background` here at each step.
+// Settings of the run and schedule of learning rates. step_background writes a learned `background` here in each step.
 // train/schedule.py mirrors this layout.
 struct Schedule {
-    float lr_means, lr_means_final; // world units; log-linear between them over max_steps
+    float lr_means, lr_means_final; // world units; log-linear from the first to the second over max_steps
     float reference_size;           // see IterState in common.cuh
     float lr_log_scales, lr_quats, lr_opacities, lr_sh0, lr_shN, lr_field, lr_field_features;
-    float lr_decay;                 // factor of all other rates at max_steps; log-linear from 1 at lr_decay_start
+    float lr_decay;                 // factor of all other rates at max_steps; log-linear from 1 at step lr_decay_start
     int lr_decay_start;
     int max_steps;
     int sh_degree, sh_degree_interval;
-    int random_background;          // 1: another colour each step
+    int random_background;          // 1: a new colour in each step
     float background[3];
     unsigned seed;
-    int order_length;               // number of steps after which the order of views repeats
+    int order_length;               // the order of views repeats after this many steps
 };
 
 __device__ __forceinline__ void clear_sums(IterState& s)
@@ -24,7 +48,7 @@ __device__ __forceinline__ void clear_sums(IterState& s)
     s.loss_l1 = s.loss_l2 = s.loss_ssim = 0.0f;
 }
 
-// View, degree and background of step s.step.
+// Sets view, degree and background of step s.step.
 __device__ __forceinline__ void begin_view(IterState& s, const Schedule& k, const int* __restrict__ order /* [order_length] */)
 {
     s.view = order[(s.step - 1) % k.order_length];
@@ -34,7 +58,7 @@ __device__ __forceinline__ void begin_view(IterState& s, const Schedule& k, cons
         s.background[c] = k.random_background ? pcg(pcg(k.seed + 3u * s.step) + c) * (1.0f / 4294967296.0f) : k.background[c];
 }
 
-// Rates of the update that follows step s.step.
+// Sets the learning rates of the update after step s.step.
 __device__ __forceinline__ void set_rates(IterState& s, const Schedule& k)
 {
     s.inv_bias1 = -1.0f / expm1f(s.step * log1pf(BETA1 - 1.0f));
@@ -52,7 +76,7 @@ __device__ __forceinline__ void set_rates(IterState& s, const Schedule& k)
 extern "C" __global__ void begin_step(
     IterState* __restrict__ state,          // [1]
     const Schedule* __restrict__ schedule,  // [1]
-    const int* __restrict__ order)          // [order_length] view of step 1, 2, ...
+    const int* __restrict__ order)          // [order_length] views of steps 1, 2, ...
 {
     if (state->overflowed) return;
     IterState s = *state;
@@ -63,8 +87,7 @@ extern "C" __global__ void begin_step(
     *state = s;
 }
 
-// Copies the state of a view, except what is summed over steps. The views of a batch alternate between two states: one is projected into
-// while the other is rendered and differentiated. A single thread.
+// Copies the state of a view between the two states (see above), except the values that accumulate over steps. One thread.
 extern "C" __global__ void copy_view_state(
     const IterState* __restrict__ from,     // [1]
     IterState* __restrict__ to)             // [1]
@@ -75,7 +98,7 @@ extern "C" __global__ void copy_view_state(
     *to = s;
 }
 
-// Stores what the update of a batch needs of a view.
+// Stores the values that the update of a batch needs of a view.
 __device__ __forceinline__ void record(const Camera* __restrict__ cameras /* [num_views] */, const IterState& s, BatchView& view)
 {
     view.camera = cameras[s.view];
@@ -86,7 +109,7 @@ __device__ __forceinline__ void record(const Camera* __restrict__ cameras /* [nu
     for (int c = 0; c < 3; ++c) view.background[c] = s.background[c];
 }
 
-// A single thread.
+// One thread.
 extern "C" __global__ void record_view(
     const Camera* __restrict__ cameras,     // [num_views]
     const IterState* __restrict__ state,    // [1]
@@ -106,8 +129,8 @@ __device__ __forceinline__ void clear_slots(int count, int stride, float* __rest
     for (int b = threadIdx.x; b < count; b += blockDim.x) slots[(size_t)b * stride] = 0.0f;
 }
 
-// Several views at once, on one of several ranks: begin_step and record_view for all views of a batch; then restore_view for the first
-// that this rank renders, number `first_rendered`, if there are so many. One block, of which a thread owns a view.
+// begin_step and record_view for all views of a batch; then restore_view for view number `first_rendered`, the first that this rank
+// renders, if there is one. One block, one thread per view.
 extern "C" __global__ void begin_batch(
     IterState* __restrict__ state,          // [1]
     const Schedule* __restrict__ schedule,  // [1]
@@ -115,7 +138,7 @@ extern "C" __global__ void begin_batch(
     const Camera* __restrict__ cameras,     // [num_views]
     int count, int first_rendered,
     int stride,
-    float* __restrict__ slots,              // [count, stride] of which the number of visible splats is set to 0 (visible.cuh)
+    float* __restrict__ slots,              // [count, stride] the number of visible splats of each is set to 0 (visible.cuh)
     BatchView* __restrict__ views)          // [count]
 {
     if (state->overflowed) return;
@@ -126,14 +149,14 @@ extern "C" __global__ void begin_batch(
     s.step += 1 + b;
     begin_view(s, k, order);
     if (b == (int)threadIdx.x) record(cameras, s, views[b]);
-    __syncthreads();                        // all have read the state, and `views` is complete
+    __syncthreads();                        // all threads have read the state, and `views` is complete
     if ((int)threadIdx.x != count - 1) return;
     set_rates(s, k);
     *state = s;
     if (first_rendered < count) restart_view(state, views[first_rendered]);
 }
 
-// Returns to the step of a view that record_view has stored. A single thread.
+// Returns to the step of a view stored by record_view. One thread.
 extern "C" __global__ void restore_view(
     IterState* __restrict__ state,          // [1]
     const BatchView* __restrict__ view)     // [1]
@@ -141,22 +164,22 @@ extern "C" __global__ void restore_view(
     if (!state->overflowed) restart_view(state, *view);
 }
 
-// Selects the next of the views that density control scores, without training on it. A single thread.
+// Goes to the next of the views that density control scores, without training on it. One thread.
 extern "C" __global__ void next_view(
     IterState* __restrict__ state,          // [1]
     const int* __restrict__ views,          // [num_scored]
-    int* __restrict__ cursor)               // [1] number of views done
+    int* __restrict__ cursor)               // [1] number of views scored so far
 {
     if (state->overflowed) return;
     state->view = views[(*cursor)++];
     state->num_large = state->num_pairs = state->num_segments = 0;
 }
 
-// The same without training on them: next_view and record_view for `count` views.
+// next_view and record_view for `count` views at once, as in begin_batch. One block, one thread per view.
 extern "C" __global__ void next_views(
     IterState* __restrict__ state,          // [1]
     const int* __restrict__ scored,         // [num_scored]
-    int* __restrict__ cursor,               // [1] number of views done
+    int* __restrict__ cursor,               // [1] number of views scored so far
     const Camera* __restrict__ cameras,     // [num_views]
     int count, int first_rendered,
     int stride,

@@ -1,15 +1,19 @@
-// Appearance of single photographs as a bilateral grid: an affine change of a rendered picture's colours that varies over the
-// picture and with luminance, and its gradient (Wang et al. 2024, "Bilateral Guided Radiance Field Processing", sec. 4.1).
+// Appearance of a photograph as a bilateral grid, and its gradient (Wang et al. 2024, "Bilateral Guided Radiance Field Processing",
+// sec. 4.1): an affine change of the rendered colours that varies over the image and with luminance.
 //
-// Stored is how 3x4 matrices differ from the identity: y = x + (E + D) (x, 1), where E is the photograph's exposure (exposure.cu)
-// and D interpolated linearly in the grid at the pixel's place and luminance. A block owns a patch, the pixels between four nodes: no two blocks write to the same place, and all sums have a
-// fixed order. A lane owns a pixel; a warp owns rows of pixels, in the sums of the gradient a level of luminance.
+//     y = x + (E + D) (x, 1)
+//
+// E is the photograph's exposure (exposure.cu). D is interpolated linearly in the grid at the pixel's position and luminance. Both
+// store the 3x4 matrix minus identity.
+//
+// A block owns a patch, the pixels between four nodes: no two blocks write to the same place, and all sums have a fixed order. A lane
+// owns a pixel. A warp owns rows of pixels; when the gradient is summed, it owns one level of luminance.
 #include "optim/bilateral_grid.cuh"
 #include "lanes.cuh"
 
-struct Patch { int left, right, top, bottom, width, height; };     // px; right and bottom are outside
+struct Patch { int left, right, top, bottom, width, height; };     // px; right and bottom are exclusive
 
-// The first pixel whose centre is not before node `node` of `intervals` + 1 along `size` pixels.
+// The first pixel whose centre is at or after node `node` of intervals + 1 nodes along `size` pixels.
 __device__ __forceinline__ int first_pixel(int node, int intervals, int size)
 {
     const int twice = 2 * intervals;        // x + 0.5 >= size node / intervals
@@ -24,7 +28,7 @@ __device__ __forceinline__ Patch patch_of(const Camera& camera)
     return p;
 }
 
-// Place of a row or column of pixels between the patch's nodes, 0 to 1.
+// Position of a row or column of pixels between the patch's nodes, 0 to 1.
 __device__ __forceinline__ float row_place(const Patch& p, int y) { return (y + 0.5f) * ((float)PATCHES_Y / p.height) - blockIdx.y; }
 __device__ __forceinline__ vfloat column_place(const Patch& p, int x)
 {
@@ -48,7 +52,7 @@ __device__ __forceinline__ void store_color(float* __restrict__ image, const Pat
     store_row(row, c.r, in); store_row(row + plane, c.g, in); store_row(row + 2 * plane, c.b, in);
 }
 
-// Luminance (ITU-R BT.601) in levels of the grid, unclamped.
+// Luminance (ITU-R BT.601) in grid levels, not clamped.
 #define LUMA_R 0.299f
 #define LUMA_G 0.587f
 #define LUMA_B 0.114f
@@ -62,7 +66,7 @@ __device__ __forceinline__ vfloat level_weight(vfloat level, int z, vbool in)
     return select(in, vmax(1.0f - vabs(level - (float)z), vfloat(0.0f)), vfloat(0.0f));
 }
 
-// Per level and value of the patch: E + D at the first corner, and what the right, the bottom and both add.
+// For each level and value of the patch: E + D at the first corner, and the increments to the right, down, and both (bilinear form).
 __device__ __forceinline__ void load_patch(float* shared /* [GRID_LEVELS, AFFINE, 4] */,
                                            const float* __restrict__ exposures, const float* __restrict__ grids, int view)
 {
@@ -75,7 +79,7 @@ __device__ __forceinline__ void load_patch(float* shared /* [GRID_LEVELS, AFFINE
     }
 }
 
-// One value of E + D at a level, at pixels of a row.
+// One value of E + D at a level, for the pixels of a row.
 __device__ __forceinline__ vfloat value_at(const float* corners /* [4] */, vfloat u, float v)
 {
     return (corners[0] + v * corners[2]) + u * (corners[1] + v * corners[3]);
@@ -84,8 +88,8 @@ __device__ __forceinline__ vfloat value_at(const float* corners /* [4] */, vfloa
 extern "C" __global__ void __launch_bounds__(256) apply_bilateral_grid(
     const Camera* __restrict__ cameras,     // [num_views]
     const IterState* __restrict__ state,    // [1]
-    const float* __restrict__ exposures,    // [num_views, 3, AFFINE] E, first and second moments
-    const float* __restrict__ grids,        // [num_views, 3, GRID_VALUES] D, first and second moments
+    const float* __restrict__ exposures,    // [num_views, 3, AFFINE] E; first and second moments
+    const float* __restrict__ grids,        // [num_views, 3, GRID_VALUES] D; first and second moments
     const float* __restrict__ image,        // [3, height, width]
     float* __restrict__ changed)            // [3, height, width]
 {
@@ -116,7 +120,7 @@ extern "C" __global__ void __launch_bounds__(256) apply_bilateral_grid(
     }
 }
 
-// The sums of the patch's gradients at one level, by the values of its four corners.
+// Sums the gradients of the values at the patch's four corners, at one level.
 __device__ __forceinline__ void sum_gradients(
     const Patch& p, int z, const float* __restrict__ image, const float* __restrict__ d_image, float* __restrict__ out /* [CORNERS, AFFINE] */)
 {
@@ -150,15 +154,15 @@ __device__ __forceinline__ void sum_gradients(
     }
 }
 
-// Launched with a warp for each level.
+// One warp per level.
 extern "C" __global__ void __launch_bounds__(32 * GRID_LEVELS) apply_bilateral_grid_backward(
     const Camera* __restrict__ cameras,     // [num_views]
     const IterState* __restrict__ state,    // [1]
     const float* __restrict__ exposures,    // [num_views, 3, AFFINE]
     const float* __restrict__ grids,        // [num_views, 3, GRID_VALUES]
-    const float* __restrict__ image,        // [3, height, width] before the change
-    float* __restrict__ d_image,            // [3, height, width] by the changed picture; then by that before
-    float* __restrict__ d_patches)          // [PATCHES_Y, PATCHES_X, GRID_LEVELS, CORNERS, AFFINE] sums
+    const float* __restrict__ image,        // [3, height, width] before the grid is applied
+    float* __restrict__ d_image,            // [3, height, width] in: gradient after the grid; out: before it
+    float* __restrict__ d_patches)          // [PATCHES_Y, PATCHES_X, GRID_LEVELS, CORNERS, AFFINE] sums of each patch
 {
     __shared__ float shared[GRID_LEVELS * AFFINE * 4];
     if (state->overflowed) return;

@@ -1,14 +1,14 @@
-// Supervision of depth by the scene's points: where one is seen, the blended inverse depth should be its own (cf. Deng et al.
-// 2022, "Depth-supervised NeRF"; inverse, so that what is far away counts little). The inverse depth of a splat is blended by
-// the kernels that blend colours, in place of the red channel and over nothing; what is here lies between these. Green is the
-// depth, blue is 1 and becomes the opacity: scale and shift of depth maps may be fitted to them (depth_maps.cu).
+// Depth supervision by the scene's points: at a point's pixel, the blended inverse depth should equal the point's (compare Deng et al.
+// 2022, "Depth-supervised NeRF"; inverse, so that distant points count little). The kernels that blend colours also blend inverse
+// depths, as the red channel and without a background; the kernels here run in between. Green is the depth and blue is 1, which becomes
+// the opacity: depth_maps.cu may fit the scale and shift of maps to them.
 #include "optim/per_view.cuh"
 #include "raster/projection.cuh"
 
-// What is blended in place of colours. A thread owns a splat.
+// Fills the values that are blended instead of colours. One thread handles one splat.
 extern "C" __global__ void inverse_depths(
     const IterState* __restrict__ state,    // [1]
-    const float* __restrict__ depths,       // [capacity] z; 0 where invisible
+    const float* __restrict__ depths,       // [capacity] z; 0 if invisible
     float4* __restrict__ values,            // [capacity] 1/z, z, 1, 0
     float* __restrict__ d_values)           // [capacity, SPLAT_SUMS] zeroed for visible splats
 {
@@ -20,7 +20,7 @@ extern "C" __global__ void inverse_depths(
     for (int k = 0; k < SPLAT_SUMS; ++k) d_values[(size_t)i * SPLAT_SUMS + k] = 0.0f;
 }
 
-// Takes the background out of the blended values, and clears their gradient. A thread owns a pixel.
+// Removes the background from the blended values and clears their gradient. One thread handles one pixel.
 extern "C" __global__ void clear_depth(
     const Camera* __restrict__ cameras,     // [num_views]
     const IterState* __restrict__ state,    // [1]
@@ -36,18 +36,18 @@ extern "C" __global__ void clear_depth(
     }
 }
 
-// The gradient of weight * mean over points |blended inverse depth - the point's| / mean over points of theirs. A thread owns
-// a point; no two lie in one pixel.
+// Gradient of weight * (mean over points of |blended inverse depth - target|) / (mean over points of target). One thread handles one
+// point; points lie in different pixels.
 extern "C" __global__ void depth_loss(
     const IterState* __restrict__ state,    // [1]
-    const int* __restrict__ begins,         // [num_views + 1] each view's points
+    const int* __restrict__ begins,         // [num_views + 1] range of each view's points
     const int* __restrict__ pixels,         // [num_points] row * width + column
     const float* __restrict__ targets,      // [num_points] 1/z
     const float* __restrict__ scales,       // [num_views] 1 / sum of the view's targets
     float weight, float weight_final,
     int max_steps,
     const float* __restrict__ image,        // [3, height, width]
-    float* __restrict__ d_image)            // [3, height, width] of which red is written
+    float* __restrict__ d_image)            // [3, height, width] red is written at the points
 {
     if (state->overflowed) return;
     const int point = begins[state->view] + blockIdx.x * blockDim.x + threadIdx.x;
@@ -57,14 +57,14 @@ extern "C" __global__ void depth_loss(
     d_image[pixels[point]] = difference > 0.0f ? d : difference < 0.0f ? -d : 0.0f;
 }
 
-// Adds what the blend left of the inverse depths' gradients to those of the colours: its moments to theirs, and its value to
-// the positions'. A thread owns a splat.
+// Adds the gradients of the blended inverse depths to those of the colours: the moments to d_splats, and the gradient of the value to
+// that of the positions. One thread handles one splat.
 extern "C" __global__ void depth_backward(
     const Camera* __restrict__ cameras,     // [num_views]
     const IterState* __restrict__ state,    // [1]
     int capacity,
-    int add,                                // 1: d_means holds gradients already
-    const float* __restrict__ depths,       // [capacity] 0 where invisible
+    int add,                                // 1: d_means already holds gradients; 0: it is overwritten
+    const float* __restrict__ depths,       // [capacity] 0 if invisible
     const float* __restrict__ d_values,     // [capacity, SPLAT_SUMS] from blend_backward
     float* __restrict__ d_splats,           // [capacity, SPLAT_SUMS]
     float* __restrict__ d_means)            // [3, capacity]

@@ -1,32 +1,32 @@
-// Supervision of depth by maps: L1, quadratic near 0, of the blended inverse depth against the map's, which is given in world units
-// or up to scale and shift (Ranftl et al. 2020, "Towards Robust Monocular Depth Estimation", sec. 5: least squares in inverse
-// depth). Transparent splats near the camera dominate blended inverse depths: so these push them away, but scale and shift
-// are fitted to the inverse of the expected depth.
+// Depth supervision by depth maps: Huber loss between blended and map inverse depth. Maps are in world units, or relative: known up to
+// scale and shift, which are fitted by least squares in inverse depth (Ranftl et al. 2020, "Towards Robust Monocular Depth Estimation",
+// sec. 5). Transparent splats near the camera dominate the blended inverse depth. So the loss pushes them away, but scale and shift are
+// fitted to the inverse of the expected depth instead.
 //
-// A map stores half floats whose mean is 1, and 0 where there is no depth. Its inverse depth is scale * (value - 1) + shift.
+// A map stores half floats with mean 1, or 0 where it has no depth. Its inverse depth is scale * (value - 1) + shift.
 #include "field/half.cuh"
 #include "optim/per_view.cuh"
 
 #define NUM_SUMS 7
-#define SMOOTH 1.1f             // largest ratio of neighbours between which values are interpolated: others are edges
-#define OPAQUE 0.5f             // least opacity of a pixel that scale and shift are fitted to
-#define TOLERANCE 0.02f         // residual relative to the mean from which on a pixel's weight falls
-#define SOFT 0.05f              // residual relative to the mean under which the loss is quadratic (Huber)
-#define MIN_WEIGHT 16.0f        // in pixels, of a fit
-#define MIN_VARIANCE 1e-5f      // of a map with a slope to fit
+#define SMOOTH 1.1f             // interpolates if the largest neighbour is at most this times the smallest; else there is an edge
+#define OPAQUE 0.5f             // minimum opacity of pixels to which scale and shift are fitted
+#define TOLERANCE 0.02f         // relative to the mean: beyond this residual, a pixel's weight in the fit falls
+#define SOFT 0.05f              // relative to the mean: below this residual, the loss is quadratic (Huber)
+#define MIN_WEIGHT 16.0f        // minimum weight of a fit, in pixels
+#define MIN_VARIANCE 1e-5f      // minimum variance of a map's values for a fit
 
-// optim/depth/depth_maps.py mirrors this layout.
+// joint/depth/depth_maps.py mirrors this layout.
 struct DepthMap {
-    unsigned long long values;  // address of half [height, width], or 0: the view has no map
-    unsigned long long weights; // address of u8 [height, width], 255 for a weight of 1, or 0: all are 1
-    int width, height;          // px, at most those of the view at full resolution
+    unsigned long long values;  // address of half [height, width]; 0: the view has no map
+    unsigned long long weights; // address of u8 [height, width], 255 is a weight of 1; 0: all weights are 1
+    int width, height;          // px, at most the size of the view at full resolution
     float scale;                // of the values, in inverse world units
     int relative;               // 1: scale and shift are fitted to the splats instead
 };
 
 struct Sample { float value, weight; };     // weight 0: no depth
 
-// The map at the centre of pixel p of the view's picture. Bilinear, the nearest value at edges.
+// The map at the centre of pixel p of the rendered image: bilinear, or the nearest value at edges.
 __device__ __forceinline__ Sample sample_map(const DepthMap& map, const Camera& camera, int p)
 {
     Sample none; none.value = none.weight = 0.0f;
@@ -53,24 +53,24 @@ __device__ __forceinline__ Sample sample_map(const DepthMap& map, const Camera& 
 
 __device__ __forceinline__ float target_of(const float* __restrict__ fit, float value)
 {
-    return fmaxf(fit[1] + fit[0] * (value - 1.0f), 0.0f);       // behind infinity: infinitely far
+    return fmaxf(fit[1] + fit[0] * (value - 1.0f), 0.0f);       // at most infinitely far
 }
 
-// Inverse of the expected depth (blended depth over opacity); 0 where the picture is too transparent for one.
+// Inverse of the expected depth (blended depth / opacity); 0 if the pixel is too transparent.
 __device__ __forceinline__ float expected_inverse(const float* __restrict__ image, int plane, int p)
 {
     const float depth = image[plane + p], opacity = image[2 * plane + p];
     return opacity >= OPAQUE && depth > 0.0f && is_finite(depth) ? opacity / depth : 0.0f;
 }
 
-// Sums over the view's pixels, for fit_depth_map. A thread owns every n-th pixel, a block one row of sums.
+// Sums over the view's pixels for fit_depth_map. A thread takes every n-th pixel; a block writes one row of sums.
 extern "C" __global__ void __launch_bounds__(SUM_THREADS) sum_depth_map(
     const Camera* __restrict__ cameras,     // [num_views]
     const IterState* __restrict__ state,    // [1]
     const DepthMap* __restrict__ maps,      // [num_views]
-    const float* __restrict__ fit,          // [3] of the pass before
-    int reweighted,                         // 1: pixels far from that fit count less; 0: there is none yet
-    const float* __restrict__ image,        // [3, height, width] of which green is the blended depth, blue the opacity
+    const float* __restrict__ fit,          // [3] of the previous pass
+    int reweighted,                         // 1: pixels far from that fit count less; 0: there is no previous pass
+    const float* __restrict__ image,        // [3, height, width] green is the blended depth, blue the opacity
     float* __restrict__ rows)               // [gridDim.x, NUM_SUMS]
 {
     __shared__ float shared[NUM_SUMS * SUM_THREADS];
@@ -95,13 +95,13 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) sum_depth_map(
         for (int k = 0; k < NUM_SUMS; ++k) rows[blockIdx.x * NUM_SUMS + k] = sums[k];
 }
 
-// Scale and shift of the view's map by weighted least squares, or the given ones; and the divisor of the loss. One block.
+// Finds scale and shift of the view's map by weighted least squares, or takes the given ones, and the divisor of the loss. One block.
 extern "C" __global__ void __launch_bounds__(SUM_THREADS) fit_depth_map(
     const IterState* __restrict__ state,    // [1]
     const DepthMap* __restrict__ maps,      // [num_views]
     const float* __restrict__ rows,         // [num_rows, NUM_SUMS]
     int num_rows,
-    float* __restrict__ fit)                // [3] scale, shift, 1 / sum of the targets; the last is 0 where there is no loss
+    float* __restrict__ fit)                // [3] scale, shift, 1 / sum of the targets (0: no loss)
 {
     __shared__ float shared[NUM_SUMS * SUM_THREADS];
     if (state->overflowed) return;
@@ -122,8 +122,8 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) fit_depth_map(
     fit[2] = scale > 0.0f && shift > 0.0f && total > 0.0f ? 1.0f / total : 0.0f;
 }
 
-// The gradient of weight * sum of h(blended inverse depth - the map's) / sum of the map's, both weighted, where h is |x| beyond
-// SOFT * shift, and quadratic within. A thread owns a pixel.
+// Gradient of weight * (weighted sum of h(blended - map inverse depth)) / (weighted sum of the map's). h(x) is |x| beyond SOFT * shift
+// and quadratic within. One thread handles one pixel.
 extern "C" __global__ void depth_map_loss(
     const Camera* __restrict__ cameras,     // [num_views]
     const IterState* __restrict__ state,    // [1]
@@ -132,7 +132,7 @@ extern "C" __global__ void depth_map_loss(
     float weight, float weight_final,
     int max_steps,
     const float* __restrict__ image,        // [3, height, width]
-    float* __restrict__ d_image)            // [3, height, width] of which red is written
+    float* __restrict__ d_image)            // [3, height, width] red is written
 {
     if (state->overflowed || !(fit[2] > 0.0f)) return;
     const Camera& camera = cameras[state->view];

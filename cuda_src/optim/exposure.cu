@@ -1,12 +1,13 @@
-// Exposure of single photographs: an affine change of a rendered picture's colours before the loss, and its gradient
-// (Kerbl et al. 2024, "A Hierarchical 3D Gaussian Representation", sec. 6).
+// Exposure of a photograph, and its gradient: an affine change of the rendered colours before the loss (Kerbl et al. 2024, "A
+// Hierarchical 3D Gaussian Representation", sec. 6).
 //
-// Stored is how the 3x4 matrix differs from the identity: y = x + D (x, 1). A lane owns every n-th pixel, a warp of the backward
-// pass one row of sums.
+//     y = x + D (x, 1)        D: 3x4; stores the matrix minus identity
+//
+// Each warp takes every n-th group of 32 pixels; in the backward pass it writes one row of sums.
 #include "common.cuh"
 #include "lanes.cuh"
 
-struct Matrix { float d[12]; };             // rows of three factors and an offset
+struct Matrix { float d[12]; };             // three rows of three factors and an offset
 
 __device__ __forceinline__ Matrix matrix_of(const float* __restrict__ exposures /* [num_views, 3, 12] */, int view)
 {
@@ -18,7 +19,7 @@ __device__ __forceinline__ Matrix matrix_of(const float* __restrict__ exposures 
 extern "C" __global__ void apply_exposure(
     const Camera* __restrict__ cameras,     // [num_views]
     const IterState* __restrict__ state,    // [1]
-    const float* __restrict__ exposures,    // [num_views, 3, 12] D, first and second moments
+    const float* __restrict__ exposures,    // [num_views, 3, 12] D; first and second moments
     const float* __restrict__ image,        // [3, height, width]
     float* __restrict__ exposed)            // [3, height, width]
 {
@@ -39,8 +40,8 @@ extern "C" __global__ void apply_exposure_backward(
     const IterState* __restrict__ state,    // [1]
     const float* __restrict__ exposures,    // [num_views, 3, 12]
     const float* __restrict__ image,        // [3, height, width] before the exposure
-    float* __restrict__ d_image,            // [3, height, width] by the exposed picture; then by that before
-    float* __restrict__ d_exposure)         // [gridDim.x * blockDim.y, 12] sums of a warp
+    float* __restrict__ d_image,            // [3, height, width] in: gradient after the exposure; out: before it
+    float* __restrict__ d_exposure)         // [gridDim.x * blockDim.y, 12] one row of sums per warp
 {
     if (state->overflowed) return;
     const int plane = cameras[state->view].width * cameras[state->view].height;

@@ -1,30 +1,31 @@
-// Opacity in free space: the ray from a camera to a point that it sees is free up to shortly before the point.
+// Loss on opacity in free space: a ray from a camera to a point that it sees is free until shortly before the point.
 //
-// With alpha_i = opacity_i exp(power_i) of the splats before the end of the free space, in the point's pixel, the ray's opacity there is
+// Take the splats in the point's pixel whose depth is less than REACH times the point's, with alpha_i = opacity_i exp(power_i). The
+// opacity of the ray, in any order of the splats, is
 //     O = 1 - (1 - alpha_1) (1 - alpha_2) ...
-// in whatever order, and the loss is the weighted mean of O^2 over a view's points:
-//     dL/dpower_i = g_i = alpha_i 2 weight / num_points O (1 - O) / (1 - alpha_i)        0 where alpha_i was clipped
-// whose moments are added to those that blend_backward sums.
+// and the loss is weight * (mean of O^2 over the view's points). So
+//     dL/dpower_i = g_i = alpha_i 2 weight / num_points O (1 - O) / (1 - alpha_i)        0 if alpha_i was clipped
+// The moments of g_i are added to the sums of blend_backward.
 #include "common.cuh"
 #include "lanes.cuh"
 #include "raster/fixed.cuh"
 
-#define REACH 0.8f                  // of a point's depth: where its free space ends
+#define REACH 0.8f                  // free space ends at this fraction of the point's depth
 
-struct Ray {                        // from the camera through a point's pixel
+struct Ray {                        // from the camera through the point's pixel
     float x, y;                     // centre of the pixel
-    float end;                      // of the free space: depth
-    unsigned begin_pair, end_pair;  // of the tile's list, which is sorted by depth
+    float end;                      // depth at which free space ends
+    unsigned begin_pair, end_pair;  // list of the tile, sorted by depth
 };
 
-struct Hit {                        // what one splat a lane has to do with a ray
+struct Hit {                        // one splat per lane on a ray
     vint splat;
     vfloat dx, dy;                  // pixel - mean2d
     vfloat alpha, unclipped;
-    vbool on;                       // it touches the pixel, and its centre lies in free space
+    vbool on;                       // touches the pixel, and its mean lies in free space
 };
 
-// The splats of pairs first, first + 1, ... of the ray's tile. beyond: whether one of them lies behind the free space.
+// Loads splats `first`, `first` + 1, ... of the pairs of the ray's tile. beyond: whether one of them lies behind free space.
 __device__ __forceinline__ Hit load_hit(
     const Ray& ray, unsigned first, const unsigned* __restrict__ splat_from_pair, const float* __restrict__ depths,
     const float2* __restrict__ means2d, const float4* __restrict__ conic_opacity, bool& beyond)
@@ -45,7 +46,7 @@ __device__ __forceinline__ Hit load_hit(
     return hit;
 }
 
-// Sum k of the lane's splat += value, where it is hit.
+// Adds `value` to sum k of the lane's splat, if it is hit.
 __device__ __forceinline__ void add_sum(
     float* __restrict__ d_splats, int k, vfloat value, const Hit& hit, const float4* __restrict__ conic_opacity, int num_pixels)
 {
@@ -59,22 +60,22 @@ __device__ __forceinline__ void add_sum(
     });
 }
 
-// One warp owns one point, and walks the list of its tile, 32 splats at a time, as far as the free space extends. With d_splats it walks
-// once more, if there is opacity, to add the gradients.
+// One warp owns one point. It walks the list of the point's tile, 32 splats at a time, to the end of free space. If there is opacity
+// and d_splats is given, it walks a second time and adds the gradients.
 extern "C" __global__ void free_space(
     const Camera* __restrict__ cameras,             // [num_views]
     const IterState* __restrict__ state,            // [1]
-    const int* __restrict__ begins,                 // [num_views + 1] each view's points
-    const int* __restrict__ pixels,                 // [all points] row * width + column
-    const float* __restrict__ inverse_depths,       // [all points] 1/z
+    const int* __restrict__ begins,                 // [num_views + 1] range of each view's points
+    const int* __restrict__ pixels,                 // [num_points of all views] row * width + column
+    const float* __restrict__ inverse_depths,       // [num_points of all views] 1/z
     float weight,
     const unsigned* __restrict__ tile_begins,       // [num_tiles + 1]
-    const unsigned* __restrict__ splat_from_pair,   // [pair_capacity] by tile, then by depth
+    const unsigned* __restrict__ splat_from_pair,   // [pair_capacity] sorted by tile, then by depth
     const float* __restrict__ depths,               // [capacity] z
     const float2* __restrict__ means2d,             // [capacity] px
-    const float4* __restrict__ conic_opacity,       // [capacity] px^-2, 1
-    float* __restrict__ opacities,                  // [all points] those of the view are set; may be null
-    float* __restrict__ d_splats)                   // [capacity, SPLAT_SUMS] as of blend_backward; may be null
+    const float4* __restrict__ conic_opacity,       // [capacity] conic in px^-2, opacity
+    float* __restrict__ opacities,                  // [num_points of all views] set for this view; may be null
+    float* __restrict__ d_splats)                   // [capacity, SPLAT_SUMS] accumulated, as by blend_backward; may be null
 {
     if (state->overflowed) return;
     const int first_point = begins[state->view], num_points = begins[state->view + 1] - first_point;
@@ -86,7 +87,7 @@ extern "C" __global__ void free_space(
     const int tile = row / TILE * camera.tiles_x + column / TILE;
     const Ray ray = {column + 0.5f, row + 0.5f, REACH / inverse_depths[point], tile_begins[tile], tile_begins[tile + 1]};
 
-    vfloat left = 1.0f;                             // light that a lane's splats let through
+    vfloat left = 1.0f;                             // transmittance of the lane's splats
     bool beyond = false;
     unsigned end = ray.begin_pair;
     for (; end < ray.end_pair && !beyond; end += 32) {

@@ -1,12 +1,13 @@
-// Refinement of intrinsics that photographs of one camera share: Adam on a factor of both focal lengths, on the principal point and, with
-// RADIAL_DISTORTION, on coefficients of the distortion that undistorted photographs still have.
+// Refines intrinsics that all photographs of a camera share: a factor of both focal lengths, the principal point and, with
+// RADIAL_DISTORTION, coefficients of the distortion that is left in undistorted photographs.
 //
-// Stored are offsets (log factor, x, y, k1, k2), all 0 for the given camera: f = f0 exp(log factor), c = c0 + f0 (x, y), with the mean of
-// both f0 in the shift; k1 and k2 are added. These are tangents of angles, which do not depend on the picture's size.
+// Stores offsets (log factor, x, y, k1, k2) from the given camera:
+//     f = f0 exp(log factor)        c = c0 + mean(f0x, f0y) (x, y)        k1 and k2 are added
+// These are tangents of angles, so they do not depend on the size of the image.
 #include "optim/per_view.cuh"
 #include "optim/pose.cuh"
 
-struct Intrinsics { float fx, fy, cx, cy, k1, k2; };    // px, as given; k1 and k2 of radial_distortion.cuh
+struct Intrinsics { float fx, fy, cx, cy, k1, k2; };    // given intrinsics, px; k1, k2: see radial_distortion.cuh
 
 __device__ __forceinline__ float mean_focal(const Intrinsics& k) { return 0.5f * (k.fx + k.fy); }
 
@@ -20,9 +21,9 @@ __device__ __forceinline__ void place_intrinsics(Camera& camera, const Intrinsic
 #endif
 }
 
-// One block owns the camera of the current view: adds up its gradient and that of weight * |offset|^2, steps its offset and
-// changes all of its views. An Adam step has about the size of its rate, whatever the gradient: the first one of a camera, and each of a
-// camera that few photographs share. Hence no rate moves a point of the image faster than the pose's rate of rotation does.
+// One block owns the camera of the current view: it sums the gradient, adds that of weight * |offset|^2, updates the offset and changes
+// all views of the camera. A step of Adam is about as large as its rate, whatever the gradient, above all a camera's first steps and
+// steps of a camera with few photographs. So the rate is limited: no point of the image moves faster than by the rotation of a pose.
 extern "C" __global__ void __launch_bounds__(SUM_THREADS) step_intrinsics(
     const IterState* __restrict__ state,    // [1]
     const Intrinsics* __restrict__ given,   // [num_views]
@@ -30,13 +31,13 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) step_intrinsics(
     const float* __restrict__ d_pose,       // [num_rows, POSE_SUMS] from pose_backward
     int num_rows, int num_views,
     float weight,
-    const float* __restrict__ rates,        // [num_cameras] at the start
-    float decay,                            // of the rates, log-linear, over max_steps
-    const float* __restrict__ limits,       // [num_cameras, INTRINSICS] offset that moves a corner of the image like a rotation by 1 radian
+    const float* __restrict__ rates,        // [num_cameras] initial learning rates
+    float decay,                            // factor of the rates at max_steps, log-linear
+    const float* __restrict__ limits,       // [num_cameras, INTRINSICS] moves a corner of the image like a rotation by 1 radian
     float pose_lr, float pose_lr_final,     // radians, as in step_pose
     int max_steps,
-    float* __restrict__ offsets,            // [num_cameras, 3, INTRINSICS] offsets, first and second moments
-    float* __restrict__ camera_steps,       // [num_cameras] number that each camera has taken
+    float* __restrict__ offsets,            // [num_cameras, 3, INTRINSICS] offsets; first and second moments
+    float* __restrict__ camera_steps,       // [num_cameras] number of steps of each camera
     Camera* __restrict__ cameras)           // [num_views]
 {
     __shared__ float shared[POSE_SUMS * SUM_THREADS];
@@ -65,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) step_intrinsics(
         if (camera_from_view[i] == camera) place_intrinsics(cameras[i], given[i], row);
 }
 
-// A thread owns a view, whose intrinsics become those of its camera: after a checkpoint was read or pictures were resized.
+// Sets each view's intrinsics to those of its camera, after a checkpoint was read or images were resized. One thread handles one view.
 extern "C" __global__ void place_all_intrinsics(
     const Intrinsics* __restrict__ given,   // [num_views]
     const int* __restrict__ camera_from_view,   // [num_views]

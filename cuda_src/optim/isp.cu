@@ -1,5 +1,5 @@
-// A picture as a camera would have taken it (isp.cuh), before the loss, and its gradient. A warp owns every n-th row of pixels, and
-// one row of sums; a lane owns a pixel.
+// Applies a camera's image signal processing (isp.cuh) to the rendered image before the loss, and its gradient. Each warp takes every
+// n-th row of pixels; in the backward pass it writes one row of sums. A lane owns a pixel.
 #include "optim/isp.cuh"
 #include "lanes.cuh"
 
@@ -24,7 +24,7 @@ __device__ __forceinline__ Isp load_isp(const Camera& camera, const float* photo
     return k;
 }
 
-// A pixel's place from the optical centre, and the square of its distance.
+// A pixel's position relative to the optical centre, and its squared distance, in units of r.
 struct Place { vfloat x, y, r2; };
 
 __device__ __forceinline__ Place place_of(const Isp& k, int x, int y)
@@ -40,8 +40,8 @@ __device__ __forceinline__ vfloat light_of(const float* m /* [4] */, vfloat r, v
 
 __device__ __forceinline__ vfloat vignetting(const float* a /* [3] */, vfloat r2) { return 1.0f + r2 * (a[0] + r2 * (a[1] + r2 * a[2])); }
 
-// The response u + b1 u (1 - u) + b2 u (1 - u) (1 - 2 u) between black and white, beyond them straight on; its slope, and its
-// derivatives by b1 and b2.
+// Response u + b1 u (1 - u) + b2 u (1 - u) (1 - 2 u) between black and white, linear beyond them; its slope, and its derivatives with
+// respect to b1 and b2.
 struct Response { vfloat value, slope, d_b1, d_b2; };
 
 __device__ __forceinline__ Response respond(const float* b /* [2] */, vfloat u)
@@ -60,7 +60,7 @@ extern "C" __global__ void apply_isp(
     const Camera* __restrict__ cameras,     // [num_views]
     const IterState* __restrict__ state,    // [1]
     const int* __restrict__ camera_from_view,   // [num_views]
-    const float* __restrict__ photo_params, // [num_views, 3, PHOTO_VALUES] values, first and second moments
+    const float* __restrict__ photo_params, // [num_views, 3, PHOTO_VALUES] values; first and second moments
     const float* __restrict__ camera_params,    // [num_cameras, 3, CAMERA_VALUES]
     const float* __restrict__ image,        // [3, height, width]
     float* __restrict__ changed)            // [3, height, width]
@@ -91,9 +91,9 @@ extern "C" __global__ void apply_isp_backward(
     const int* __restrict__ camera_from_view,   // [num_views]
     const float* __restrict__ photo_params, // [num_views, 3, PHOTO_VALUES]
     const float* __restrict__ camera_params,    // [num_cameras, 3, CAMERA_VALUES]
-    const float* __restrict__ image,        // [3, height, width] before the change
-    float* __restrict__ d_image,            // [3, height, width] by the changed picture; then by that before
-    float* __restrict__ d_isp)              // [gridDim.x * blockDim.y, ISP_SUMS] sums of a warp: by m, then by the camera's values
+    const float* __restrict__ image,        // [3, height, width] before the ISP
+    float* __restrict__ d_image,            // [3, height, width] in: gradient after the ISP; out: before it
+    float* __restrict__ d_isp)              // [gridDim.x * blockDim.y, ISP_SUMS] row of a warp: sums for m, then for the camera
 {
     if (state->overflowed) return;
     const int view = state->view, warp = blockIdx.x * blockDim.y + threadIdx.y;

@@ -1,11 +1,12 @@
-// The training loss (1 - lambda) L1 + lambda (1 - SSIM) and its gradient, straight from the 8-bit photograph.
-// SSIM with an 11x11 Gaussian window of sigma 1.5 and zero padding (Wang et al. 2004), convolved as two 1D passes.
-// A block owns 32x16 pixels of one channel (blockIdx.z); a warp a row of 32, a lane one column.
+// Training loss (1 - lambda) L1 + lambda (1 - SSIM) and its gradient, directly from the 8-bit photograph.
+// SSIM with an 11x11 Gaussian window of sigma 1.5 and zero padding (Wang et al. 2004), convolved in two 1D passes.
+// A block owns 32x16 pixels of one channel (blockIdx.z), a warp owns rows of 32 pixels, a lane owns one column.
 //
-// With x the render, y the photograph and * the convolution with the window w:
+// With the render x, the photograph y, and * the convolution with the window w:
 //   mx = w * x, my = w * y, xx = w * x^2, yy = w * y^2, xy = w * (x y)
 //   SSIM = a b / (c d), a = 2 mx my + C1, b = 2 (xy - mx my) + C2, c = mx^2 + my^2 + C1, d = (xx - mx^2) + (yy - my^2) + C2
-// l1_ssim writes d SSIM by mx, xx and xy of each pixel; l1_ssim_backward convolves them back, since w is symmetric:
+// l1_ssim writes the derivatives of SSIM with respect to mx, xx and xy at each pixel. l1_ssim_backward convolves them again, because w
+// is symmetric:
 //   d (sum of SSIM) / dx = w * by_mx + 2 x (w * by_xx) + y (w * by_xy)
 #include "common.cuh"
 #include "lanes.cuh"
@@ -27,11 +28,11 @@ __device__ __forceinline__ bool counts(const Photo& p, int x, int y)
 
 extern "C" __global__ void __launch_bounds__(256) l1_ssim(
     const Camera* __restrict__ cameras,     // [num_views]
-    IterState* __restrict__ state,          // [1] loss_l1, loss_l2 and loss_ssim: sums over pixels and channels
+    IterState* __restrict__ state,          // [1] adds to loss_l1, loss_l2 and loss_ssim: sums over pixels and channels
     float ssim_weight,
-    const unsigned char* __restrict__ outliers, // [height, width] not 0 where a pixel is left out as if it were right; may be null
+    const unsigned char* __restrict__ outliers, // [height, width] pixels that are not 0 count as correct; may be null
     const float* __restrict__ image,        // [3, height, width]
-    float* __restrict__ d_maps,             // [3 derivatives, 3, height, width] of SSIM by mean, second moment, cross moment
+    float* __restrict__ d_maps,             // [3 derivatives, 3, height, width] of SSIM by mx, xx, xy
     float* __restrict__ errors)             // [3, height, width] each value's part of the loss; may be null
 {
     __shared__ float xs[ROWS * COLUMNS], ys[ROWS * COLUMNS];
@@ -85,7 +86,7 @@ extern "C" __global__ void __launch_bounds__(256) l1_ssim(
             const vfloat error = (1.0f - ssim_weight) * vabs(difference) + ssim_weight * (1.0f - ssim);
             store(errors + blockIdx.z * plane, p, select(in, error, vfloat(0.0f)), drawn);
         }
-        // derivatives by mx (through the variances too), by xx and by xy
+        // derivatives with respect to mx (including its effect on the variances), xx and xy
         const vfloat by_xx = -(ssim * vrcp(t.d)), by_xy = 2.0f * t.a * inv_cd;
         const vfloat by_mx = 2.0f * t.my * (t.b - t.a) * inv_cd - 2.0f * t.mx * ssim * (vrcp(t.c) - vrcp(t.d));
         float* out = d_maps + blockIdx.z * plane;
@@ -101,9 +102,9 @@ extern "C" __global__ void __launch_bounds__(256) l1_ssim(
 
 extern "C" __global__ void __launch_bounds__(256) l1_ssim_backward(
     const Camera* __restrict__ cameras,     // [num_views]
-    IterState* __restrict__ state,          // [1] loss and psnr: running means
+    IterState* __restrict__ state,          // [1] updates loss and psnr, the running means
     float ssim_weight,
-    const unsigned char* __restrict__ outliers, // [height, width] as above; may be null
+    const unsigned char* __restrict__ outliers, // [height, width] as in l1_ssim; may be null
     const float* __restrict__ image,        // [3, height, width]
     const float* __restrict__ d_maps,       // [3, 3, height, width]
     float* __restrict__ d_image)            // [3, height, width]

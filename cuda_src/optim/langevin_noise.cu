@@ -1,11 +1,11 @@
-// Exploration: positions take a random step shaped by the splat's own covariance, large for transparent splats and none for
-// opaque ones (3DGS-MCMC, Kheradmand et al. 2024, eq. 9). One thread owns one splat.
+// Exploration noise of 3DGS-MCMC (Kheradmand et al. 2024, eq. 9): position += strength * (covariance of the splat) * (standard normal).
+// The strength is large for transparent splats and nearly 0 for opaque ones. One thread handles one splat.
 #include "raster/projection.cuh"
 #include "raster/slots.cuh"
 
 __device__ __forceinline__ unsigned pcg3(unsigned a, unsigned b, unsigned c) { return pcg(pcg(pcg(a) ^ b) ^ c); }
 
-// The random step of a splat in column i.
+// Moves splat `splat`, which is in column i.
 __device__ __forceinline__ void add_noise(
     const IterState& state, int capacity, int splat, int i, unsigned seed, float noise_scale, float* __restrict__ params)
 {
@@ -23,7 +23,7 @@ __device__ __forceinline__ void add_noise(
         normal[k] = radius * cosf(angle);
         normal[k + 1] = radius * sinf(angle);
     }
-    float3 local = mul_transposed(r, make_vec(normal[0], normal[1], normal[2]));     // covariance times noise
+    float3 local = mul_transposed(r, make_vec(normal[0], normal[1], normal[2]));     // covariance times noise: R S^2 R^T n
     local = make_vec(local.x * g.scale.x * g.scale.x, local.y * g.scale.y * g.scale.y, local.z * g.scale.z * g.scale.z);
     const float3 step = scale(strength, mul(r, local));
     if (!is_finite(fabsf(step.x) + fabsf(step.y) + fabsf(step.z))) return;
@@ -33,26 +33,26 @@ __device__ __forceinline__ void add_noise(
 extern "C" __global__ void langevin_noise(
     const IterState* __restrict__ state,    // [1]
     int capacity,
-    Share share,                            // splats that move
+    Share share,                            // splats to move
     unsigned seed,
-    float noise_scale,                      // times the learning rate of positions
-    float* __restrict__ params)             // [rows, capacity]; the means move
+    float noise_scale,                      // multiplies the learning rate of positions
+    float* __restrict__ params)             // [rows, capacity]; means are changed
 {
     const int j = blockIdx.x * blockDim.x + threadIdx.x, i = column_of(share, j), splat = splat_of(share, j);
     if (splat < (int)state->num_frozen || splat >= (int)state->num_splats || state->overflowed) return;
     add_noise(*state, capacity, splat, i, seed, noise_scale, params);
 }
 
-// The same for splats that a view of the batch shows; others are not read.
+// The same for splats that a view of the batch shows. Other splats are not read.
 extern "C" __global__ void langevin_noise_of_visible(
     const IterState* __restrict__ state,    // [1]
     int capacity,
-    Share share,                            // splats that move if they are visible
-    SlotLayout layout,                      // of `depths`
-    const float* __restrict__ depths,       // [slots, columns] 0 where invisible
+    Share share,                            // splats to move if they are visible
+    SlotLayout layout,                      // sizes of the array `depths`
+    const float* __restrict__ depths,       // [slots, columns] 0 if invisible
     unsigned seed,
-    float noise_scale,                      // times the learning rate of positions
-    float* __restrict__ params)             // [rows, capacity]; the means move
+    float noise_scale,                      // multiplies the learning rate of positions
+    float* __restrict__ params)             // [rows, capacity]; means are changed
 {
     const int j = blockIdx.x * blockDim.x + threadIdx.x, i = column_of(share, j), splat = splat_of(share, j);
     if (splat < (int)state->num_frozen || splat >= (int)state->num_splats || state->overflowed) return;

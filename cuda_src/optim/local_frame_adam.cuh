@@ -1,17 +1,17 @@
-// Adam for positions in the local frame of a splat, with steps in proportion to its size. The gradient across a flat splat is many
-// times that along it, and Adam can normalise the two separately only if each axis is a coordinate. Large splats, of plain or
-// distant surfaces, have farther to move than small ones.
+// Adam for positions in the local frame of a splat, with steps that grow with the splat's size. The gradient across a flat splat is many
+// times the gradient along it; Adam can normalise the two separately only if each axis is a coordinate. Large splats, on plain or distant
+// surfaces, have to move farther than small ones.
 #pragma once
 #include "optim/adam.cuh"
 #include "raster/projection.cuh"
 
-#define MAX_LR_FACTOR 5.0f          // times the learning rate, or a fraction of it
+#define MAX_LR_FACTOR 5.0f          // limits the factor of the learning rate to 1/5 .. 5
 
-// The step that is subtracted from the mean, in world units. The moments are along the splat's axes, which rotate slowly.
+// Returns the step to subtract from the mean, in world units. The moments are along the splat's axes, which rotate slowly.
 __device__ __forceinline__ vfloat3 mean_step(
     const Gaussian& g, vfloat3 d_mean, vfloat* moments1 /* [3] */, vfloat* moments2 /* [3] */, const IterState& state)
 {
-    const bool local_frame_adam = state.reference_size > 0.0f;      // else the world's, and all splats alike
+    const bool local_frame_adam = state.reference_size > 0.0f;      // else along the world's axes and for all sizes alike
     vfloat lr = state.lr[LR_MEANS];
     Mat3 r;
     if (local_frame_adam) {

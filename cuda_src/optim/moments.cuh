@@ -1,19 +1,19 @@
-// How Adam's moments lie in memory: as two planes of float32, or packed in one plane of words, both as bfloat16, the second one
-// above. These are rounded at random, up with the probability of what is cut off: a second moment moves by a thousandth of its
+// Storage of Adam's moments: two planes of float32, or packed as bfloat16 in one plane of words, the second moment in the high half.
+// Packing rounds at random, upwards with the probability of the part that is cut off. A second moment moves by a thousandth of its
 // difference from the squared gradient, which rounding to nearest would lose (Zamirai et al. 2020, "Revisiting BFloat16 Training", sec. 3).
 #pragma once
 #include "common.cuh"
 
 #define HIGH_HALF ((int)0xffff0000u)
 
-// The addresses are of the lane's own elements of the first row.
+// Addresses of the lane's own elements of the first row.
 template <bool PACKED>
 struct Moments {
-    float* __restrict__ first;      // [rows, capacity]; packed: words of both
-    float* __restrict__ second;     // [rows, capacity]; packed: not used
+    float* __restrict__ first;      // [rows, capacity]; packed: words with both moments
+    float* __restrict__ second;     // [rows, capacity]; packed: unused
 };
 
-// Random bits for the values of each splat in this step, to be hashed with a row each.
+// Random bits per splat and step. store_moments hashes them with the row.
 template <bool PACKED>
 __device__ __forceinline__ vint rounding_seed(const IterState& state, vint splat)
 {
@@ -21,7 +21,7 @@ __device__ __forceinline__ vint rounding_seed(const IterState& state, vint splat
     return PACKED ? map_each(splat, [=](int i) { return (int)pcg(seed + i); }) : splat;
 }
 
-// Those of the row that begins `at` elements after the first, where m holds.
+// Moments of the row at offset `at`, for active lanes.
 template <bool PACKED>
 __device__ __forceinline__ void load_moments(const Moments<PACKED>& moments, size_t at, vfloat& first, vfloat& second, vbool m)
 {

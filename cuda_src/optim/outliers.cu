@@ -1,20 +1,20 @@
-// Pixels that differ from their photograph more than a scene at rest does: people and cars that came and went. They are left
-// out of the loss (l1_ssim.cu), as a mask's pixels are.
+// Finds pixels that differ from the photograph more than a static scene does: people and cars that came and went. The loss leaves them
+// out, like the pixels of a mask (l1_ssim.cu).
 //
-// After Sabour et al. 2023, "RobustNeRF" (a threshold from a quantile of the residuals, and a pixel's neighbours decide with
-// it), and Sabour et al. 2024, "SpotLessSplats" (the residuals' histogram is learned over all views). A lane owns a pixel.
+// The threshold is a quantile of the residuals, and the pixels around decide together (Sabour et al. 2023, "RobustNeRF"). The histogram
+// of residuals is learned over all views (Sabour et al. 2024, "SpotLessSplats"). A lane owns a pixel.
 #include "common.cuh"
 #include "lanes.cuh"
 
-#define RADIUS 4                    // px of the neighbourhood, to each side
+#define RADIUS 4                    // px on each side of a pixel: its neighbourhood
 #define SIDE (2 * RADIUS + 1)
-#define WIDTH 32                    // px that a block owns
+#define WIDTH 32                    // px of a block
 #define HEIGHT 16
 #define COLUMNS (WIDTH + 2 * RADIUS)
 #define ROWS (HEIGHT + 2 * RADIUS)
-#define BINS 128                    // of the histogram: bin k begins at a residual of (k / BINS)^2
+#define BINS 128                    // bin k of the histogram begins at a residual of (k / BINS)^2
 
-// Mean absolute difference of a pixel's channels from its photograph; 0 where it does not count.
+// Mean absolute difference between a pixel and the photograph, over channels; 0 if the pixel does not count.
 __device__ __forceinline__ vfloat residual(const Camera& camera, const float* __restrict__ image, vint p, vbool in)
 {
     const unsigned char *photo = (const unsigned char*)camera.photo, *mask = (const unsigned char*)camera.mask;
@@ -28,12 +28,11 @@ __device__ __forceinline__ vfloat residual(const Camera& camera, const float* __
     return sum * (1.0f / 3.0f);
 }
 
-// Marks a pixel where at least `share` of the pixels around it, within the picture, are over the threshold. Before step
-// `start` none is.
+// Marks a pixel if at least `share` of its neighbours within the image exceed the threshold. Marks nothing before step `start`.
 extern "C" __global__ void __launch_bounds__(256) find_outliers(
     const Camera* __restrict__ cameras,     // [num_views]
     const IterState* __restrict__ state,    // [1]
-    const float* __restrict__ learned,      // [1 + BINS] the threshold, and the histogram
+    const float* __restrict__ learned,      // [1 + BINS] threshold, then histogram
     int start,
     float share,
     const float* __restrict__ image,        // [3, height, width]
@@ -72,15 +71,15 @@ extern "C" __global__ void __launch_bounds__(256) find_outliers(
     }
 }
 
-// Counts the residuals of the view's pixels. Integers: the same bits in any order.
+// Adds the residuals of the view's pixels to a histogram of integers, whose bits do not depend on the order.
 extern "C" __global__ void __launch_bounds__(256) count_residuals(
     const Camera* __restrict__ cameras,     // [num_views]
     const IterState* __restrict__ state,    // [1]
     const float* __restrict__ image,        // [3, height, width]
-    unsigned* __restrict__ counts)          // [BINS] zero before
+    unsigned* __restrict__ counts)          // [BINS] must be zero before
 {
     __shared__ unsigned bins[BINS];
-    __shared__ int found[8 * 32];           // of the block's warps
+    __shared__ int found[8 * 32];           // bin of each pixel of the block, or -1
     if (state->overflowed) return;
     const Camera& camera = cameras[state->view];
     const unsigned char* mask = (const unsigned char*)camera.mask;
@@ -101,14 +100,14 @@ extern "C" __global__ void __launch_bounds__(256) count_residuals(
     BLOCK_FOR(i, BINS) if (bins[i]) atomicAdd(counts + i, bins[i]);
 }
 
-// Takes the view's counts into the histogram, where earlier views fade, and the threshold from it. One block; one thread adds up.
+// Adds the view's counts to the learned histogram, in which earlier views fade, and updates the threshold. One block; one thread sums.
 extern "C" __global__ void __launch_bounds__(BINS) learn_threshold(
     const Camera* __restrict__ cameras,     // [num_views]
     const IterState* __restrict__ state,    // [1]
-    float keep,                             // what a step leaves of the histogram
-    float quantile, float factor,           // the threshold is factor times the residual at the quantile
-    unsigned* __restrict__ counts,          // [BINS] zero afterwards
-    float* __restrict__ learned)            // [1 + BINS] the threshold, and the histogram
+    float keep,                             // factor of the old histogram in each step
+    float quantile, float factor,           // threshold = factor * (residual at the quantile)
+    unsigned* __restrict__ counts,          // [BINS] reset to zero
+    float* __restrict__ learned)            // [1 + BINS] threshold, then histogram
 {
     __shared__ float histogram[BINS];
     if (state->overflowed) return;

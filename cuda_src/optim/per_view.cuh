@@ -1,12 +1,12 @@
-// Parameters that belong to one photograph (its pose, its exposure): sums of their gradients, and Adam.
+// Training of parameters that belong to one photograph (its pose, its exposure): sums of gradients, learning rates, Adam.
 //
-// Rows of partial sums go to memory and are added up by one block, so that their order, and with it every bit, is fixed.
+// Kernels write partial sums as rows in memory. One block adds the rows, so that their order, and with it every bit, is fixed.
 #pragma once
 #include "optim/adam.cuh"
 
-#define SUM_THREADS 128             // of a block that sums, at most; a power of two
+#define SUM_THREADS 128             // maximum size of a block that sums; a power of two
 
-// The sums over a block's threads of K values a thread, for all of them to see.
+// Sums K values per thread over the block. All threads get the sums.
 template <int K>
 __device__ __forceinline__ void block_sum(float* shared /* [K * SUM_THREADS] */, float (&values)[K])
 {
@@ -21,7 +21,7 @@ __device__ __forceinline__ void block_sum(float* shared /* [K * SUM_THREADS] */,
     for (int k = 0; k < K; ++k) values[k] = shared[k * num];
 }
 
-// The sums of `num_rows` rows of K values.
+// Sums num_rows rows of K values.
 template <int K>
 __device__ __forceinline__ void sum_rows(float* shared, const float* __restrict__ rows /* [num_rows, K] */, int num_rows, float (&sums)[K])
 {
@@ -31,20 +31,20 @@ __device__ __forceinline__ void sum_rows(float* shared, const float* __restrict_
     block_sum<K>(shared, sums);
 }
 
-// The learning rate of this step: log-linear from lr to lr_final over max_steps.
+// Learning rate of this step: log-linear from lr to lr_final over max_steps.
 __device__ __forceinline__ float decayed(float lr, float lr_final, const IterState& state, int max_steps)
 {
     return lr > 0.0f ? lr * powf(lr_final / lr, fminf((float)state.step / (float)max_steps, 1.0f)) : 0.0f;
 }
 
-// The same, constant in the first half of max_steps and log-linear in the second.
+// The same, but constant in the first half of max_steps and log-linear in the second.
 __device__ __forceinline__ float decayed_late(float lr, float lr_final, const IterState& state, int max_steps)
 {
     const float late = fmaxf(2.0f * (float)state.step / (float)max_steps - 1.0f, 0.0f);
     return lr > 0.0f ? lr * powf(lr_final / lr, fminf(late, 1.0f)) : 0.0f;
 }
 
-// The state with the bias corrections after `num_steps` steps.
+// The state with bias corrections for `num_steps` steps.
 __device__ __forceinline__ IterState with_bias(const IterState& state, float num_steps)
 {
     IterState own = state;
@@ -53,13 +53,13 @@ __device__ __forceinline__ IterState with_bias(const IterState& state, float num
     return own;
 }
 
-// The state with the bias corrections of a view's own steps: the order of the views shows each once in `num_views` steps.
+// The state with bias corrections for a view's own steps: each view appears once in `num_views` steps.
 __device__ __forceinline__ IterState with_bias_of_view(const IterState& state, int num_views)
 {
     return with_bias(state, (float)((state.step - 1) / num_views + 1));
 }
 
-// Adam on a row of K values, with the bias corrections of `state`. Where a gradient is not finite, everything stays as it is.
+// Adam step of a row of K values, with the bias corrections of `state`. Nothing changes if a gradient is not finite.
 template <int K>
 __device__ __forceinline__ void step_row(
     float* row /* [3, K] values, moments */, const float (&gradients)[K], const float (&lr)[K], const IterState& state)
@@ -70,7 +70,7 @@ __device__ __forceinline__ void step_row(
     for (int k = 0; k < K; ++k) adam_update(row[k], row[K + k], row[2 * K + k], gradients[k], lr[k], state);
 }
 
-// The same on the values of one view.
+// Adam step of the values of one view.
 template <int K>
 __device__ __forceinline__ void step_view(
     float* row /* [3, K] values, moments */, const float (&gradients)[K], const float (&lr)[K], const IterState& state, int num_views)

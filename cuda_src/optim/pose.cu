@@ -1,26 +1,27 @@
-// Refinement of the cameras' poses: the gradient of the current view's, and its Adam step (Lin et al. 2021, "BARF", sec. 4.1).
+// Refines camera poses: gradient of the current view's pose, and its Adam step (Lin et al. 2021, "BARF", sec. 4.1).
 //
-// A pose is stored as an offset (rotation, translation) from where the camera was: R = exp(rotation) R0, t = exp(rotation) (t0 + translation): what
-// the camera sees is shifted along its axes, then rotated about its centre. Small numbers, which float32 holds well.
+// Stores an offset (rotation, translation) from the original pose (R0, t0):
+//     R = exp(rotation) R0        t = exp(rotation) (t0 + translation)
+// So the camera moves along its axes, then rotates about its centre. The numbers are small, so float32 holds them precisely.
 #include "optim/pose.cuh"
 #include "optim/per_view.cuh"
 #include "raster/smooth_3d.cuh"
 
-// The gradient by a rotation of the current camera about its centre and by a translation, both in its axes as they are now, and by its
-// intrinsics: the logarithm of both focal lengths, the principal point in pixels and, with RADIAL_DISTORTION, k1 and k2. A larger focal length moves projected means
-// away from the principal point, and changes projected covariances just as larger scales do. A thread
-// owns every (gridDim * blockDim)-th splat, a block one row of sums. Runs before project_backward, which moves the splats.
+// Gradient of a rotation of the current camera about its centre and of a translation, both in its current axes, and of its intrinsics:
+// the log of both focal lengths, the principal point in pixels and, with RADIAL_DISTORTION, k1 and k2. A larger focal length moves
+// projected means away from the principal point, and changes projected covariances just like larger scales.
+// A thread takes every (gridDim * blockDim)-th splat; a block writes one row of sums. Runs before project_backward moves the splats.
 extern "C" __global__ void __launch_bounds__(SUM_THREADS) pose_backward(
     const Camera* __restrict__ cameras,     // [num_views]
     const IterState* __restrict__ state,    // [1]
     int capacity,
     int antialias,                          // 0 or 1
-    const float* __restrict__ depths,       // [capacity] 0 where invisible
-    const float4* __restrict__ colors,      // [capacity] rgb; 0 where it was clamped
+    const float* __restrict__ depths,       // [capacity] 0 if invisible
+    const float4* __restrict__ colors,      // [capacity] rgb; 0 if it was clamped
     const float* __restrict__ d_splats,     // [capacity, SPLAT_SUMS] from blend_backward
     const float* __restrict__ params,       // [rows, capacity]
     const float* __restrict__ smooth_3d_sigmas, // [1, capacity] see smooth_3d.cuh; may be null
-    float* __restrict__ d_pose)             // [gridDim.x, POSE_SUMS] rotation, translation, intrinsics
+    float* __restrict__ d_pose)             // [gridDim.x, POSE_SUMS] sums of a block: rotation, translation, intrinsics
 {
     __shared__ float shared[POSE_SUMS * SUM_THREADS];
     if (state->overflowed) return;
@@ -37,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) pose_backward(
         const float3 d_color = unclamped(sums_of_splat, colors[i]);
         const float3 ray = sub(g.mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));
         const float3 d_ray = ray_backward(params + i, stride, true, state->sh_degree, ray, rsqrtf(dot(ray, ray)), d_color);
-        const float3 translation = mul(w, add(d.mean, d_ray));        // shifting the camera's axes is shifting all splats
+        const float3 translation = mul(w, add(d.mean, d_ray));        // moving the camera along its axes moves all splats
         const float3 t = to_camera(camera, g.mean);
         const float moved = (d.d_x * camera.fx * t.x + d.d_y * camera.fy * t.y) / t.z;
         const float focal = (RADIAL ? d.distortion * moved : moved) + d.log_scale.x + d.log_scale.y + d.log_scale.z;
@@ -49,7 +50,7 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) pose_backward(
         };
         float size = 0.0f;
         for (int k = 0; k < POSE_SUMS; ++k) size += fabsf(gradient[k]);
-        if (!(size < 1e18f)) continue;                          // as project_backward leaves such a splat alone
+        if (!(size < 1e18f)) continue;                          // project_backward skips such a splat, too
         for (int k = 0; k < POSE_SUMS; ++k) sums[k] += gradient[k];
     }
     block_sum<POSE_SUMS>(shared, sums);
@@ -57,8 +58,8 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) pose_backward(
         for (int k = 0; k < POSE_SUMS; ++k) d_pose[blockIdx.x * POSE_SUMS + k] = sums[k];
 }
 
-// sin(a) / a, (1 - cos(a)) / a^2 and (a - sin(a)) / a^3 of the angle a of a rotation: coefficients of the exponential map of
-// rotations and of its derivative (Sola et al. 2018, "A micro Lie theory for state estimation in robotics", appendix B).
+// sin(a) / a, (1 - cos(a)) / a^2 and (a - sin(a)) / a^3 for the angle a of a rotation vector v: coefficients of the exponential map and of
+// its derivative (Sola et al. 2018, "A micro Lie theory for state estimation in robotics", appendix B).
 struct RotationVector { float3 v; float a, b, c; };
 
 __device__ __forceinline__ RotationVector make_rotation_vector(const float* v /* [3] */)
@@ -66,7 +67,7 @@ __device__ __forceinline__ RotationVector make_rotation_vector(const float* v /*
     RotationVector t;
     t.v = make_vec(v[0], v[1], v[2]);
     const float square = dot(t.v, t.v), angle = sqrtf(square);
-    const bool small = square < 1e-2f;                          // where the quotients cancel
+    const bool small = square < 1e-2f;                          // the quotients would cancel
     t.a = small ? 1.0f - square * (1.0f / 6.0f) * (1.0f - square * 0.05f) : sinf(angle) / angle;
     t.b = small ? 0.5f - square * (1.0f / 24.0f) * (1.0f - square * (1.0f / 30.0f)) : (1.0f - cosf(angle)) / square;
     t.c = small ? (1.0f / 6.0f) - square * (1.0f / 120.0f) * (1.0f - square * (1.0f / 42.0f)) : (angle - sinf(angle)) / (square * angle);
@@ -79,7 +80,7 @@ __device__ __forceinline__ float3 rotated(const RotationVector& t, float sign, f
     return add(x, add(scale(sign * t.a, once), scale(t.b, cross(t.v, once))));
 }
 
-// The offset's gradient from that of the current axes: by the transposed left Jacobian for the rotation, rotated back for the translation.
+// From the gradient in the current axes to that of the offset: rotation by the transposed left Jacobian, translation by rotating back.
 __device__ __forceinline__ void offset_backward(const float* offset /* [6] */, float (&d)[6])
 {
     const RotationVector t = make_rotation_vector(offset);
@@ -105,17 +106,17 @@ __device__ __forceinline__ void place_camera(Camera& camera, const Camera& origi
     camera.position[2] = original.position[2] - translation.z;
 }
 
-// One block owns the current view: adds up its gradient, steps its offset and moves its camera.
+// One block owns the current view: sums the gradient, updates the offset and moves the camera.
 extern "C" __global__ void __launch_bounds__(SUM_THREADS) step_pose(
     const IterState* __restrict__ state,    // [1]
     const Camera* __restrict__ originals,   // [num_views]
     Camera* __restrict__ cameras,           // [num_views]
     const float* __restrict__ d_pose,       // [num_rows, POSE_SUMS] from pose_backward
     int num_rows, int num_views,
-    float lr, float lr_final,               // radians: in the first half of max_steps; at the end
-    float extent,                           // world units of translation that go with a radian of rotation
+    float lr, float lr_final,               // radians: constant in the first half of max_steps, then log-linear to lr_final
+    float extent,                           // world units of translation per radian of rotation
     int max_steps,
-    float* __restrict__ offsets)            // [num_views, 3, 6] offsets (rotation, translation), first and second moments
+    float* __restrict__ offsets)            // [num_views, 3, 6] offsets (rotation, translation); first and second moments
 {
     __shared__ float shared[POSE_SUMS * SUM_THREADS];
     if (state->overflowed || !loss_is_finite(*state)) return;
@@ -131,7 +132,7 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) step_pose(
     place_camera(cameras[state->view], originals[state->view], row);
 }
 
-// Sets a camera to its refined pose, after a checkpoint was read. A thread owns a camera.
+// Moves all cameras to their refined poses, after a checkpoint was read. One thread handles one camera.
 extern "C" __global__ void place_cameras(
     const Camera* __restrict__ originals,   // [num_views]
     Camera* __restrict__ cameras,           // [num_views]

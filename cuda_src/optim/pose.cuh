@@ -1,10 +1,10 @@
-// Sums of pose_backward.
+// Layout of the sums of pose_backward.
 #pragma once
 
-// Of a camera: logarithm of the factor of its focal lengths, shift of its principal point, k1 and k2.
+// Per camera: log of the factor of its focal lengths, shift of its principal point, k1 and k2.
 #ifdef RADIAL_DISTORTION
 #define INTRINSICS 5
 #else
 #define INTRINSICS 3
 #endif
-#define POSE_SUMS (6 + INTRINSICS)  // by rotation, translation and intrinsics
+#define POSE_SUMS (6 + INTRINSICS)  // rotation, translation, intrinsics

@@ -1,6 +1,5 @@
-// Width of each splat's 3D smoothing filter: the finest sampling of the world by the training views (Mip-Splatting, Yu et al. 2024,
-// sec. 5.1, equation 7).
-// One thread owns one splat and looks at all views.
+// Width of each splat's 3D smoothing filter: width * (smallest pixel footprint at the splat in any training view) (Mip-Splatting, Yu et
+// al. 2024, sec. 5.1, equation 7). One thread handles one splat and loops over all views.
 #include "raster/projection.cuh"
 
 extern "C" __global__ void smooth_3d_sigmas(
@@ -8,8 +7,8 @@ extern "C" __global__ void smooth_3d_sigmas(
     int num_views,
     const float* __restrict__ params,       // [rows, capacity]
     int capacity, int num_splats,
-    float width,                            // standard deviation in pixels' widths at the splat's depth
-    float* __restrict__ sigmas)             // [capacity] standard deviation, world units; 0 where no view sees the splat
+    float width,                            // standard deviation, in pixel widths at the splat's depth
+    float* __restrict__ sigmas)             // [capacity] standard deviation, world units; 0 if no view sees the splat
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= num_splats) return;
@@ -18,7 +17,7 @@ extern "C" __global__ void smooth_3d_sigmas(
     for (int view = 0; view < num_views; ++view) {
         const Camera& k = cameras[view];
         const float3 t = to_camera(k, mean);
-        const float x = k.fx * t.x + (k.cx - 0.5f * k.width) * t.z;     // from the image's middle, times z
+        const float x = k.fx * t.x + (k.cx - 0.5f * k.width) * t.z;     // relative to the middle of the image, times z
         const float y = k.fy * t.y + (k.cy - 0.5f * k.height) * t.z;
         const bool seen = t.z > NEAR_PLANE && fabsf(x) < 0.65f * k.width * t.z && fabsf(y) < 0.65f * k.height * t.z;
         if (seen) finest = fminf(finest, t.z / fmaxf(k.fx, k.fy));

@@ -1,4 +1,4 @@
-// Adam, in place, on the raw parameters of a warp's splats: on all rows of their geometry, or on one coefficient of their colour.
+// In-place Adam on the raw parameters of a warp's splats: all rows of their geometry, or one coefficient of their colour.
 #pragma once
 #include "common.cuh"
 #include "lanes.cuh"
@@ -11,16 +11,16 @@ constexpr bool PACKED = true;
 constexpr bool PACKED = false;
 #endif
 
-#define GEOMETRY_ROWS ROW_SH0       // the rows of parameters before those of colours
+#define GEOMETRY_ROWS ROW_SH0       // rows of parameters before the colours
 
-// Parameters and moments that Adam changes. The addresses are of the lane's own elements of the first plane.
+// Parameters and moments to update. Addresses of the lane's own elements of the first plane.
 struct AdamPlanes {
     float* __restrict__ params;     // [rows, stride]
     Moments<PACKED> moments;
     size_t stride;                  // capacity
 };
 
-// Positions in the splat's local frame (local_frame_adam.cuh), the other rows by plain Adam. gradients: d params, row by row.
+// Positions use the splat's local frame (local_frame_adam.cuh), other rows plain Adam. gradients: of each row of the parameters.
 __device__ __forceinline__ void step_geometry(
     const AdamPlanes& planes, const Gaussian& raw, const vfloat (&gradients)[GEOMETRY_ROWS], const IterState& state, vint splat, vbool on)
 {
@@ -44,7 +44,7 @@ __device__ __forceinline__ void step_geometry(
     }
 }
 
-// Adam on coefficient k of each splat's colour. planes: from the row of its first channel on.
+// Adam step of coefficient k of each splat's colour. planes: begin at the row of its first channel.
 __device__ __forceinline__ void step_color(const AdamPlanes& planes, vfloat3 g, int k, const IterState& state, vint splat, vbool on)
 {
     const size_t stride = planes.stride;

@@ -1,5 +1,5 @@
-// SSIM of values from 0 to 1: its constants, its Gaussian window, 11x11 with sigma 1.5, as a convolution in two 1D passes over a
-// block's pixels in shared memory, and its terms at a pixel.
+// SSIM of values from 0 to 1: constants, the 11x11 Gaussian window of sigma 1.5 as two 1D convolutions over a block's pixels in shared
+// memory, and the terms of SSIM at a pixel.
 #pragma once
 #include "common.cuh"
 #include "lanes.cuh"
@@ -12,7 +12,7 @@
 #define C1 0.0001f
 #define C2 0.0009f
 
-// Weights of the window at distance 0 .. 5, normalised over the 11 taps.
+// Weight of the window at distance 0 .. 5. The 11 weights sum to 1.
 __device__ __forceinline__ float window_weight(int distance)
 {
     return distance == 0 ? 0.26601171f : distance == 1 ? 0.21300554f : distance == 2 ? 0.10936069f
@@ -20,8 +20,8 @@ __device__ __forceinline__ float window_weight(int distance)
 }
 
 #ifdef SPLAT_CPU
-// stage(index in shared memory, pixel in the plane, lanes inside the image, lanes of the row) for 32 pixels at a time, or the rest of
-// a row, of the block's pixels and RADIUS around them; index and pixel are those of the first lane.
+// Calls stage(index in shared memory, index in the plane, lanes inside the image, lanes of the row) for up to 32 pixels at a time, until
+// the block's pixels and RADIUS around them are done. The indices are those of the first lane.
 template <class F> __device__ __forceinline__ void stage_rows(int width, int height, int left, int top, F stage)
 {
     for (int row = threadIdx.y; row < ROWS; row += blockDim.y)
@@ -34,7 +34,7 @@ template <class F> __device__ __forceinline__ void stage_rows(int width, int hei
 }
 #endif
 
-// The 1D window over a row of shared memory around each lane's column.
+// 1D convolution of a row in shared memory, at each lane's column.
 __device__ __forceinline__ vfloat convolve_row(const float* row /* [COLUMNS] */)
 {
     vfloat sum = window_weight(0) * load_row(row + RADIUS, true);
@@ -44,7 +44,7 @@ __device__ __forceinline__ vfloat convolve_row(const float* row /* [COLUMNS] */)
     return sum;
 }
 
-// The 1D window over x, y, x^2, y^2 and x y of a row of two planes, in this order: the moments of SSIM.
+// 1D convolutions of x, y, x^2, y^2 and x y for a row of two planes: the moments of SSIM.
 __device__ __forceinline__ void convolve_moments(
     const float* x, const float* y /* [COLUMNS] */, int row, float (*sums)[ROWS * WIDTH] /* [5] */)
 {
@@ -62,7 +62,7 @@ __device__ __forceinline__ void convolve_moments(
     for (int k = 0; k < 5; ++k) store_row(sums[k] + row * WIDTH, moments[k], true);
 }
 
-// The 1D window down the columns of shared memory with rows of WIDTH.
+// 1D convolution down a column in shared memory with rows of WIDTH.
 __device__ __forceinline__ vfloat convolve_column(const float* top /* [1 + 2 RADIUS, WIDTH] */)
 {
     vfloat sum = window_weight(0) * load_row(top + RADIUS * WIDTH, true);
@@ -72,10 +72,10 @@ __device__ __forceinline__ vfloat convolve_column(const float* top /* [1 + 2 RAD
     return sum;
 }
 
-// SSIM = a b / (c d) of a pixel, with the means mx and my of its window.
+// SSIM = a b / (c d) of a pixel; mx and my are the means of its window.
 struct SsimTerms { vfloat mx, my, a, b, c, d; };
 
-// Terms of a row of pixels from row-convolved moments (convolve_moments).
+// Terms of a row of pixels from the sums of convolve_moments.
 __device__ __forceinline__ SsimTerms ssim_terms(const float (*moments)[ROWS * WIDTH] /* [5] */, int row)
 {
     const vfloat mx = convolve_column(moments[0] + row * WIDTH), my = convolve_column(moments[1] + row * WIDTH);

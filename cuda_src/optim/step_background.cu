@@ -1,4 +1,4 @@
-// Adam on the learned colour behind the splats (see background.cu). One block owns it.
+// Adam step of the learned background colour (see background.cu). One block.
 #include "optim/per_view.cuh"
 
 extern "C" __global__ void __launch_bounds__(SUM_THREADS) step_background(
@@ -7,8 +7,8 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) step_background(
     int num_rows,
     float lr, float lr_final,
     int max_steps,
-    float* __restrict__ trained,            // [3, 3] colour, first and second moments
-    float* __restrict__ background)         // [3] of the schedule: what the next step shows
+    float* __restrict__ trained,            // [3, 3] colour; first and second moments
+    float* __restrict__ background)         // [3] of the Schedule: used from the next step on
 {
     __shared__ float shared[3 * SUM_THREADS];
     if (state->overflowed || !loss_is_finite(*state)) return;

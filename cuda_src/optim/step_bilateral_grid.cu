@@ -1,10 +1,10 @@
-// Adam on the bilateral grid of one photograph (see bilateral_grid.cu): two launches, for its regulariser compares neighbouring
-// values, which none may change before all have been read. A thread owns a value.
+// Adam step of one photograph's bilateral grid (see bilateral_grid.cu). It takes two launches, because the regulariser compares
+// neighbouring values, and all must be read before one changes. One thread handles one value.
 #include "optim/bilateral_grid.cuh"
 #include "optim/per_view.cuh"
 
-// The gradient by one value: the sums of up to four patches, in a fixed order, and that of
-// smoothness * (mean squared difference of neighbours in x + that in y + that in luminance).
+// Gradient of one value: the sums of up to four patches, in a fixed order, plus the gradient of
+// smoothness * (mean squared difference of neighbours in x + the same in y + the same in luminance).
 extern "C" __global__ void bilateral_grid_gradient(
     const IterState* __restrict__ state,    // [1]
     const float* __restrict__ d_patches,    // [PATCHES_Y, PATCHES_X, GRID_LEVELS, CORNERS, AFFINE] from apply_bilateral_grid_backward
@@ -17,7 +17,7 @@ extern "C" __global__ void bilateral_grid_gradient(
     const int k = i % AFFINE, x = i / AFFINE % GRID_WIDTH, y = i / (AFFINE * GRID_WIDTH) % GRID_HEIGHT, z = i / (AFFINE * GRID_WIDTH * GRID_HEIGHT);
     float sum = 0.0f;
     for (int corner = 0; corner < CORNERS; ++corner) {
-        const int px = x - corner % 2, py = y - corner / 2;     // the patch that has this node as that corner
+        const int px = x - corner % 2, py = y - corner / 2;     // the patch that has this node as its corner `corner`
         if (px < 0 || py < 0 || px >= PATCHES_X || py >= PATCHES_Y) continue;
         sum += d_patches[(((size_t)py * PATCHES_X + px) * GRID_LEVELS + z) * (CORNERS * AFFINE) + corner * AFFINE + k];
     }

@@ -1,7 +1,7 @@
-// Adam on the exposure of one photograph (see exposure.cu), apart from its gradient, which is written over lanes.
+// Adam step of one photograph's exposure (see exposure.cu). This is a plain kernel, exposure.cu has lane kernels.
 #include "optim/per_view.cuh"
 
-// One block owns the current view: adds up its gradient and that of weight * |D|^2, and steps its matrix.
+// One block owns the current view: sums the gradient, adds that of weight * |D|^2, and updates the matrix.
 extern "C" __global__ void __launch_bounds__(SUM_THREADS) step_exposure(
     const IterState* __restrict__ state,    // [1]
     const float* __restrict__ d_exposure,   // [num_rows, 12] from apply_exposure_backward

@@ -1,13 +1,12 @@
-// Adam on the ISP of one photograph and of the camera that took it (see isp.cuh), apart from its gradient, which is written over
-// lanes.
+// Adam step of the ISP of one photograph and of its camera (see isp.cuh). This is a plain kernel, isp.cu has lane kernels.
 #include "optim/isp.cuh"
 #include "optim/per_view.cuh"
 
 #define LN2 0.69314718f
-#define EXPOSURE_RATE 2.5f          // of the photographs' learning rate; exposures differ more than colours, and are harder to mistake
+#define EXPOSURE_RATE 2.5f          // times the learning rate of photographs: exposures differ more than colours, and are harder to get wrong
 #define COLOR_RATE 0.5f
 
-// The gradient of a photograph's value k, from the sums by m = 2^exposure (I + D), every stride-th of `sums`.
+// Gradient of a photograph's value k, from the summed gradients of m = 2^exposure (I + D). Reads every stride-th element of `sums`.
 __device__ __forceinline__ float photo_gradient(const float* photo /* [PHOTO_VALUES] */, const float* sums, int stride, int k)
 {
     const float gain = exp2f(photo[0]);
@@ -17,15 +16,15 @@ __device__ __forceinline__ float photo_gradient(const float* photo /* [PHOTO_VAL
     return LN2 * gain * sum;
 }
 
-// Keeps a channel's curve rising.
+// Limits b1 and b2 so that a channel's curve rises everywhere.
 __device__ __forceinline__ void limit_curvature(float* b /* [2] */)
 {
     const float factor = MAX_CURVATURE / fmaxf(fabsf(b[0]) + fabsf(b[1]), MAX_CURVATURE);
     b[0] *= factor; b[1] *= factor;
 }
 
-// One block owns the current view and its camera: adds up the gradient and that of the squared values times their weights, and
-// steps them. A thread owns every n-th value.
+// One block owns the current view and its camera: sums the gradients, adds those of the weighted squared values, and updates the
+// values. A thread takes every n-th value.
 extern "C" __global__ void __launch_bounds__(SUM_THREADS) step_isp(
     const IterState* __restrict__ state,    // [1]
     const float* __restrict__ d_isp,        // [num_rows, ISP_SUMS] from apply_isp_backward
@@ -37,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) step_isp(
     int max_steps,
     float* __restrict__ photo_params,       // [num_views, 3, PHOTO_VALUES]
     float* __restrict__ camera_params,      // [num_cameras, 3, CAMERA_VALUES]
-    float* __restrict__ camera_steps)       // [num_cameras] number that each camera has taken
+    float* __restrict__ camera_steps)       // [num_cameras] number of steps of each camera
 {
     __shared__ float shared[ISP_SUMS * SUM_THREADS];
     __shared__ float gradients[PHOTO_VALUES + CAMERA_VALUES];
