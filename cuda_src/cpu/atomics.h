@@ -1,4 +1,4 @@
-// CUDA's atomics. Fibers of one OS thread never interleave inside one, so a launch on one OS thread adds floats plainly.
+// CUDA's atomics. Fibers of one OS thread do not switch inside an atomic, so a launch on one OS thread adds floats without atomics.
 #pragma once
 #include "fibers.h"
 
@@ -28,7 +28,7 @@ template <class T> SPLAT_CPU_INLINE T add_float(T* address, T value)
     return old;
 }
 
-// dst[k] += v[k], each atomically; two neighbours at a time where other OS threads may interfere.
+// dst[k] += v[k], each atomically. If other OS threads may interfere, adds two neighbours per compare-and-swap.
 template <int N> SPLAT_CPU_INLINE void add_row(float* dst, const float* v)
 {
     if (!Worker::self()->concurrent) {
@@ -42,7 +42,7 @@ template <int N> SPLAT_CPU_INLINE void add_row(float* dst, const float* v)
     for (; k < N; ++k) update(dst + k, [&](float old) { return old + v[k]; });
 }
 
-// What a value argument converts to: the type that the address fixes.
+// Parameter type that is not deduced from the argument: the address determines T.
 template <class T> struct as_is { using type = T; };
 template <class T> using value_of = typename as_is<T>::type;
 

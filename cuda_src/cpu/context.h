@@ -1,11 +1,11 @@
-// Switching from one fiber's stack to another's: save the registers that a C++ call must preserve, exchange the stack
-// pointers, return. Nothing else (no signal mask, no floating-point environment), so a switch costs a few nanoseconds.
+// Switches from one fiber's stack to another's: saves the registers that a C++ call must preserve, exchanges the stack pointers, returns.
+// It saves nothing else (no signal mask, no floating-point environment), so a switch costs a few nanoseconds.
 #pragma once
 #include <cstdint>
 #include <cstring>
 
-// *save_sp takes the stack pointer of the running fiber; the fiber that left `to_sp` continues. The function is local to the
-// one unit of a library, so that it takes no directives that only ELF knows.
+// Stores the stack pointer of the running fiber in *save_sp and continues the fiber that left `to_sp`. The function is local to a
+// library's only unit, so it needs no directives that only ELF knows.
 #if defined(_WIN32) && defined(__x86_64__)
 #define SPLAT_CPU_SYSTEM_V __attribute__((sysv_abi))      // callers save what Windows preserves beyond these registers
 #else
@@ -37,11 +37,11 @@ splat_cpu_switch:
 )");
 
 namespace splat_cpu {
-// A stack on which the first switch enters `entry`.
+// Prepares a stack so that the first switch to it calls `entry`. Returns its stack pointer.
 inline void* new_context(char* top, void (*entry)())
 {
     void** sp = (void**)((uintptr_t)top & ~(uintptr_t)63);
-    *--sp = nullptr;                        // entry's return address, never used; leaves rsp % 16 == 8 as after a call
+    *--sp = nullptr;                        // return address of entry, never used; leaves rsp % 16 == 8, as after a call
     *--sp = (void*)entry;
     for (int i = 0; i < 6; ++i) *--sp = nullptr;
     return sp;

@@ -1,4 +1,4 @@
-// CUDA's mathematical functions and intrinsics where the C library has no function of the name.
+// CUDA's math functions and intrinsics that the C library lacks.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -12,7 +12,7 @@ using std::isnan;
 
 namespace splat_cpu {
 
-// The result of an operation on its own: the compiler may not contract it with a neighbour into a fused multiply-add.
+// Keeps the compiler from contracting this result with a neighbouring operation into a fused multiply-add.
 SPLAT_CPU_INLINE float rounded(float x)
 {
 #if defined(__x86_64__)
@@ -23,7 +23,7 @@ SPLAT_CPU_INLINE float rounded(float x)
     return x;
 }
 
-// 2^f for f in [-1/2, 1/2], of a float or of a vector of floats: Remez, relative error 2e-9 before rounding.
+// 2^f for f in [-1/2, 1/2], for a float or a vector of floats: Remez polynomial, relative error 2e-9 before rounding.
 template <class V> SPLAT_CPU_INLINE V exp2_fraction(V f)
 {
     V p = 1.5345812424e-4f * f + 1.3399931220e-3f;
@@ -33,10 +33,10 @@ template <class V> SPLAT_CPU_INLINE V exp2_fraction(V f)
     p = p * f + 6.9314720574e-1f;
     return p * f + 1.0f;
 }
-// Adding 1.5 * 2^23 rounds a float to an integer n and leaves n in its low bits, from where a shift moves it to the exponent.
+// Adding 1.5 * 2^23 rounds a float to an integer n and leaves n in the low bits; a shift then moves n to the exponent.
 constexpr float ROUNDER = 12582912.0f;
 
-// 2^x to about 1 ulp, without a branch or a call; 0 below -126.5, infinity from 127.5.
+// 2^x to about 1 ulp, without branches or calls; 0 below -126.5, infinity from 127.5.
 SPLAT_CPU_INLINE float exp2_fast(float x)
 {
     x = x < -127.0f ? -127.0f : x > 128.0f ? 128.0f : x;
@@ -58,8 +58,8 @@ SPLAT_CPU_MIN_MAX(int)
 SPLAT_CPU_MIN_MAX(unsigned)
 SPLAT_CPU_MIN_MAX(long long)
 SPLAT_CPU_MIN_MAX(unsigned long long)
-SPLAT_CPU_MIN_MAX(unsigned long)             // size_t is this, on Windows the one before
-// as fminf and fmaxf: of a number and NaN, the number
+SPLAT_CPU_MIN_MAX(unsigned long)             // size_t; on Windows size_t is unsigned long long
+// Like fminf and fmaxf: if one argument is NaN, the result is the other.
 SPLAT_CPU_INLINE float min(float a, float b) { return a < b || b != b ? a : b; }
 SPLAT_CPU_INLINE float max(float a, float b) { return a > b || b != b ? a : b; }
 SPLAT_CPU_INLINE double min(double a, double b) { return a < b || b != b ? a : b; }

@@ -1,11 +1,11 @@
-// The threads of a block as fibers of one OS thread.
+// Threads of a block as fibers of one OS thread.
 //
-// A Worker runs one block after another. Each thread of the block is a fiber with its own stack; a barrier is a switch to the
-// next fiber that has not arrived. Three things keep that within a few percent of hand-written loops:
-//  - the Worker is found by masking the stack address, not through thread-local storage;
-//  - fibers are made lazily: until a block meets its first barrier, its threads run one after another on one stack;
-//  - a fiber hands over to the next one directly, without a scheduler in between.
-// Where a GPU would hang or return garbage (threads at different barriers, a shuffle that a lane never joins), it aborts.
+// A Worker runs one block after another. Each thread of the block is a fiber with its own stack. A barrier switches to the next fiber
+// that has not arrived. Three things keep the overhead within a few percent of hand-written loops:
+//  - the Worker is found by masking the stack address, without thread-local storage;
+//  - fibers are created lazily: until a block reaches its first barrier, its threads run one after another on one stack;
+//  - a fiber switches directly to the next one, without a scheduler.
+// Where a GPU would hang or return garbage (threads at different barriers, a shuffle that a lane never joins), the process aborts.
 #pragma once
 #include <cstdio>
 #include <cstdlib>
@@ -23,19 +23,19 @@ namespace splat_cpu {
 struct Worker {
     static constexpr int OS_THREAD = MAX_THREADS;            // its index among the stack pointers
 
-    unsigned current;                                        // thread that runs now
+    unsigned current;                                        // the running thread
     int num_threads, alive;
     unsigned generation;                                     // of the block's barrier
     int arrived, count[2], idle_turns;
-    const char* barrier_at;                                  // file:line of the barrier that threads wait at
-    bool fibers;                                             // every thread that has not ended has its own stack
-    bool concurrent;                                         // other OS threads run blocks of this launch
+    const char* barrier_at;                                  // file:line of the barrier at which threads wait
+    bool fibers;                                             // each living thread has its own stack
+    bool concurrent;                                         // other OS threads also run blocks of this launch
     uint3 block_index;
     dim3 block_dim, grid_dim;
     const char* kernel;
     void (*call)(const char*);                               // the kernel with its packed arguments
     const char* args;
-    uint16_t next[MAX_THREADS], previous[MAX_THREADS];       // ring of the fibers
+    uint16_t next[MAX_THREADS], previous[MAX_THREADS];       // circular list of the fibers
     void* stack_pointer[MAX_THREADS + 1];
     uint3 thread_index[MAX_THREADS];
     Warp warps[MAX_THREADS / 32];
@@ -54,7 +54,7 @@ struct Worker {
         abort();
     }
 
-    // Threads are numbered x first, as on the GPU.
+    // Numbers threads with x fastest, as on the GPU.
     void set_shape(dim3 shape)
     {
         num_threads = (int)(shape.x * shape.y * shape.z);
@@ -72,7 +72,7 @@ struct Worker {
         switch_stack(OS_THREAD, 0, false);
     }
 
-    // Waits until every living thread of the block is here; the number of threads whose predicate held.
+    // Waits until every living thread of the block arrives. Returns the number of threads whose predicate holds.
     __attribute__((noinline)) int barrier(bool predicate, const char* at)
     {
         if (SPLAT_CPU_UNLIKELY(!fibers)) start_fibers();
@@ -92,14 +92,14 @@ struct Worker {
         return count[g & 1];
     }
 
-    // The warp of the running thread, its lanes being fibers.
+    // Warp of the running thread; its lanes are fibers.
     SPLAT_CPU_INLINE Warp& warp()
     {
         if (SPLAT_CPU_UNLIKELY(!fibers)) start_fibers();
         return warps[current >> 5];
     }
 
-    // Waits until the living lanes of `mask` are here.
+    // Waits until the living lanes of `mask` arrive.
     __attribute__((noinline)) void warp_barrier(unsigned mask)
     {
         Warp& w = warp();
@@ -121,7 +121,7 @@ private:
     void give_stack(int thread, int slot)
     {
         notes.fresh(thread, stack(slot));
-        // stacks at equal distances would all fall on the same few sets of the first cache: shift each a little
+        // Stacks at equal distances would share a few sets of the L1 cache, so each is shifted a little.
         stack_pointer[thread] = new_context(stack(slot) + STACK - 64 - (slot % 61) * 192, &Worker::enter);
     }
 
@@ -132,7 +132,7 @@ private:
         notes.back(from);
     }
 
-    // The first function on a fresh stack. On the block's first stack it runs threads one after another until one waits.
+    // First function on a new stack. The block's first stack runs threads one after another until one waits.
     static void enter()
     {
         Worker* w = self();
@@ -147,7 +147,7 @@ private:
         }
     }
 
-    // Goes on with another thread, or leaves the block. A thread that has ended counts as arrived wherever others wait.
+    // Continues with another thread, or leaves the block. A thread that has ended counts as arrived at every barrier.
     void end_fiber(int me)
     {
         const int before = previous[me], after = next[me];
@@ -167,7 +167,7 @@ private:
         switch_stack((int)me, (int)to, false);
     }
 
-    // The first barrier of a block: the threads before the current one have ended, those after it have not begun.
+    // First barrier of a block: threads before the current one have ended, those after it have not begun.
     __attribute__((cold, noinline)) void start_fibers()
     {
         const int first = (int)current;

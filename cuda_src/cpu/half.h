@@ -1,4 +1,4 @@
-// The CPU half of half.cuh. Moving the exponent's bias by a product makes denormals come out right as well.
+// CPU version of half.cuh. A multiplication shifts the exponent's bias, which also handles denormals.
 #pragma once
 #include "device_math.h"
 
@@ -8,7 +8,7 @@ inline float half_to_float(unsigned short bits)
     return bits & 0x8000u ? -magnitude : magnitude;
 }
 
-inline unsigned short float_to_half(float x)        // to the nearest, ties to even; beyond the range the largest
+inline unsigned short float_to_half(float x)        // rounds to nearest, ties to even; clamps to the largest half
 {
     unsigned bits = __float_as_uint(fminf(fabsf(x), 65504.0f) * 0x1p-112f);
     bits += 0xfffu + (bits >> 13 & 1u);

@@ -1,5 +1,5 @@
-// The CPU half of lanes.cuh: a value of a warp is a struct of SIMD vectors that together hold its 32 lanes (2 of 16 with
-// AVX-512, 4 of 8 with AVX2, 8 of 4 otherwise). Vectors of the hardware's own width, because compilers lower wider ones badly.
+// CPU version of lanes.cuh: a value of a warp is a struct of SIMD vectors that together hold its 32 lanes (2 of 16 with AVX-512, 4 of 8
+// with AVX2, else 8 of 4). Vectors have the hardware's width, because compilers generate bad code for wider ones.
 #pragma once
 #ifdef PLAIN_NUMBERS
 #error "include lanes.cuh before any header that includes numbers.cuh"
@@ -8,7 +8,7 @@
 
 #include "simd_sums.h"
 
-#define LANE_SUMS 16                          // vfloats that a loop can keep in registers, with AVX-512
+#define LANE_SUMS 16                          // vfloats that a loop can keep in registers with AVX-512
 #define SPLAT_CPU_LANES                       // launch.h: a block (32, W) has W fibers
 #undef threadIdx
 #define threadIdx (splat_cpu::warp_index())
@@ -17,7 +17,7 @@
 
 namespace splat_cpu {
 
-struct WarpIndex { unsigned y, z; };          // no x: a lane is asked for by lane_id()
+struct WarpIndex { unsigned y, z; };          // no x: use lane_id() for the lane
 SPLAT_CPU_INLINE WarpIndex warp_index()
 {
     const Worker* w = Worker::self();
@@ -27,7 +27,7 @@ SPLAT_CPU_INLINE WarpIndex warp_index()
 constexpr int PARTS = 32 / WIDTH;
 template <class V> struct Parts { V part[PARTS]; };
 
-// Parts f(0), f(1), ...; written out, not a loop, so that they stay in registers.
+// Parts f(0), f(1), ... Expanded without a loop, so that they stay in registers.
 template <class V, class F, size_t... I> SPLAT_CPU_INLINE Parts<V> each(F f, std::index_sequence<I...>) { return {{f(I)...}}; }
 template <class V, class F> SPLAT_CPU_INLINE Parts<V> each(F f) { return each<V>(f, std::make_index_sequence<PARTS>()); }
 #define SPLAT_CPU_EACH(V, expression) splat_cpu::each<V>([&](size_t i) __attribute__((always_inline)) { return expression; })
@@ -105,7 +105,7 @@ SPLAT_CPU_INLINE vbool select(vbool m, vbool a, vbool b) { return (m & a) | (!m 
 SPLAT_CPU_INLINE vfloat select(vbool m, float a, float b) { return select(m, vfloat(a), vfloat(b)); }
 SPLAT_CPU_INLINE vint select(vbool m, int a, int b) { return select(m, vint(a), vint(b)); }
 
-// Of a number and NaN: vmin and vmax give b.
+// If a or b is NaN, vmin and vmax return b.
 SPLAT_CPU_INLINE vfloat vmin(vfloat a, vfloat b) { return SPLAT_CPU_EACH(Floats, minimum(a.part[i], b.part[i])); }
 SPLAT_CPU_INLINE vfloat vmax(vfloat a, vfloat b) { return SPLAT_CPU_EACH(Floats, maximum(a.part[i], b.part[i])); }
 SPLAT_CPU_INLINE vint vmin(vint a, vint b) { return select(a < b, a, b); }
@@ -123,7 +123,7 @@ SPLAT_CPU_INLINE vfloat vexp(vfloat a) { return vexp2(1.4426950408889634f * a); 
 #include "lanes_memory.h"
 #include "lanes_math.h"
 
-// Names that a kernel uses without an argument of these types; the others are found through their arguments.
+// Names that kernels use without an argument of these types. Argument-dependent lookup finds the others.
 using splat_cpu::lane_id;
 using splat_cpu::leader;
 using splat_cpu::load;
@@ -142,5 +142,5 @@ using splat_cpu::vfloat3;
 using splat_cpu::vfloat4;
 using splat_cpu::vint;
 
-// for each i in 0 .. n - 1, shared out over the block's fibers; plain scalar code inside
+// A loop over 0 .. n - 1 that the fibers of the block share. The body is plain scalar code.
 #define BLOCK_FOR(i, n) for (int i = threadIdx.y; i < (n); i += blockDim.y)

@@ -1,5 +1,5 @@
-// CUDA's mathematical functions for the lanes of a warp, for headers that plain kernels and kernels over lanes share
-// (numbers.cuh). The results are those of the functions for a float, to the bit.
+// CUDA's math functions for the lanes of a warp, for headers that plain and lane kernels share (numbers.cuh). Results have the same bits
+// as those of the functions for a float.
 #pragma once
 
 namespace splat_cpu {
@@ -18,11 +18,11 @@ SPLAT_CPU_INLINE vfloat fabsf(vfloat a) { return vabs(a); }
 SPLAT_CPU_INLINE vfloat floorf(vfloat a) { return SPLAT_CPU_EACH(Floats, round_down(a.part[i])); }
 SPLAT_CPU_INLINE vfloat ceilf(vfloat a) { return -floorf(-a); }
 
-// Of a number and NaN: the number.
+// If one argument is NaN, the result is the other.
 SPLAT_CPU_INLINE vfloat fminf(vfloat a, vfloat b) { return select(b == b, vmin(a, b), a); }
 SPLAT_CPU_INLINE vfloat fmaxf(vfloat a, vfloat b) { return select(b == b, vmax(a, b), a); }
 
-// The result of an operation on its own: the compiler may not contract it with a neighbour into a fused multiply-add.
+// Keeps the compiler from contracting this result with a neighbouring operation into a fused multiply-add.
 SPLAT_CPU_INLINE vfloat rounded(vfloat a)
 {
     for (int k = 0; k < PARTS; ++k) {

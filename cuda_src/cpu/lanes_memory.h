@@ -1,10 +1,10 @@
-// Loads and stores of lanes_cpu.h. A sanitizer does not see what gather and masked instructions touch, so that its builds, and
-// processors without such instructions, go lane by lane.
+// Loads and stores of lanes_cpu.h. A sanitizer cannot see the addresses of gathers and masked instructions. So sanitizer builds, and
+// processors without these instructions, go lane by lane.
 #pragma once
 
 namespace splat_cpu {
 
-// How a U in memory is held: float as vfloat, anything else as vint.
+// Vector type of a U in registers: vfloat for float, vint for anything else.
 template <class U> struct held { using Vector = Ints; using type = vint; };
 template <> struct held<float> { using Vector = Floats; using type = vfloat; };
 template <class U> using Held = typename held<std::remove_const_t<U>>::type;
@@ -28,7 +28,7 @@ SPLAT_CPU_INLINE void store_masked(void* p, Ints v, Mask m) { _mm256_maskstore_e
 #endif
 
 #ifdef SPLAT_CPU_MASKED_MEMORY
-// Bytes out of the aligned words that hold them: no page is touched that none of the bytes is on.
+// Gathers bytes through the aligned words that contain them, so it touches no page without such a byte.
 SPLAT_CPU_INLINE Ints gather_bytes(const unsigned char* p, Ints at, Mask m)
 {
     const int beyond = (int)((uintptr_t)p & 3);
@@ -37,14 +37,14 @@ SPLAT_CPU_INLINE Ints gather_bytes(const unsigned char* p, Ints at, Mask m)
 }
 #endif
 
-// f(k, j) for lane j of part k, of the lanes where m holds.
+// Calls f(k, j) for lane j of part k if m holds there.
 template <class F> SPLAT_CPU_INLINE void for_lanes(vbool m, F f)
 {
     for (int k = 0; k < PARTS; ++k)
         for (unsigned left = bits_of(m.part[k]); left; left &= left - 1) f(k, __builtin_ctz(left));
 }
 
-// Lane i reads p[index of lane i] where m holds; 0 elsewhere.
+// Each lane reads p[its index] if m holds; 0 otherwise.
 template <class U> SPLAT_CPU_INLINE Held<U> load(const U* p, vint index, vbool m)
 {
 #ifdef SPLAT_CPU_MASKED_MEMORY
@@ -56,7 +56,7 @@ template <class U> SPLAT_CPU_INLINE Held<U> load(const U* p, vint index, vbool m
     return result;
 }
 
-// Lane i writes v to p[index of lane i] where m holds.
+// Each lane writes v to p[its index] if m holds.
 template <class U> SPLAT_CPU_INLINE void store(U* p, vint index, Held<U> v, vbool m)
 {
 #ifdef SPLAT_CPU_MASKED_MEMORY
@@ -68,7 +68,7 @@ template <class U> SPLAT_CPU_INLINE void store(U* p, vint index, Held<U> v, vboo
     for_lanes(m, [&](int k, int lane) { p[index.part[k][lane]] = (U)v.part[k][lane]; });
 }
 
-// Lane i reads p[i] where m holds; 0 elsewhere.
+// Lane i reads p[i] if m holds; 0 otherwise.
 template <class U> SPLAT_CPU_INLINE Held<U> load_row(const U* p, vbool m)
 {
 #ifdef SPLAT_CPU_MASKED_MEMORY
@@ -79,7 +79,7 @@ template <class U> SPLAT_CPU_INLINE Held<U> load_row(const U* p, vbool m)
     return result;
 }
 
-// Lane i writes v to p[i] where m holds.
+// Lane i writes v to p[i] if m holds.
 template <class U> SPLAT_CPU_INLINE void store_row(U* p, Held<U> v, vbool m)
 {
 #ifdef SPLAT_CPU_MASKED_MEMORY
@@ -91,7 +91,7 @@ template <class U> SPLAT_CPU_INLINE void store_row(U* p, Held<U> v, vbool m)
     for_lanes(m, [&](int k, int lane) { p[k * WIDTH + lane] = (U)v.part[k][lane]; });
 }
 
-// Lane i reads the float4 at index i of the lane where m holds; 0 elsewhere.
+// Each lane reads the float4 p[its index] if m holds; 0 otherwise.
 SPLAT_CPU_INLINE vfloat4 load4(const float4* p, vint index, vbool m)
 {
     const float* f = &p->x;
@@ -99,7 +99,7 @@ SPLAT_CPU_INLINE vfloat4 load4(const float4* p, vint index, vbool m)
     return {load(f, index, m), load(f + 1, index, m), load(f + 2, index, m), load(f + 3, index, m)};
 }
 
-// Lane i reads the float4 p[i] where m holds; 0 elsewhere.
+// Lane i reads the float4 p[i] if m holds; 0 otherwise.
 SPLAT_CPU_INLINE vfloat4 load4_row(const float4* p, vbool m)
 {
     if (!all(m)) return load4(p, lane_id(), m);
@@ -115,7 +115,7 @@ SPLAT_CPU_INLINE vfloat4 load4_row(const float4* p, vbool m)
     return r;
 }
 
-// p is the address of lane 0's element; that of lane i lies i times `stride` further.
+// p is the address of lane 0's element. The element of lane i is at a distance of i * stride.
 template <class U> SPLAT_CPU_INLINE Held<U> load_own(const U* p, vbool m) { return load_row(p, m); }
 template <class U> SPLAT_CPU_INLINE void store_own(U* p, Held<U> v, vbool m) { store_row(p, v, m); }
 SPLAT_CPU_INLINE vfloat4 load4_own(const float4* p, vbool m, int stride = 1)
@@ -141,7 +141,7 @@ SPLAT_CPU_INLINE void store2_own(float2* p, vfloat x, vfloat y, vbool m)
     store(&p->y, lane_id() * 2, y, m);
 }
 
-// Writes high << 32 | low to p[index of lane i] where m holds.
+// p[index] = high << 32 | low in each lane in which m holds.
 SPLAT_CPU_INLINE void store_pair(unsigned long long* p, vint index, vint low, vint high, vbool m)
 {
     for_lanes(m, [&](int k, int lane) {
@@ -149,7 +149,7 @@ SPLAT_CPU_INLINE void store_pair(unsigned long long* p, vint index, vint low, vi
     });
 }
 
-// p[index of lane i] += v where m holds; what stood there before.
+// p[index] += v in each lane in which m holds; returns the old value.
 SPLAT_CPU_INLINE vint atomic_add(unsigned* p, vint index, int v, vbool m)
 {
     vint before = 0;
@@ -157,19 +157,19 @@ SPLAT_CPU_INLINE vint atomic_add(unsigned* p, vint index, int v, vbool m)
     return before;
 }
 
-// f(i, v) of each lane where m holds.
+// Calls f(i, v) in each lane in which m holds.
 template <class F> SPLAT_CPU_INLINE void for_each(vint i, vfloat v, vbool m, F f)
 {
     for_lanes(m, [&](int k, int lane) { f(i.part[k][lane], v.part[k][lane]); });
 }
 
-// *counter += number of lanes where m holds.
+// *counter += number of lanes in which m holds.
 SPLAT_CPU_INLINE void add_count(unsigned* counter, vbool m)
 {
     if (const unsigned lanes = ballot(m)) atomicAdd(counter, (unsigned)__builtin_popcount(lanes));
 }
 
-// The same; numbers these lanes from the counter's old value on.
+// The same, and gives each of these lanes a distinct index, counting from the old value of the counter.
 SPLAT_CPU_INLINE vint append_index(unsigned* counter, vbool m)
 {
     vint number = 0;
@@ -180,7 +180,7 @@ SPLAT_CPU_INLINE vint append_index(unsigned* counter, vbool m)
     return number;
 }
 
-// The counter's old value; the warp adds `count` to it once.
+// Adds `count` once per warp and returns the old value.
 SPLAT_CPU_INLINE unsigned warp_atomic_add(unsigned* counter, unsigned count) { return atomicAdd(counter, count); }
 
 }  // namespace splat_cpu

@@ -1,4 +1,4 @@
-// Values over the lanes of a warp: votes, sums, products, and functions of each lane. Included by lanes_cpu.h.
+// Operations across the lanes of a warp: votes, sums, products, functions per lane. Included by lanes_cpu.h.
 #pragma once
 
 namespace splat_cpu {
@@ -18,7 +18,7 @@ SPLAT_CPU_INLINE bool any(vbool m)
 SPLAT_CPU_INLINE bool all(vbool m) { return !any(!m); }
 SPLAT_CPU_INLINE bool some(vbool m) { return any(m); }
 
-// A scalar function of i of each lane.
+// Applies a scalar function to i in each lane.
 template <class F> SPLAT_CPU_INLINE vint map_each(vint i, F function)
 {
     vint values;
@@ -27,7 +27,7 @@ template <class F> SPLAT_CPU_INLINE vint map_each(vint i, F function)
     return values;
 }
 
-// Whether a scalar test holds for i of each lane.
+// Applies a scalar test to i in each lane.
 template <class F> SPLAT_CPU_INLINE vbool test_each(vint i, F test)
 {
     return map_each(i, test) != 0;
@@ -58,7 +58,7 @@ SPLAT_CPU_INLINE int warp_max(vint v)
     return most;
 }
 
-// dst[k] += sum over lanes of v[k] for k >= FIRST, in runs of WIDTH.
+// dst[k] += sum over lanes of v[k] for k >= FIRST, WIDTH values at a time.
 template <int FIRST, int N> SPLAT_CPU_INLINE void add_sums(float* dst, const vfloat (&v)[N])
 {
     constexpr int COUNT = N - FIRST < WIDTH ? N - FIRST : WIDTH;

@@ -1,4 +1,4 @@
-// From the host's call to the kernel's: unpack the arguments, spread the blocks over OS threads.
+// A kernel launch on the CPU: unpacks the arguments and distributes the blocks over OS threads.
 #pragma once
 #include <tuple>
 #include <type_traits>
@@ -8,7 +8,7 @@
 
 namespace splat_cpu {
 
-// Arguments travel as one buffer in which each begins at a multiple of 8 bytes (splat_cli/device/cpu.py packs it).
+// The host packs all arguments into one buffer, each at a multiple of 8 bytes (splat_cli/device/cpu.py).
 constexpr size_t slot_size(size_t bytes) { return (bytes + 7) / 8 * 8; }
 
 template <auto kernel, class... A, size_t... I>
@@ -25,7 +25,7 @@ template <class... A> constexpr auto parameter_indices(void (*)(A...)) { return 
 
 template <auto kernel> void call_packed(const char* buffer) { call_with<kernel>(buffer, kernel, parameter_indices(kernel)); }
 
-// Sizes of a kernel's parameters in bytes, ended by 0: the host compares them with what it packs.
+// Sizes of a kernel's parameters in bytes, then 0. The host compares them with the sizes that it packs.
 template <class... A> const int* parameter_sizes(void (*)(A...))
 {
     static const int sizes[] = {(int)sizeof(A)..., 0};
@@ -36,14 +36,14 @@ struct Launch {
     const char* kernel;
     void (*call)(const char*);
     const char* args;
-    dim3 grid, block, fibers;                // `fibers`: the block without the lanes that one fiber computes together
+    dim3 grid, block, fibers;                // fibers: shape of the block without the lanes, if one fiber computes a warp
     bool concurrent;
 };
 
 #if !defined(__SANITIZE_ADDRESS__)
-// Allocates this library's thread-local memory, that is __shared__, for the calling OS thread. glibc before 2.39 clobbers
-// vector registers when the first access to it comes through a TLS descriptor (its bug 31372), and the compiler counts on
-// them in the middle of a kernel: so the first access is here, where no vector is alive.
+// Allocates this library's thread-local memory (__shared__) for the calling OS thread. glibc before 2.39 clobbers vector registers if
+// the first access goes through a TLS descriptor (its bug 31372). The compiler does not expect that in the middle of a kernel, so the
+// first access is here, where no vector is in use.
 __attribute__((noinline)) inline void allocate_shared_memory()
 {
     static thread_local volatile char any_variable;
@@ -68,7 +68,7 @@ inline void run_range(void* job, void* arena, long begin, long end)
     }
 }
 
-// False where memory for fibers is short.
+// Returns false if memory for fibers is short.
 inline bool launch(Launch& launch, RunBlocks run_blocks, int num_threads)
 {
     const long num_blocks = (long)launch.grid.x * launch.grid.y * launch.grid.z;
@@ -81,14 +81,14 @@ inline bool launch(Launch& launch, RunBlocks run_blocks, int num_threads)
 
 }  // namespace splat_cpu
 
-// In a file over lanes (lanes_cpu.h) one fiber computes the 32 lanes of a warp.
+// In a file of lane kernels (lanes_cpu.h), one fiber computes the 32 lanes of a warp.
 #ifdef SPLAT_CPU_LANES
 #define SPLAT_CPU_FIBERS(block) dim3{1, (block).y, (block).z}
 #else
 #define SPLAT_CPU_FIBERS(block) (block)
 #endif
 
-// The entry points of kernel `name` in its library; `shape` is the grid's x, y, z and the block's.
+// Entry points of kernel `name` in its library. shape: x, y, z of the grid, then of the block.
 #define SPLAT_CPU_EXPORT(name)                                                                                              \
     SPLAT_CPU_API bool splat_launch_##name(                                                                                 \
         splat_cpu::RunBlocks run_blocks, const unsigned* shape, const char* args, int num_threads)                          \

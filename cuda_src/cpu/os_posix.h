@@ -1,4 +1,4 @@
-// What the runtime takes from the system, on Linux: threads, semaphores, memory of fibers.
+// System interface of the runtime on Linux: threads, semaphores, memory of fibers.
 #pragma once
 #include <pthread.h>
 #include <semaphore.h>
@@ -13,7 +13,7 @@ class Semaphore {
 public:
     Semaphore() { sem_init(&semaphore_, 0, 0); }
     void post() { sem_post(&semaphore_); }
-    void wait() { while (sem_wait(&semaphore_)) {} }      // again after a signal
+    void wait() { while (sem_wait(&semaphore_)) {} }      // sem_wait fails after a signal
 
 private:
     sem_t semaphore_;
@@ -28,7 +28,7 @@ private:
     pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
 };
 
-// Starts a thread that nobody waits for; false where the system gives no more.
+// Starts a detached thread. Returns false if the system starts no more.
 template <void work(void*)> bool start_thread(void* argument)
 {
     pthread_t thread;
@@ -46,20 +46,20 @@ inline char* map_memory(uintptr_t address, size_t size)
     return p == MAP_FAILED ? nullptr : p;
 }
 
-// `size` bytes at a multiple of ARENA_ALIGN, whose pages are taken when touched; nullptr where there is no room.
+// Reserves `size` bytes at a multiple of ARENA_ALIGN; pages are allocated when touched. Returns nullptr if there is no room.
 inline char* reserve_aligned(size_t size)
 {
     constexpr uintptr_t mask = ~(uintptr_t)(ARENA_ALIGN - 1);
     char* const anywhere = map_memory(0, size);
     if (!anywhere) return nullptr;
     munmap(anywhere, size);
-    uintptr_t address = (uintptr_t)anywhere & mask;  // from there on downwards most is free
+    uintptr_t address = (uintptr_t)anywhere & mask;  // most of the memory below is free
     for (int i = 0; i < 64 && address; ++i, address -= ARENA_ALIGN) {
         char* const p = map_memory(address, size);
         if ((uintptr_t)p == address) return p;
         if (p) munmap(p, size);
     }
-    const size_t reserve = ARENA_ALIGN + size;       // which a limit of address space may forbid
+    const size_t reserve = ARENA_ALIGN + size;       // a limit of the address space may not allow this much
     char* const p = map_memory(0, reserve);
     if (!p) return nullptr;
     char* const memory = (char*)(((uintptr_t)p + ARENA_ALIGN - 1) & mask);
@@ -68,11 +68,11 @@ inline char* reserve_aligned(size_t size)
     return memory;
 }
 
-// An arena of `wanted` stacks in place of `memory`, which has `had`, fewer, and is released; nullptr where there is no room.
-// The page at the low end of a stack is inaccessible while the system has guards left.
+// Replaces the arena `memory` of `had` stacks by one of `wanted` > `had` stacks. Returns nullptr if there is no room. The page at the low
+// end of each stack is inaccessible, as long as the system has guards left.
 inline char* grow_arena(char* memory, int had, int wanted)
 {
-    static int guards_left = 16384;                  // each splits a mapping, of which a process may have 65,530
+    static int guards_left = 16384;                  // each guard splits a mapping; a process may have 65,530 mappings
     if (memory) {
         munmap(memory, arena_size(had));
         __atomic_fetch_add(&guards_left, had, __ATOMIC_RELAXED);

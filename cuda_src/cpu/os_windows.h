@@ -1,4 +1,4 @@
-// What the runtime takes from the system, on Windows: threads, semaphores, memory of fibers.
+// System interface of the runtime on Windows: threads, semaphores, memory of fibers.
 #pragma once
 #define WIN32_LEAN_AND_MEAN
 #define NOMINMAX
@@ -27,7 +27,7 @@ private:
     SRWLOCK lock_ = SRWLOCK_INIT;
 };
 
-// Starts a thread that nobody waits for; false where the system gives no more.
+// Starts a detached thread. Returns false if the system starts no more.
 template <void work(void*)> bool start_thread(void* argument)
 {
     const HANDLE thread = CreateThread(nullptr, 0, [](void* a) -> DWORD { work(a); return 0; }, argument, 0, nullptr);
@@ -35,10 +35,10 @@ template <void work(void*)> bool start_thread(void* argument)
     return thread != nullptr;
 }
 
-inline long process_id() { return 0; }              // there is no fork()
+inline long process_id() { return 0; }              // Windows has no fork()
 
-// The arena `memory`, or a new one, with `wanted` stacks that can be used in place of `had`, fewer, but for the page at the low
-// end of each; nullptr where memory is short. Address space is reserved for all that there may ever be: nothing limits it.
+// Grows the arena `memory` (or a new one) from `had` usable stacks to `wanted`. The page at the low end of each stack stays inaccessible.
+// Returns nullptr if memory is short. Reserves address space for MAX_THREADS stacks at once, which Windows does not limit.
 inline char* grow_arena(char* memory, int had, int wanted)
 {
     if (!memory) {

@@ -1,5 +1,5 @@
-// The runtime library of the CPU backend: one pool of OS threads for all kernel libraries. It needs no C++ library, so that
-// it can be linked where there is none.
+// Runtime library of the CPU backend: one pool of OS threads for all kernel libraries. It does not use the C++ library, so that it links
+// on systems without one.
 #include "runtime.h"
 
 #ifdef _WIN32
@@ -15,7 +15,7 @@ namespace {
 
 using namespace splat_cpu;
 
-// The memory of at least `num_fibers` fibers of this OS thread; nullptr where the system gives none.
+// Memory for at least `num_fibers` fibers of this OS thread; nullptr if the system has none.
 void* arena(int num_fibers)
 {
     static thread_local char* memory = nullptr;
@@ -27,7 +27,7 @@ void* arena(int num_fibers)
     return memory;
 }
 
-// A launch: its blocks, of which OS threads take chunks until none is left.
+// A launch. OS threads take chunks of its blocks until all are taken.
 struct Job {
     BlockRange range;
     void* launch;
@@ -42,16 +42,16 @@ struct Job {
     }
 };
 
-// OS threads that wait for work. Jobs do not overlap: a second caller waits for the first. The pool is never destroyed: its
+// OS threads that wait for work. Jobs do not overlap: a second caller waits for the first. The pool is never destroyed, because its
 // threads outlive static destructors.
 class Pool {
 public:
-    // False where this thread gets no memory for fibers.
+    // Returns false if this thread gets no memory for fibers.
     bool run(Job& job, int num_threads)
     {
         void* const memory = arena(job.fibers_per_block);
         if (!memory) return false;
-        if (process_ != process_id()) new (this) Pool;   // in a child process after fork() there are no workers
+        if (process_ != process_id()) new (this) Pool;   // a child process has no workers after fork()
         caller_.lock();
         const int num_workers = grow(num_threads - 1);
         job_ = &job;
@@ -67,7 +67,7 @@ public:
 private:
     struct Worker { Pool* pool; Worker* older; Semaphore start; };
 
-    // The number of workers to use, at most `wanted`: fewer where the system gives no more threads.
+    // Returns the number of workers to use: `wanted`, or fewer if the system starts no more threads.
     int grow(int wanted)
     {
         for (; num_workers_ < wanted; ++num_workers_) {
@@ -83,7 +83,7 @@ private:
         Worker& worker = *(Worker*)argument;
         for (Pool& pool = *worker.pool;;) {
             worker.start.wait();
-            if (void* const memory = arena(pool.job_->fibers_per_block)) pool.job_->work(memory);  // else others do it
+            if (void* const memory = arena(pool.job_->fibers_per_block)) pool.job_->work(memory);  // else other threads do it
             if (__atomic_sub_fetch(&pool.pending_, 1, __ATOMIC_ACQ_REL) == 0) pool.done_.post();
         }
     }
@@ -101,7 +101,7 @@ Pool pool;
 }  // namespace
 
 #ifdef _WIN32
-// The entry point of the library: nothing else runs constructors.
+// Entry point of the library. Nothing else runs constructors.
 extern "C" BOOL WINAPI DllMain(HINSTANCE, DWORD reason, LPVOID)
 {
     if (reason == DLL_PROCESS_ATTACH) new (&pool) Pool;
@@ -113,7 +113,7 @@ SPLAT_CPU_API bool splat_run_blocks(
     BlockRange range, void* launch, long num_blocks, int fibers_per_block, int num_threads)
 {
     if (num_threads > num_blocks) num_threads = (int)num_blocks;
-    long chunk = num_blocks / (num_threads * 16L + 1);           // small enough to even out, large enough not to contend
+    long chunk = num_blocks / (num_threads * 16L + 1);           // small for balance, large against contention
     chunk = chunk < 1 ? 1 : chunk > 64 ? 64 : chunk;
     Job job{range, launch, num_blocks, chunk, fibers_per_block, 0};
     return pool.run(job, num_threads);

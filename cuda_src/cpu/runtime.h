@@ -1,10 +1,10 @@
-// What a kernel library and the runtime library agree on. The runtime owns the OS threads and the memory of the fibers, once
-// a process; kernel libraries are handed its `run_blocks` with every launch and link to nothing.
+// Interface between a kernel library and the runtime library. The runtime owns the OS threads and the memory of fibers, once per process.
+// Each launch passes its `run_blocks` to the kernel library, which links to nothing.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 
-// A function that Python finds in a library.
+// Marks a function that Python looks up in a library.
 #ifdef _WIN32
 #include "windows_library.h"
 #define SPLAT_CPU_API extern "C" __declspec(dllexport)
@@ -14,15 +14,15 @@
 
 namespace splat_cpu {
 
-constexpr int MAX_THREADS = 1024;                    // of a block, as on a GPU
+constexpr int MAX_THREADS = 1024;                    // per block, as on a GPU
 constexpr size_t PAGE = 4096;
 #if defined(__SANITIZE_ADDRESS__)
 constexpr size_t STACK = 1024 * 1024;                // red zones make frames larger
 #else
 constexpr size_t STACK = 64 * 1024;
 #endif
-// An arena holds a Worker (fibers.h) in its first STACK bytes and then the stacks of its fibers, each with a guard page at
-// its low end. It starts at a multiple of ARENA_ALIGN: code on a fiber finds its Worker by masking its own stack address.
+// An arena holds a Worker (fibers.h) in its first STACK bytes, then the stacks of its fibers, each with a guard page at its low end. It
+// starts at a multiple of ARENA_ALIGN, so that code on a fiber finds its Worker by masking its own stack address.
 constexpr size_t arena_size(int num_fibers) { return (size_t)(num_fibers + 1) * STACK; }
 constexpr size_t ARENA_ALIGN = 2 * MAX_THREADS * STACK;
 

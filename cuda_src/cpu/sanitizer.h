@@ -1,4 +1,4 @@
-// Notifies AddressSanitizer of fiber switches; empty functions in ordinary builds.
+// Tells AddressSanitizer about fiber switches. Empty functions in ordinary builds.
 #pragma once
 #include "runtime.h"
 
@@ -11,19 +11,19 @@ namespace splat_cpu {
 
 #if defined(__SANITIZE_ADDRESS__)
 struct StackNotes {
-    void* fake[MAX_THREADS + 1];            // the sanitizer's own stack of each fiber; the last is the OS thread's
+    void* fake[MAX_THREADS + 1];            // the sanitizer's own stack of each fiber; the last one is the OS thread's
     char* low[MAX_THREADS + 1];
     size_t size[MAX_THREADS + 1];
     bool os_thread_known;
 
-    void fresh(int fiber, char* base)       // a fiber that ended before left red zones on this stack
+    void fresh(int fiber, char* base)       // an earlier fiber left red zones on this stack
     {
         fake[fiber] = nullptr; low[fiber] = base; size[fiber] = STACK;
         __asan_unpoison_memory_region(base + PAGE, STACK - PAGE);
     }
     void leave(int from, int to, bool ends) { __sanitizer_start_switch_fiber(ends ? nullptr : &fake[from], low[to], size[to]); }
     void back(int fiber) { __sanitizer_finish_switch_fiber(fake[fiber], nullptr, nullptr); }
-    void begin()                            // first thing on a fresh stack; the first of all learns the OS thread's stack
+    void begin()                            // called first on a new stack; the very first call learns the OS thread's stack
     {
         const void* base; size_t bytes;
         __sanitizer_finish_switch_fiber(nullptr, &base, &bytes);

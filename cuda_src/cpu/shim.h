@@ -1,6 +1,6 @@
-// CUDA C++ for the host compiler. The generated unit of a kernel file (splat_cli/device/compilation/host_compiler.py) is
-//     #include "cpu/shim.h"  /  #include "NAME.cu"  /  #include "cpu/launch.h"  /  SPLAT_CPU_EXPORT(kernel) for each kernel
-// Plain kernels run a fiber a thread (fibers.h). Kernels over lanes.cuh run a fiber a warp, its 32 lanes in SIMD vectors.
+// CUDA C++ for the host compiler. splat_cli/device/compilation/sources.py generates the unit of a kernel file:
+//     #include "cpu/shim.h"  /  the text of NAME.cu  /  #include "cpu/launch.h"  /  SPLAT_CPU_EXPORT(kernel) for each kernel
+// Plain kernels run one fiber per thread (fibers.h). Lane kernels (lanes.cuh) run one fiber per warp, with its 32 lanes in SIMD vectors.
 #pragma once
 #define SPLAT_CPU 1
 

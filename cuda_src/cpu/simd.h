@@ -1,4 +1,4 @@
-// One SIMD vector of the hardware's width: the few operations that have no operator in GCC's vector extensions.
+// One SIMD vector of the hardware's width: operations that GCC's vector extensions have no operator for.
 #pragma once
 
 #include "atomics.h"
@@ -29,7 +29,7 @@ typedef unsigned Unsigneds __attribute__((vector_size(4 * WIDTH)));
 SPLAT_CPU_INLINE Floats broadcast(float x) { return x - Floats{}; }
 SPLAT_CPU_INLINE Ints broadcast(int x) { return x - Ints{}; }
 
-// A truth value of each lane. AVX-512 has registers for them, which GCC's vector extensions do not use.
+// A truth value per lane. AVX-512 has mask registers, which GCC's vector extensions do not use.
 #if defined(SPLAT_CPU_AVX512)
 struct Mask { __mmask16 bits; };
 SPLAT_CPU_INLINE Mask mask_from(bool x) { return {(__mmask16)-(int)x}; }
@@ -43,7 +43,7 @@ SPLAT_CPU_INLINE Ints choose(Mask m, Ints a, Ints b) { return (Ints)_mm512_mask_
     SPLAT_CPU_INLINE Mask name(Floats a, Floats b) { return {_mm512_cmp_ps_mask((__m512)a, (__m512)b, of_floats)}; }              \
     SPLAT_CPU_INLINE Mask name(Ints a, Ints b) { return {_mm512_cmp_epi32_mask((__m512i)a, (__m512i)b, of_ints)}; }
 #else
-typedef Ints Mask;                            // -1 where true, 0 where false
+typedef Ints Mask;                            // -1 is true, 0 is false
 SPLAT_CPU_INLINE Mask mask_from(bool x) { return broadcast(-(int)x); }
 SPLAT_CPU_INLINE Floats choose(Mask m, Floats a, Floats b) { return m ? a : b; }
 SPLAT_CPU_INLINE Ints choose(Mask m, Ints a, Ints b) { return m ? a : b; }
@@ -63,7 +63,7 @@ SPLAT_CPU_INLINE Ints counting(int first)
     return v;
 }
 
-// a < b ? a : b, and with >: of a number and NaN, b.
+// a < b ? a : b (maximum: with >), so the result is b if a or b is NaN.
 SPLAT_CPU_INLINE Floats minimum(Floats a, Floats b)
 {
 #if defined(SPLAT_CPU_AVX512)
@@ -148,14 +148,14 @@ SPLAT_CPU_INLINE unsigned bits_of(Mask m)
 #endif
 }
 
-// 2^x for -126 <= x <= 127; any number beyond, since the exponent is added as an integer.
+// 2^x for -126 <= x <= 127. Undefined beyond, because the exponent is added as an integer.
 SPLAT_CPU_INLINE Floats exp2_bounded(Floats x)
 {
     const Floats shifted = x + ROUNDER;
     return (Floats)((Unsigneds)exp2_fraction(x - (shifted - ROUNDER)) + ((Unsigneds)shifted << 23));
 }
 
-// As for a float.
+// Like exp2_fast for a float.
 SPLAT_CPU_INLINE Floats exp2_fast(Floats x)
 {
     x = minimum(broadcast(128.0f), maximum(broadcast(-127.0f), x));       // NaN stays NaN

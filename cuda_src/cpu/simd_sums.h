@@ -1,4 +1,4 @@
-// Sums over the lanes of SIMD vectors, and the shuffles that they are made of.
+// Sums over the lanes of SIMD vectors, and the shuffles for them.
 #pragma once
 #include <utility>
 
@@ -6,7 +6,7 @@
 
 namespace splat_cpu {
 
-// The lanes SOURCE[0], SOURCE[1], ... of a, then b.
+// Picks lanes SOURCE[0], SOURCE[1], ... of a followed by b.
 template <int... SOURCE> SPLAT_CPU_INLINE Floats shuffle(Floats a, Floats b)
 {
 #if defined(__clang__)
@@ -24,11 +24,11 @@ template <class F> SPLAT_CPU_INLINE Floats shuffle_by(Floats a, Floats b)
     return shuffle_by(F(), a, b, std::make_index_sequence<WIDTH>());
 }
 
-// Elements FIRST, FIRST + 2, ... of a and then of b.
+// Elements FIRST, FIRST + 2, ... of a followed by b.
 template <int FIRST> struct EveryOther { static constexpr int source(int i) { return 2 * i + FIRST; } };
 template <int FIRST> SPLAT_CPU_INLINE Floats every_other(Floats a, Floats b) { return shuffle_by<EveryOther<FIRST>>(a, b); }
 
-// Of each run of SPAN lanes: half FROM of a's run, then half FROM of b's.
+// In each run of SPAN lanes: half FROM of a's run, then half FROM of b's.
 template <int SPAN, int FROM> struct Halves {
     static constexpr int source(int i)
     {
@@ -36,8 +36,8 @@ template <int SPAN, int FROM> struct Halves {
     }
 };
 
-// Adds up N <= WIDTH vectors at once: each step folds two vectors into one, whose runs of lanes are half as long and stand for
-// twice as many sums, so that N sums cost little more than N folds. Sum i ends in lane SumOrder::source(i).
+// Sums N <= WIDTH vectors over their lanes at once. Each step folds two vectors into one with half as long runs of lanes for twice as many
+// sums, so N sums cost little more than N folds. Sum i ends in lane SumOrder::source(i).
 template <int SPAN = WIDTH, int N> SPLAT_CPU_INLINE Floats sums_of(const Floats (&v)[N])
 {
     if constexpr (SPAN == 1) return v[0];
@@ -51,7 +51,7 @@ template <int SPAN = WIDTH, int N> SPLAT_CPU_INLINE Floats sums_of(const Floats 
         return sums_of<SPAN / 2>(folded);
     }
 }
-struct SumOrder {                             // the bits of i in reverse: where sums_of leaves sum i
+struct SumOrder {                             // lane in which sums_of leaves sum i: the bits of i reversed
     static constexpr int source(int i)
     {
         int lane = 0;

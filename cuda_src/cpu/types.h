@@ -14,7 +14,7 @@
 #define __constant__ static
 #define __align__(n) alignas(n)
 #if defined(__SANITIZE_ADDRESS__)
-#define __shared__ static               // plain statics get red zones; such builds run on one OS thread
+#define __shared__ static               // plain statics get red zones; these builds run on one OS thread
 #else
 #define __shared__ static thread_local  // a block runs on one OS thread
 #endif

@@ -1,4 +1,4 @@
-// Thread indices, barriers and warp operations over fibers.h.
+// Thread indices, barriers and warp operations, built on fibers.h.
 #pragma once
 #include <atomic>
 
@@ -27,7 +27,7 @@ namespace splat_cpu {
 
 SPLAT_CPU_INLINE int lane() { return (int)(Worker::self()->current & 31); }
 
-// The value that lane `source` brought to this exchange.
+// The value that lane `source` passed to this exchange.
 template <class T> T exchange(unsigned mask, T value, int source)
 {
     static_assert(sizeof(T) <= 8, "a shuffle moves at most 8 bytes");
@@ -82,5 +82,5 @@ inline unsigned __ballot_sync(unsigned mask, int predicate)
 
 inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
 inline int __all_sync(unsigned mask, int predicate) { return __ballot_sync(mask, !predicate) == 0; }
-// Every fiber runs on its own until a barrier: the lanes known to be together are this one.
+// A fiber runs alone until a barrier: the only lane that is certainly active is this one.
 inline unsigned __activemask() { return 1u << splat_cpu::lane(); }

@@ -1,13 +1,13 @@
-// What a library takes on Windows in place of the C library's start-up code, which zig would compile for a minute: thread-local
-// storage, and functions that ucrtbase.dll does not export under their names.
+// Replaces the C library's start-up code on Windows, which zig would compile for a minute: thread-local storage, and functions that
+// ucrtbase.dll does not export by name.
 #pragma once
 #include <cstdarg>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 
-// The loader gives each thread a copy of the sections between the first two; the linker takes _tls_used for the table of them
-// (PE format, "The .tls Section").
+// The loader gives each thread a copy of the memory between _tls_start and _tls_end; the linker finds the table of them by the name
+// _tls_used (PE format, "The .tls Section").
 extern "C" {
 unsigned _tls_index = 0;
 __attribute__((section(".tls"))) char _tls_start = 0;
@@ -25,7 +25,7 @@ __attribute__((weak)) int fprintf(FILE* file, const char* format, ...)
     return written;
 }
 
-// Compilers make calls of sinf and cosf of one number a call of this: not in here.
+// Compilers replace sinf and cosf of the same number by a call of this function; they must not do so in here.
 __attribute__((weak, optnone, noinline)) void sincosf(float x, float* sine, float* cosine)
 {
     *sine = sinf(x);

@@ -1,7 +1,7 @@
-// What hash_grid.cu cannot do without: the same loads, stores and atomics at addresses that cost nothing to find.
-// One thread owns one point at one level (blockIdx.y), as there. Entries have 2 features.
+// Lower bound for hash_grid.cu: the same loads, stores and atomics, at addresses that take no time to compute. As there, one thread handles
+// one point at one level (blockIdx.y). Entries have 2 features.
 
-// An entry of the level, another one for each point and corner.
+// A pseudo-random entry of the level for each point and corner.
 __device__ __forceinline__ unsigned some_entry(int point, int corner, const uint4& level)
 {
     const unsigned random = (point * 8u + corner + 1u) * 2654435761u;
@@ -11,9 +11,9 @@ __device__ __forceinline__ unsigned some_entry(int point, int corner, const uint
 extern "C" __global__ void floor_forward(
     const float* __restrict__ positions,    // [3, stride]
     int stride,
-    const uint4* __restrict__ levels,       // [L] resolution, size, offset, hashed
+    const uint4* __restrict__ levels,       // [num_levels] resolution, size, offset, hashed
     const float2* __restrict__ tables,      // [entries]
-    float* __restrict__ features)           // [L * 2, stride]
+    float* __restrict__ features)           // [num_levels * 2, stride]
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= stride) return;
@@ -30,9 +30,9 @@ extern "C" __global__ void floor_forward(
 extern "C" __global__ void floor_backward(
     const float* __restrict__ positions,    // [3, stride]
     int stride,
-    const uint4* __restrict__ levels,       // [L]
-    const float* __restrict__ d_features,   // [L * 2, stride]
-    float* __restrict__ d_tables)           // [entries, 2]
+    const uint4* __restrict__ levels,       // [num_levels]
+    const float* __restrict__ d_features,   // [num_levels * 2, stride]
+    float* __restrict__ d_tables)           // [entries, 2] accumulated
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= stride) return;

@@ -1,6 +1,6 @@
-// Stage 0, the original: a thread owns a pixel and walks over its tile's list. It reads each splat from global memory, and adds each
-// of the nine gradients there by an atomic of its own. The lanes of a warp look at one splat at a time, so that their atomics all
-// have the same address and are carried out one after the other.
+// Stage 0, the original: one thread owns one pixel and walks its tile's list. It reads each splat from global memory and adds each of the
+// nine gradients with an atomic of its own. The lanes of a warp process the same splat at the same time. So their atomics have the same
+// address and run one after the other.
 #include "stages.cuh"
 
 extern "C" __global__ void __launch_bounds__(TILE_PIXELS) stage0_original(
@@ -9,12 +9,12 @@ extern "C" __global__ void __launch_bounds__(TILE_PIXELS) stage0_original(
     const unsigned* __restrict__ tile_begins,       // [num_tiles + 1]
     const unsigned* __restrict__ splat_from_pair,   // [pair_capacity]
     const float2* __restrict__ means2d,             // [capacity] px
-    const float4* __restrict__ conic_opacity,       // [capacity] px^-2, 1
+    const float4* __restrict__ conic_opacity,       // [capacity] conic in px^-2, opacity
     const float4* __restrict__ colors,              // [capacity] rgb
     const float* __restrict__ final_T,              // [height, width]
     const int* __restrict__ last_pair,              // [height, width]
     const float* __restrict__ d_image,              // [3, height, width]
-    float* __restrict__ d_splats)                   // [capacity, SPLAT_SUMS]
+    float* __restrict__ d_splats)                   // [capacity, SPLAT_SUMS] accumulated
 {
     const Camera& camera = cameras[state->view];
     const unsigned tile = blockIdx.x;

@@ -1,5 +1,5 @@
-// Stage 1: as stage 0, but a tile's 256 threads fetch 256 splats together, one each, into shared memory, and then all read them from there.
-// Global memory is asked for a splat once a tile and not once a warp.
+// Stage 1: like stage 0, but the 256 threads of a tile fetch 256 splats together into shared memory, one each, and all read
+// them from there. Global memory is read once per tile instead of once per warp.
 #include "stages.cuh"
 
 extern "C" __global__ void __launch_bounds__(TILE_PIXELS) stage1_shared_memory(     // parameters: see stage 0
@@ -8,7 +8,7 @@ extern "C" __global__ void __launch_bounds__(TILE_PIXELS) stage1_shared_memory( 
     const float4* __restrict__ colors, const float* __restrict__ final_T, const int* __restrict__ last_pair,
     const float* __restrict__ d_image, float* __restrict__ d_splats)
 {
-    __shared__ Splat splats[TILE_PIXELS];                           // the farthest first
+    __shared__ Splat splats[TILE_PIXELS];                           // farthest first
     const Camera& camera = cameras[state->view];
     const unsigned tile = blockIdx.x, thread = threadIdx.x;
     if (tile >= (unsigned)(camera.tiles_x * camera.tiles_y)) return;

@@ -1,5 +1,5 @@
-// Stage 2: as stage 1, but a warp adds its 32 pixels' gradients up before one lane sends them off: nine atomics for every splat of
-// a warp in place of nine for every splat of a pixel. A warp without a contribution has nothing to add.
+// Stage 2: like stage 1, but a warp sums the gradients of its 32 pixels before one lane adds them: nine atomics per splat and warp
+// instead of nine per splat and pixel. A warp without a contribution adds nothing.
 #include "stages.cuh"
 
 extern "C" __global__ void __launch_bounds__(TILE_PIXELS) stage2_reduced_atomics(   // parameters: see stage 0
@@ -8,7 +8,7 @@ extern "C" __global__ void __launch_bounds__(TILE_PIXELS) stage2_reduced_atomics
     const float4* __restrict__ colors, const float* __restrict__ final_T, const int* __restrict__ last_pair,
     const float* __restrict__ d_image, float* __restrict__ d_splats)
 {
-    __shared__ Splat splats[TILE_PIXELS];                           // the farthest first
+    __shared__ Splat splats[TILE_PIXELS];                           // farthest first
     const Camera& camera = cameras[state->view];
     const unsigned tile = blockIdx.x, thread = threadIdx.x;
     if (tile >= (unsigned)(camera.tiles_x * camera.tiles_y)) return;

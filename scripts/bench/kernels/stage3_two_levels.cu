@@ -1,16 +1,16 @@
-// Stage 3, two levels: a block owns a tile and fetches its splats, a warp owns 8x4 of its pixels and looks only at splats that reach them:
-// each lane tests one splat of 32. (Warps of 4x4 pixels would leave half of the 32 lanes without one.)
+// Stage 3, two levels: a block owns a tile and fetches its splats. A warp owns 8x4 of the pixels and visits only splats that reach them:
+// each lane tests one of 32 splats. (With warps of 4x4 pixels, half of the 32 lanes would have no pixel.)
 //
-// Stage 4, a work queue: as many blocks as the device holds at a time, each of which takes tile after tile from a counter until
-// none is left, in order or with the longest lists first. Without it a block has one tile, and the device's own scheduler
-// starts the next block wherever one has ended.
+// Stage 4, a work queue: the launch has as many blocks as the device can hold at once. Each block takes the next tile from a counter until
+// all are taken, in order or with the longest lists first. Without the queue, a block has one tile, and the device's scheduler starts the
+// next block when one has ended.
 #include "stages.cuh"
 
 #define WARP_WIDTH 8
 #define WARP_HEIGHT 4
 
-// Is alpha >= 1/255 anywhere in the warp's rectangle of pixel centres from (left, top)? Seen from the rectangle the ellipse's
-// centre lies beyond an edge: there the quadratic form is smallest, on a column or on a row. With some slack: each pixel decides for itself.
+// Whether alpha >= 1/255 anywhere in the warp's rectangle of pixel centres from (left, top). If the ellipse's centre is outside the
+// rectangle, the quadratic form is smallest on an edge that faces it, which is a column or a row. The test has some slack; each pixel tests again.
 __device__ __forceinline__ bool reaches(const Splat& splat, float left, float top)
 {
     const float A = splat.conic_opacity.x, B = splat.conic_opacity.y, C = splat.conic_opacity.z;
@@ -22,30 +22,30 @@ __device__ __forceinline__ bool reaches(const Splat& splat, float left, float to
     return splat.conic_opacity.w * expf(-0.5f * fminf(on_column, on_row)) >= 0.999f * ALPHA_MIN;
 }
 
-// The next number of the queue, for the whole block.
+// Takes the next number of the queue, for the whole block.
 __device__ __forceinline__ unsigned take_number(unsigned* queue)
 {
     __shared__ unsigned number;
-    __syncthreads();                                                // all have read the one before
+    __syncthreads();                                                // all threads have read the previous number
     if (threadIdx.x == 0) number = atomicAdd(queue, 1u);
     __syncthreads();
     return number;
 }
 
-// Five blocks an SM: 48 registers a thread. With fewer, the compiler keeps values in memory (sm_90).
+// Five blocks per multiprocessor: 48 registers per thread. Without this bound the compiler keeps values in memory (sm_90).
 extern "C" __global__ void __launch_bounds__(TILE_PIXELS, 5) stage3_two_levels(
-    unsigned* __restrict__ queue,                   // [1] 0 before the launch; null: block i owns tile i
-    const unsigned* __restrict__ tile_order,        // [num_tiles] tile of each number; null: the same
+    unsigned* __restrict__ queue,                   // [1] must be 0 before the launch; null: block i owns tile i
+    const unsigned* __restrict__ tile_order,        // [num_tiles] tile for each number; null: in order
     const Camera* __restrict__ cameras, const IterState* __restrict__ state, const unsigned* __restrict__ tile_begins,
     const unsigned* __restrict__ splat_from_pair, const float2* __restrict__ means2d, const float4* __restrict__ conic_opacity,
     const float4* __restrict__ colors, const float* __restrict__ final_T, const int* __restrict__ last_pair,
     const float* __restrict__ d_image, float* __restrict__ d_splats)                // see stage 0
 {
-    __shared__ Splat splats[TILE_PIXELS];                           // the farthest first
+    __shared__ Splat splats[TILE_PIXELS];                           // farthest first
     const Camera& camera = cameras[state->view];
     const unsigned num_tiles = camera.tiles_x * camera.tiles_y;
     const unsigned thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
-    const int left = warp % 2 * WARP_WIDTH, top = warp / 2 * WARP_HEIGHT;           // of the warp in the tile
+    const int left = warp % 2 * WARP_WIDTH, top = warp / 2 * WARP_HEIGHT;           // the warp's pixels within the tile
     for (unsigned number = queue ? take_number(queue) : blockIdx.x; number < num_tiles; number = queue ? take_number(queue) : num_tiles) {
         const unsigned tile = tile_order ? tile_order[number] : number, begin = tile_begins[tile];
         Pixel pixel = load_pixel(camera, state->background, tile, left + lane % WARP_WIDTH, top + lane / WARP_WIDTH, begin,

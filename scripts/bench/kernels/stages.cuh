@@ -1,10 +1,10 @@
-// What the stages of the blend's backward pass share (stage0_original.cu to stage3_two_levels.cu, timed by `scripts/bench/bench_kernels.py
-// stages`): a splat, a pixel, and the gradients that one receives from the other. The stages differ in where splats are read
-// from and in how gradients are added up; the last stage is cuda_src/raster/blend_backward.cu.
+// Shared by the stages of the blend's backward pass (stage0_original.cu to stage3_two_levels.cu; timed by `scripts/bench/bench_kernels.py
+// stages`): a splat, a pixel, and the splat's gradients at the pixel. The stages differ in where they read splats from and how they sum
+// gradients. cuda_src/raster/blend_backward.cu is the last stage.
 //
-// The walk is that of 3D Gaussian Splatting (Kerbl et al. 2023, sec. 6): back to front, from the last splat that contributed. The
-// forward pass leaves the transmittance behind that one; dividing by 1 - alpha gives those before. Equations: docs/method.md,
-// "Compositing" and "Moments".
+// The walk is that of 3D Gaussian Splatting (Kerbl et al. 2023, sec. 6): back to front, starting with the last splat that contributed. The
+// forward pass stores the transmittance behind that splat; dividing by 1 - alpha yields the transmittance in front. Equations:
+// docs/method.md, "Compositing" and "Moments".
 #pragma once
 #include "common.cuh"
 
@@ -21,18 +21,18 @@ struct Splat {
 struct Pixel {
     float x, y;                 // its centre, px
     float d[3];                 // dL/d rgb
-    float T;                    // transmittance behind the splat that comes next
-    float behind;               // d . (what the pixel gets from behind that splat, background included)
-    unsigned last;              // pair after the last one that contributed
+    float T;                    // transmittance behind the next splat of the walk
+    float behind;               // d . (colour from behind that splat, with background)
+    unsigned last;              // 1 + index of the last pair that contributed
 };
 
-// The threads of a block fetch the tile's splats before `stop`, one each, the farthest first, as far back as `begin`; returns how many.
+// The block's threads fetch the tile's splats before `stop`, one each, farthest first, no farther than `begin`. Returns how many.
 __device__ __forceinline__ unsigned fetch_splats(
     Splat* splats /* [TILE_PIXELS], shared */, unsigned begin, unsigned stop, const unsigned* __restrict__ splat_from_pair,
     const float2* __restrict__ means2d, const float4* __restrict__ conic_opacity, const float4* __restrict__ colors)
 {
     const unsigned num = min(stop - begin, (unsigned)TILE_PIXELS);
-    __syncthreads();                                                // all are done with the splats before
+    __syncthreads();                                                // all threads are done with the previous splats
     if (threadIdx.x < num) {
         const unsigned id = splat_from_pair[stop - 1 - threadIdx.x];
         splats[threadIdx.x] = {means2d[id], id, conic_opacity[id], colors[id]};
@@ -41,7 +41,7 @@ __device__ __forceinline__ unsigned fetch_splats(
     return num;
 }
 
-// Pixel (column, row) of a tile. `last` of one outside the image is the tile's first pair: nothing contributes there.
+// Loads pixel (column, row) of a tile. Outside the image `last` is the tile's first pair, so nothing contributes.
 __device__ __forceinline__ Pixel load_pixel(
     const Camera& camera, const float* background, unsigned tile, int column, int row, unsigned first_pair,
     const float* __restrict__ final_T, const int* __restrict__ last_pair, const float* __restrict__ d_image)
@@ -59,7 +59,8 @@ __device__ __forceinline__ Pixel load_pixel(
     return pixel;
 }
 
-// The splat's gradients at a pixel, which then stands in front of the splat; false, and nothing changes, where it does not contribute.
+// The splat's gradients at a pixel; the pixel's state then refers to the front of the splat. Without a contribution it returns false and
+// changes nothing.
 __device__ __forceinline__ bool splat_gradients(const Splat& splat, Pixel& pixel, float (&gradients)[NUM_GRADIENTS])
 {
     const float A = splat.conic_opacity.x, B = splat.conic_opacity.y, C = splat.conic_opacity.z, opacity = splat.conic_opacity.w;
@@ -69,13 +70,13 @@ __device__ __forceinline__ bool splat_gradients(const Splat& splat, Pixel& pixel
     if (unclipped < ALPHA_MIN) return false;
 
     const float alpha = fminf(unclipped, ALPHA_MAX);
-    pixel.T /= 1.0f - alpha;                                        // now the transmittance in front of the splat
+    pixel.T /= 1.0f - alpha;                                        // transmittance in front of the splat
     const float weight = alpha * pixel.T;
     const float along_d = splat.color.x * pixel.d[0] + splat.color.y * pixel.d[1] + splat.color.z * pixel.d[2];
     const float d_alpha = pixel.T * along_d - pixel.behind / (1.0f - alpha);
     pixel.behind += weight * along_d;
 
-    const float d_unclipped = unclipped < ALPHA_MAX ? d_alpha : 0.0f;       // a clipped alpha is a constant
+    const float d_unclipped = unclipped < ALPHA_MAX ? d_alpha : 0.0f;       // a clipped alpha is constant
     const float d_power = unclipped * d_unclipped;
     gradients[0] = d_power * (A * dx + B * dy);
     gradients[1] = d_power * (B * dx + C * dy);
@@ -87,7 +88,7 @@ __device__ __forceinline__ bool splat_gradients(const Splat& splat, Pixel& pixel
     return true;
 }
 
-// row[k] += sum over the warp's lanes of gradients[k]: five shuffles and one atomic a value. All lanes call it.
+// row[k] += sum over the warp's lanes of gradients[k]: five shuffles and one atomic per value. All lanes call it.
 __device__ __forceinline__ void add_over_warp(float* row, float (&gradients)[NUM_GRADIENTS])
 {
     for (int k = 0; k < NUM_GRADIENTS; ++k) {
