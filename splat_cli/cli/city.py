@@ -39,7 +39,7 @@ _NO_LIMIT = 2**28  # the most that the setting accepts
 @cluster_option
 @device_option
 @display_options
-@setting_options()
+@setting_options(for_city=True)
 def command(
     scene: Path,
     out: Path,
@@ -54,15 +54,19 @@ def command(
 ) -> Output:
     """Train a large scene in parts and merge them.
 
-    Each part fits into device memory. A coarse run over the whole scene fixes poses and exposures. The ground is then
-    divided into cells of at most --cell-splats splats. Each cell is trained with a margin, on the photographs that
-    show it, while the coarse splats around it stay in the picture; its splats within the cell become a part of the
-    result. OUT is the folder of a run, as of `splat train`, with the stages in OUT/coarse and OUT/cells. Repeating
-    the command skips finished stages and resumes the others. With several GPUs, or with --cluster, cells without a
-    common border are trained at the same time, and the coarse run on as many GPUs as divide its batch.
+    Each part fits into device memory. OUT becomes the folder of a run, like that of `splat train`. Repeating the
+    command skips finished stages and resumes the others.
 
-    --max-splats is the number of splats of the whole; by default it follows the number of training pixels. Settings
-    apply to all runs; --steps are those of the coarse run.
+    A coarse run over the whole scene fixes poses and exposures. The ground is then divided into cells of at most
+    --cell-splats splats. Each cell is trained with a margin, on the photographs that show it, while the coarse splats
+    around it are rendered, too; the splats within the cell become a part of the result. The stages are in OUT/coarse
+    and OUT/cells.
+
+    With several GPUs, or with --cluster, cells without a common border are trained at the same time. The coarse run
+    uses the largest number of GPUs that divides its batch.
+
+    --max-splats limits the splats of the whole result; by default it follows the number of training pixels. Settings
+    apply to all runs; --steps applies to the coarse run.
     """
     from splat_cli.commands.city.city import open_city
     from splat_cli.commands.city.merge import levels_of

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from splat_cli.cli.options import RareOption
 from splat_cli.errors import UsageError
 
 
@@ -17,13 +18,14 @@ def display_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @click.option(
         "--progress",
+        cls=RareOption,
         type=click.Choice(["auto", "bar", "plain"]),
         default="auto",
         show_default=True,
         help="Progress bar, or plain lines for log files; auto: a bar on a terminal.",
     )
     @click.option("-q", "--quiet", is_flag=True, help="Show only warnings, errors and the result.")
-    @click.option("-v", "--verbose", is_flag=True, help="Show more, such as the time of each phase.")
+    @click.option("-v", "--verbose", is_flag=True, cls=RareOption, help="Show more, such as the time of each phase.")
     @functools.wraps(function)
     def with_display(*args: Any, progress: str, quiet: bool, verbose: bool, **options: Any) -> Any:
         from splat_cli.terminal.console import Display, Level

@@ -1,5 +1,6 @@
 """Shared options, and options generated from the settings."""
 
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -40,8 +41,19 @@ def spz_axes_of(option: str | None, *files: Path) -> str:
     return (option or "rub").upper()
 
 
+_FULL_HELP = "splat_cli.full_help"
+"""Key in the metadata of a click context: whether the help shows everything."""
+_NARROW_COLUMN = 22
+"""Maximum width of the names of options in the short help."""
+
+
+class RareOption(click.Option):
+    """An option that commands with settings show by --help-all only, like settings that are not `common`."""
+
+
 cluster_option = click.option(
     "--cluster",
+    cls=RareOption,
     metavar="CLUSTER",
     help="Train on the workers of a Dask cluster: tcp://HOST:PORT of its scheduler, local:N for N processes of this "
     "machine, or a .toml file for SLURM. Needs the extra `cluster`; see docs/clusters.md.",
@@ -51,10 +63,16 @@ cluster_option = click.option(
 def server_options(function: Function) -> Function:
     """`function` with the options --host and --port of a viewer."""
     host = click.option(
-        "--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address the viewer listens on."
+        "--host",
+        cls=RareOption,
+        metavar="ADDRESS",
+        default="127.0.0.1",
+        show_default=True,
+        help="Address the viewer listens on.",
     )
     port = click.option(
         "--port",
+        cls=RareOption,
         type=WholeRange(1, 65535),
         metavar="N",
         default=8080,
@@ -89,7 +107,19 @@ hyphens in place of underscores, and their names here."""
 
 
 class SettingsCommand(click.Command):
-    """A command whose help groups the settings; errors translate option names of other trainers."""
+    """A command with settings: --help shows the common options and the first two paragraphs, --help-all everything.
+
+    Errors translate option names of other trainers.
+    """
+
+    def __init__(self, *args: Any, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        text = f"Show everything, with all {len(SETTINGS)} settings, and exit."
+        self.params.append(
+            click.Option(
+                ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_show_full_help, help=text
+            )
+        )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -100,22 +130,40 @@ class SettingsCommand(click.Command):
                 raise
             raise click.UsageError(f"No such option '{name}': here it is {_HERE[name]}", ctx) from None
 
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        paragraphs = inspect.cleandoc(self.help or "").split("\n\n")
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text("\n\n".join(paragraphs if ctx.meta.get(_FULL_HELP) else paragraphs[:2]))
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        sections: dict[str, list[tuple[str, str]]] = {}
+        is_full = ctx.meta.get(_FULL_HELP, False)
+        sections: dict[str, list[tuple[str, str]]] = {"Options": []}
         for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if isinstance(parameter, click.Option) and record is not None:
-                declared = SETTINGS.get(parameter.name or "")
-                sections.setdefault(declared.group if declared else "Options", []).append(record)
-        for title in ("Options", *(title for title in sections if title != "Options")):
+            record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
+            if record is None or (isinstance(parameter, RareOption) and not is_full):
+                continue
+            declared = SETTINGS.get(parameter.name or "")
+            title = declared.group if declared and is_full else "Options"
+            sections.setdefault(title, []).append(record)
+        for title, records in sections.items():
             with formatter.section(title):
-                formatter.write_dl(sections[title])
+                formatter.write_dl(records, col_max=30 if is_full else _NARROW_COLUMN)
 
 
-def setting_options(*names: str, preset: str | None = None) -> Callable[[Function], Function]:
+def _show_full_help(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
+    """Callback of --help-all."""
+    if value and not ctx.resilient_parsing:
+        ctx.meta[_FULL_HELP] = True
+        click.echo(ctx.get_help())
+        ctx.exit()
+
+
+def setting_options(*names: str, preset: str | None = None, for_city: bool = False) -> Callable[[Function], Function]:
     """Decorator that adds an option for each setting in `names`, by default for all; its value is None if not given.
 
-    preset: preset of the command, whose values the help shows.
+    preset: preset of the command, whose values the help shows. for_city: the short help leaves out settings that do
+    not work with `splat city`.
     """
     defaults = load_config(preset) if preset else TrainConfig()
 
@@ -124,9 +172,12 @@ def setting_options(*names: str, preset: str | None = None) -> Callable[[Functio
         for flag, (name, values) in REPLACED.items():
             if name in chosen and True in values:
                 text = f"Short for {SETTINGS[name].option} {values[True]}."
-                function = click.option(f"--{flag}", name, flag_value=values[True], default=None, help=text)(function)
+                function = click.option(
+                    f"--{flag}", name, cls=RareOption, flag_value=values[True], default=None, help=text
+                )(function)
         for declared in reversed([SETTINGS[name] for name in chosen]):
-            function = _option(declared, getattr(defaults, declared.name))(function)
+            is_common = declared.common and not (for_city and declared.not_in_city is True)
+            function = _option(declared, getattr(defaults, declared.name), is_common)(function)
         return function
 
     return decorate
@@ -152,15 +203,18 @@ class _Value(click.ParamType):
             raise click.UsageError(f"{self.declared.option} {value}: expected {self.declared.expected}", ctx) from None
 
 
-def _option(declared: Setting, default: Any) -> Callable[[Function], Function]:
+def _option(declared: Setting, default: Any, is_common: bool) -> Callable[[Function], Function]:
     shown = "" if default is None else f"default: {declared.show(default)}"  # else the help text describes it
     notes = "; ".join(filter(None, (shown, declared.bounds)))
     about = declared.description
     if declared.default is None and shown:
         about = f"{about.partition('; by default')[0]}."  # the preset has a value in place of the one described
     text = f"{about}  [{notes}]" if notes else about
+    shape = click.Option if is_common else RareOption
     if declared.kind is bool:
         spelling = f"{declared.option}/{declared.option.replace('--', '--no-', 1)}"
-        return click.option(declared.name, spelling, default=None, help=text)
+        return click.option(declared.name, spelling, cls=shape, default=None, help=text)
     value = _Value(declared)
-    return click.option(declared.name, declared.option, type=value, metavar=value.name, default=None, help=text)
+    return click.option(
+        declared.name, declared.option, cls=shape, type=value, metavar=value.name, default=None, help=text
+    )

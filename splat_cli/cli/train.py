@@ -62,13 +62,17 @@ def command(
 ) -> Output:
     """Train splats on the photographs of SCENE.
 
-    SCENE is a folder with a COLMAP model (in sparse/0, sparse or colmap/sparse/0) and its photographs (in images), with
-    transforms.json, or an export of Metashape, RealityScan, Polycam, ... (docs/formats.md); or a zip file of one. Of
-    photographs without camera poses, or a video, it makes a scene in scenes/NAME first, as `splat sfm` does; after an
-    interruption, the same command continues both. Runs on other scenes continue with --resume only: the same command
-    starts a new one.
-    With --resume, SCENE is only needed if the scene has moved, and options change the settings of the run. With
-    --cluster, the --gpus processes run on workers of a Dask cluster, each with a GPU of its own.
+    SCENE is a folder or zip file of photographs with camera poses: a COLMAP model, transforms.json, or an export of
+    Metashape, RealityScan, Polycam, ... (docs/formats.md). It can also be photographs without poses or a video:
+    `splat sfm` then estimates the poses first.
+
+    A COLMAP model stands in sparse/0, sparse or colmap/sparse/0, its photographs in images. Estimated poses are
+    written to scenes/NAME; if this is interrupted, the same command continues it, and the training, too.
+
+    Runs on other scenes continue only with --resume: the same command starts a new run. With --resume, SCENE is only
+    needed if the scene has moved, and options change the settings of the run.
+
+    With --cluster, the --gpus processes run on workers of a Dask cluster, each with its own GPU.
     """
     timer = PhaseTimer("starting")
     from splat_cli.cli.train_request import TrainRequest

@@ -43,7 +43,6 @@ class DatasetSettings:
         None,
         "Folder of masks (NAME.png or NAME.jpg.png; black pixels are ignored); by default SCENE/masks; none: no masks.",
         metavar="DIR",
-        common=True,
     )
     invert_masks: bool = setting(False, "Ignore the white pixels of masks instead of the black ones.")
     depths: str | None = setting(

@@ -151,5 +151,5 @@ def _current_value(name: str, value: Any) -> Any:
 def _reject_unknown(names: Mapping[str, Any]) -> None:
     for name in names:
         if name not in SETTINGS:
-            advice = name_advice(name, SETTINGS, "`splat train --help` lists them")
+            advice = name_advice(name, SETTINGS, "`splat train --help-all` lists them")
             raise UsageError(f"{name!r} is not a setting; {advice}")

@@ -51,11 +51,36 @@ def test_help_of_demo_states_one_default_of_steps(splat):
 
 
 def test_help_of_train_lists_every_setting_with_its_default(splat):
-    text = " ".join(splat("train", "--help").out.split())
+    text = " ".join(splat("train", "--help-all").out.split())
     for declared in SETTINGS.values():
         assert declared.option in text
         if declared.default is not None:
             assert f"[default: {declared.show(declared.default)}" in text
+
+
+@pytest.mark.parametrize("command", ["train", "batch", "city"])
+def test_help_shows_the_common_options_on_one_page(splat, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "80")
+    short, full = splat(command, "--help").out, splat(command, "--help-all").out
+    assert len(short.splitlines()) <= 70
+    options, all_options = (set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", text, re.M)) for text in (short, full))
+    refused = {"--gpus", "--crop"} if command == "city" else set()
+    settings = {declared.option: declared.common for declared in SETTINGS.values()}
+    assert settings.keys() <= all_options
+    assert options & settings.keys() == {option for option, common in settings.items() if common} - refused
+    assert options & {"--host", "--cluster", "--progress", "--exposure"} == set()
+    assert {"--host", "--cluster", "--progress", "--exposure"} & all_options >= {"--cluster", "--exposure"}
+    assert "--help-all" in options
+
+
+def test_train_help_shows_twenty_options(splat):
+    names = re.findall(r"^  (?:-\w, )?(--[\w-]+)", splat("train", "--help").out, re.M)
+    assert len(set(names) - {"--help", "--help-all"}) == 20
+
+
+def test_errors_know_the_options_that_help_leaves_out(splat):
+    assert "--scale-reg" in splat("train", "x", "--scale-rge", "1").err
+    assert "--progress" in splat("train", "x", "--progres", "1").err
 
 
 def test_version(splat):

@@ -63,7 +63,10 @@ def test_paths_in_a_list_are_beside_it_or_in_the_scene(tmp_path):
         ('[[scene]]\npath = "a"\nstepz = 5\n', "l.toml: 'stepz' is not a setting; did you mean 'steps'?"),
         ('[[scene]]\npath = "a"\n[[scene]]\npath = "b/a"\n', "both called 'a'"),
         ('[[scene]]\npath = "a"\n[[scene]]\npath = "./a/"\n', "a is given twice: give it once, or two names"),
-        ('[[scene]]\npath = "a"\ncluster = "local:2"\n', "'cluster' is not a setting; `splat train --help` lists them"),
+        (
+            '[[scene]]\npath = "a"\ncluster = "local:2"\n',
+            "'cluster' is not a setting; `splat train --help-all` lists them",
+        ),
         ('[[scene]]\npath = "a"\nname = "summary.json"\n', "a run cannot be called 'summary.json'"),
         ('[[scene]]\npath = "a"\n[[scene]]\npath = "b"\nname = "a.log"\n', "a run cannot be called 'a.log'"),
         ('[[scene]]\npath = "a"\ngpus = 3\nbatch = 4\n', "--batch 4 is not a multiple of --gpus 3"),
