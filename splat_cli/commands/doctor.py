@@ -32,6 +32,7 @@ _EXTRAS = {
     "browser": ("tests of pages", ("playwright",)),
 }
 """Extra -> purpose, and modules."""
+_FOR_DEVELOPERS = ("plots", "test", "browser")
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,16 @@ class Check:
     needed: bool = False
 
 
-def run_checks() -> list[Check]:
-    """Check Python, GPU, compiler and extras, and run a kernel on each device."""
+def run_checks(with_developers: bool = False) -> list[Check]:
+    """Check Python, GPU, compiler and extras, and run a kernel on each device.
+
+    with_developers: check the extras for developers, too.
+    """
     cuda, cpu = _gpu(), _compiler()
     kernels = [_kernel(name) for name, check in (("cuda", cuda), ("cpu", cpu)) if check.ok]
     several = [_several_gpus()] if cuda.ok else []
-    return [_python(), _cupy(), cuda, *several, cpu, *kernels, _training(kernels), *map(_extra, _EXTRAS)]
+    extras = [_extra(name) for name in _EXTRAS if with_developers or name not in _FOR_DEVELOPERS]
+    return [_python(), _cupy(), cuda, *several, cpu, *kernels, _training(kernels), *extras]
 
 
 def _python() -> Check:

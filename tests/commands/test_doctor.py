@@ -65,6 +65,12 @@ def test_extras_are_those_that_can_be_installed():
             assert module not in brought_by or package in brought_by[module]
 
 
+def test_extras_for_developers_are_checked_on_request_only(splat):
+    developers = {"extra plots", "extra test", "extra browser"}
+    usual, everything = (json.loads(splat("doctor", "--json", *options).out) for options in ([], ["--all"]))
+    assert everything.keys() - usual.keys() == developers
+
+
 def test_everything_is_here(splat, monkeypatch):
     """A GPU, CuPy and every extra: nothing to advise."""
     cpu = doctor.open_backend("cpu")
