@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 import numpy as np
 from timing import median_ms
 
-from splat_cli.device import Backend, open_backend
+from splat_cli.device import Backend, DeviceArray, open_backend
 from splat_cli.device.launch import ceil_div
 from splat_cli.field.hash_grid import GridShape, HashGrid
 from splat_cli.field.network import Network
@@ -93,7 +92,7 @@ def bench_optimiser(backend: Backend) -> None:
     print(f"  {'ratio':24} {times['all'] / times['touched']:8.1f}", flush=True)
 
 
-def fill(parameters: Parameters, gradients: Any) -> None:
+def fill(parameters: Parameters, gradients: DeviceArray) -> None:
     """Give gradients back, which a step takes away."""
     parameters.gradients[: len(gradients)] = gradients
 

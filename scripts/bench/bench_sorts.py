@@ -9,13 +9,12 @@ already, since `project` has counted them. Lists are as uneven as in a picture (
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import click
 import numpy as np
 from timing import median_ms
 
-from splat_cli.device import Backend, open_backend
+from splat_cli.device import Backend, DeviceArray, open_backend
 from splat_cli.device.launch import ceil_div
 from splat_cli.render.camera import TILE, CameraTable
 from splat_cli.render.iter_state import IterState
@@ -49,7 +48,7 @@ def sort_per_tile(backend: Backend, view: View, lengths: np.ndarray, depths: np.
     return sort
 
 
-def sort_with_cccl(backend: Backend, keys: Any, values: Any, num_bits: int) -> Callable[[], None]:
+def sort_with_cccl(backend: Backend, keys: DeviceArray, values: DeviceArray, num_bits: int) -> Callable[[], None]:
     """Raises ImportError where cuda-cccl is missing."""
     from cuda.compute import SortOrder, radix_sort
 

@@ -10,11 +10,10 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from splat_cli.device import Backend
+from splat_cli.device import Backend, DeviceArray
 from splat_cli.render.blend import BACKWARD_WARPS, blend_backward
 from splat_cli.render.camera import TILE
 from splat_cli.render.iter_state import IterState
@@ -25,7 +24,7 @@ KERNELS = Path(__file__).parent / "kernels"
 BLOCKS_PER_SM = 8  # of 256 threads: as many as any device holds at a time, and more find the queue empty
 BLOCKS_ON_CPU = 8
 WIDE_ROW = 16  # floats: rows that never straddle two lines of the cache
-Launch = Callable[[Rasterizer, IterState, Any], None]
+Launch = Callable[[Rasterizer, IterState, DeviceArray], None]
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ def gradients(stage: Stage, rows: np.ndarray, conics: np.ndarray, opacities: np.
     return np.concatenate([np.stack(of_ellipse, axis=1), rows[:, 6:]], axis=1)
 
 
-def _tile_arrays(raster: Rasterizer, state: IterState, rows: Any) -> tuple[Any, ...]:
+def _tile_arrays(raster: Rasterizer, state: IterState, rows: DeviceArray) -> tuple[DeviceArray, ...]:
     tiles, projection, picture = raster.tiles, raster.projection, raster.picture
     return (
         raster.cameras.array, state.array, tiles.tile_begins, tiles.splat_from_pair, projection.means2d,
@@ -75,7 +74,7 @@ def _tile_arrays(raster: Rasterizer, state: IterState, rows: Any) -> tuple[Any, 
 
 
 def _block_a_tile(file: str, *leading: None) -> Launch:
-    def launch(raster: Rasterizer, state: IterState, rows: Any) -> None:
+    def launch(raster: Rasterizer, state: IterState, rows: DeviceArray) -> None:
         kernel = raster.backend.kernel(file, file)
         kernel((raster.cameras.extent.tiles,), (TILE * TILE,), *leading, *_tile_arrays(raster, state, rows))
 
@@ -84,9 +83,9 @@ def _block_a_tile(file: str, *leading: None) -> Launch:
 
 def _queue(longest_first: bool) -> Launch:
     """The counter is set to 0 by a launch of its own, which takes one or two microseconds of the stage's time."""
-    counters: dict[Backend, Any] = {}
+    counters: dict[Backend, DeviceArray] = {}
 
-    def launch(raster: Rasterizer, state: IterState, rows: Any) -> None:
+    def launch(raster: Rasterizer, state: IterState, rows: DeviceArray) -> None:
         backend, order = raster.backend, raster.tiles.tile_order if longest_first else None
         if backend not in counters:  # before a graph is captured, within which nothing can be allocated
             counters[backend] = backend.xp.zeros(1, "uint32")
@@ -105,14 +104,14 @@ def _resident_blocks(backend: Backend) -> int:
 
 
 def _ours(matrix_sums: bool = False) -> Launch:
-    def launch(raster: Rasterizer, state: IterState, rows: Any) -> None:
+    def launch(raster: Rasterizer, state: IterState, rows: DeviceArray) -> None:
         projection = dataclasses.replace(raster.projection, d_splats=rows)
         blend_backward(raster.cameras, state, projection, raster.tiles, raster.picture, False, matrix_sums)
 
     return launch
 
 
-def _ours_in_wide_rows(raster: Rasterizer, state: IterState, rows: Any) -> None:
+def _ours_in_wide_rows(raster: Rasterizer, state: IterState, rows: DeviceArray) -> None:
     tiles, projection, picture = raster.tiles, raster.projection, raster.picture
     assert picture.segments is not None
     raster.backend.kernel("raster/blend_backward", "blend_backward", SPLAT_SUMS=WIDE_ROW)(

@@ -94,8 +94,7 @@ def work_of(trainer: Trainer, num_steps: int) -> tuple[Work, int, int]:
 def visible_splats(backend: Backend, projection: Projection, num: int) -> np.ndarray:
     """Which of the first `num` splats the view, or a view of the batch, shows, bool [num]."""
     depths = backend.download(projection.depths)
-    seen: np.ndarray = depths.reshape(-1, depths.shape[-1])[:, :num].any(axis=0)
-    return seen
+    return np.any(depths.reshape(-1, depths.shape[-1])[:, :num], axis=0)
 
 
 def num_in_seen_sectors(seen: np.ndarray) -> int:

@@ -18,14 +18,13 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 import numpy as np
 from fitting import Coordinates, Encoding, Fit, Frequencies, Result, Setup, draw_curves, shares, write_results
 from PIL import Image
 
-from splat_cli.device import Backend, open_backend
+from splat_cli.device import Backend, DeviceArray, open_backend
 from splat_cli.field.hash_grid import GridShape, HashGrid
 from splat_cli.field.regression import HUBER
 from splat_cli.io.image_files import open_image
@@ -88,7 +87,7 @@ class ImageFit:
         self.points = np.stack([column.ravel() + 0.5, row.ravel() + 0.5]).astype(np.float32) / size
         self.colors = np.ascontiguousarray(picture.reshape(-1, 3).T, np.float32)
 
-    def batch(self) -> tuple[Any, Any]:
+    def batch(self) -> tuple[DeviceArray, DeviceArray]:
         pixels = self.rng.integers(len(self.points[0]), size=self.fit.network.rows)
         points, colors = (self.fit.backend.upload(table[:, pixels]) for table in (self.points, self.colors))
         return points, colors

@@ -19,7 +19,7 @@ import numpy as np
 from fitting import Coordinates, Encoding, Fit, Frequencies, Result, Setup, draw_curves, write_results
 from plyfile import PlyData, PlyElement
 
-from splat_cli.device import Backend, open_backend
+from splat_cli.device import Backend, DeviceArray, open_backend
 from splat_cli.field.directions import encode_directions
 from splat_cli.field.regression import HUBER, L2
 
@@ -39,10 +39,10 @@ class Harmonics:
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
 
-    def encode(self, points: Any, count: Any, inputs: Any) -> None:
+    def encode(self, points: DeviceArray, count: DeviceArray, inputs: DeviceArray) -> None:
         encode_directions(self.backend, points, count, self.degree, inputs)
 
-    def backward(self, points: Any, count: Any, d_inputs: Any) -> None: ...
+    def backward(self, points: DeviceArray, count: DeviceArray, d_inputs: DeviceArray) -> None: ...
 
 
 def function(points: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from splat_cli.device import Backend, Timer
+from splat_cli.device import Backend, DeviceArray, Timer
 from splat_cli.field.network import Network
 from splat_cli.field.parameters import adam_bias
 from splat_cli.field.regression import regression_loss
@@ -27,9 +27,9 @@ class Encoding(Protocol):
     @property
     def width(self) -> int: ...
 
-    def encode(self, points: Any, count: Any, inputs: Any) -> None: ...
+    def encode(self, points: DeviceArray, count: DeviceArray, inputs: DeviceArray) -> None: ...
 
-    def backward(self, points: Any, count: Any, d_inputs: Any) -> None:
+    def backward(self, points: DeviceArray, count: DeviceArray, d_inputs: DeviceArray) -> None:
         """Add to the gradients of the encoding's own parameters; called only where it is `trained`."""
 
     @property
@@ -46,10 +46,10 @@ class Coordinates:
     offset: float = 0.0
     trained: None = None
 
-    def encode(self, points: Any, count: Any, inputs: Any) -> None:
+    def encode(self, points: DeviceArray, count: DeviceArray, inputs: DeviceArray) -> None:
         inputs[...] = points * np.float32(self.factor) + np.float32(self.offset)
 
-    def backward(self, points: Any, count: Any, d_inputs: Any) -> None: ...
+    def backward(self, points: DeviceArray, count: DeviceArray, d_inputs: DeviceArray) -> None: ...
 
 
 @dataclass
@@ -65,12 +65,12 @@ class Frequencies:
     def width(self) -> int:
         return 2 * self.num * self.dimensions
 
-    def encode(self, points: Any, count: Any, inputs: Any) -> None:
+    def encode(self, points: DeviceArray, count: DeviceArray, inputs: DeviceArray) -> None:
         factors = self.xp.asarray(np.pi * 2.0 ** np.arange(self.num), dtype="float32")
         angles = (factors[:, None, None] * points).reshape(self.width // 2, -1)
         inputs[: self.width // 2], inputs[self.width // 2 :] = self.xp.sin(angles), self.xp.cos(angles)
 
-    def backward(self, points: Any, count: Any, d_inputs: Any) -> None: ...
+    def backward(self, points: DeviceArray, count: DeviceArray, d_inputs: DeviceArray) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -105,14 +105,19 @@ class Fit:
             parts.append(self.backend.download(self.network.outputs)[: self.network.widths[-1]])
         return np.concatenate(parts, axis=1)[:, :num]
 
-    def forward(self, points: Any, part: Part = lambda name: nullcontext()) -> None:
+    def forward(self, points: DeviceArray, part: Part = lambda name: nullcontext()) -> None:
         with part("encoding"):
             self.encoding.encode(points, self.count, self.network.inputs)
         with part("network"):
             self.network.forward(self.count)
 
     def step(
-        self, number: int, points: Any, targets: Any, part: Part = lambda name: nullcontext(), sparse: bool = True
+        self,
+        number: int,
+        points: DeviceArray,
+        targets: DeviceArray,
+        part: Part = lambda name: nullcontext(),
+        sparse: bool = True,
     ) -> None:
         """One update, numbered from 1. sparse: the optimiser leaves out entries of tables that no point touched."""
         adam, trained = self.setup.adam, self.encoding.trained
@@ -129,7 +134,9 @@ class Fit:
                 trained.adam_flat(self.state, 0, sparse=sparse, adam=adam)
             self.network.parameters.adam_flat(self.state, 0, adam=adam)
 
-    def parts(self, number: int, points: Any, targets: Any, sparse: bool, repeats: int = 5) -> dict[str, float]:
+    def parts(
+        self, number: int, points: DeviceArray, targets: DeviceArray, sparse: bool, repeats: int = 5
+    ) -> dict[str, float]:
         """Median milliseconds of a step's parts; continues training."""
         times: dict[str, list[float]] = {}
         timers: dict[str, Timer] = {}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from splat_cli.config import ResolvedConfig
@@ -11,6 +9,7 @@ from splat_cli.density.operations import relocate, split_long_axis
 from splat_cli.density.ratings import Ratings, rate_splats
 from splat_cli.density.sampling import WeightedSampler, sample_distinct
 from splat_cli.density.strategy import ErrorScorer
+from splat_cli.device import DeviceArray
 from splat_cli.gaussians.splats import OPACITY
 from splat_cli.model.columns import list_slots
 from splat_cli.model.model import Model
@@ -35,10 +34,10 @@ class PeriodicStrategy:
 class MCMCStrategy(PeriodicStrategy):
     """Relocate dead splats to live ones sampled by opacity; grow by adding copies of sampled splats."""
 
-    def refine(self, step: int, model: Model, scorer: ErrorScorer, rng: np.random.Generator) -> list[Any]:
+    def refine(self, step: int, model: Model, scorer: ErrorScorer, rng: np.random.Generator) -> list[DeviceArray]:
         """See Strategy.refine."""
         ratings, num_new = self._demand(model, scorer)
-        sampler, changed = WeightedSampler(model.backend, ratings), list[Any]()
+        sampler, changed = WeightedSampler(model.backend, ratings), list[DeviceArray]()
         num_copies = self._num_copies(model, sampler, len(ratings.dead) + num_new)
         dead = ratings.dead[:num_copies]
         num_new = num_copies - len(dead)
@@ -55,7 +54,7 @@ class MCMCStrategy(PeriodicStrategy):
         ratings = rate_splats(model, self.config.prune_opacity, self._errors(scorer))
         return ratings, max(target - model.num_trained, 0)
 
-    def _errors(self, scorer: ErrorScorer) -> Any | None:
+    def _errors(self, scorer: ErrorScorer) -> DeviceArray | None:
         """Sampling weights of copies, float32 [num], or None for opacities."""
         return None
 
@@ -63,14 +62,14 @@ class MCMCStrategy(PeriodicStrategy):
         """Number of copies to make of `wanted` ones."""
         return wanted
 
-    def _add(self, model: Model, count: int, holes: Any | None = None) -> Any:
+    def _add(self, model: Model, count: int, holes: DeviceArray | None = None) -> DeviceArray:
         """Slots for `count` splats: `holes` first, then new columns, which it adds."""
         num_new, first = count - (0 if holes is None else len(holes)), model.num
         model.reserve(first + num_new, self.config.max_splats)  # may raise MemoryError: before anything is changed
         model.extend(num_new)
         return list_slots(model.backend, holes, first, count)
 
-    def _relocate(self, model: Model, parents: Any, slots: Any) -> list[Any]:
+    def _relocate(self, model: Model, parents: DeviceArray, slots: DeviceArray) -> list[DeviceArray]:
         """Copy parents to slots; returns both."""
         relocate(model, parents, slots, self.config.prune_opacity)
         return [parents, slots]
@@ -94,14 +93,14 @@ class ErrorCopyStrategy(MCMCStrategy):
     def _num_copies(self, model: Model, sampler: WeightedSampler, wanted: int) -> int:
         return sampler.limit(model.splats.params[OPACITY], wanted, MIN_COPY_OPACITY)
 
-    def _errors(self, scorer: ErrorScorer) -> Any | None:
+    def _errors(self, scorer: ErrorScorer) -> DeviceArray | None:
         return scorer.scores(self.num_score_views)[1]
 
 
 class ErrorSplitStrategy(ErrorCopyStrategy):
     """ErrorCopyStrategy with splits in place of copies: coincident copies need many steps of noise to separate."""
 
-    def refine(self, step: int, model: Model, scorer: ErrorScorer, rng: np.random.Generator) -> list[Any]:
+    def refine(self, step: int, model: Model, scorer: ErrorScorer, rng: np.random.Generator) -> list[DeviceArray]:
         """See Strategy.refine."""
         ratings, num_new = self._demand(model, scorer)
         parents = sample_distinct(model.backend, ratings, len(ratings.dead) + num_new, rng)

@@ -5,10 +5,9 @@ Indices of splats are int64 [K] on the device.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from splat_cli.device import DeviceArray
 from splat_cli.device.launch import launch
 from splat_cli.gaussians.splats import OPACITY
 from splat_cli.model.model import Model
@@ -16,7 +15,7 @@ from splat_cli.model.model import Model
 FILE = "density/refine"
 
 
-def relocate(model: Model, parents: Any, slots: Any, min_opacity: float) -> None:
+def relocate(model: Model, parents: DeviceArray, slots: DeviceArray, min_opacity: float) -> None:
     """Copy splats parents[k], with repetition, to slots[k]; parents and copies get zero moments.
 
     Parent and copies together render as the parent did: 3DGS-MCMC (Kheradmand et al. 2024), eq. 9. min_opacity: lower
@@ -30,7 +29,7 @@ def relocate(model: Model, parents: Any, slots: Any, min_opacity: float) -> None
     model.copy(parents, slots)
 
 
-def split_long_axis(model: Model, parents: Any, slots: Any) -> None:
+def split_long_axis(model: Model, parents: DeviceArray, slots: DeviceArray) -> None:
     """Split each of the distinct splats `parents` along its longest axis: one half in its place, one in its slot.
 
     Halves have half the length and 60 % of the opacity (cf. Deng et al. 2024, "Efficient density control").
@@ -41,7 +40,7 @@ def split_long_axis(model: Model, parents: Any, slots: Any) -> None:
     launch(backend, FILE, "split_long_axis", count, parents, slots, count, params.shape[1], params)
 
 
-def split_random(model: Model, parents: Any, slots: Any, rng: np.random.Generator) -> None:
+def split_random(model: Model, parents: DeviceArray, slots: DeviceArray, rng: np.random.Generator) -> None:
     """Replace each of the distinct splats `parents` by two smaller ones: in its place and in its slot.
 
     Positions are samples of the parent, sizes are divided by 1.6 (Kerbl et al. 2023, sec. 5.2).

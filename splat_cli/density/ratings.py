@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from splat_cli.device import Backend
+from splat_cli.device import Backend, DeviceArray
 from splat_cli.device.launch import launch
 from splat_cli.gaussians.splats import OPACITY
 from splat_cli.model.columns import partition
@@ -14,19 +13,19 @@ from splat_cli.model.model import Model
 FILE = "density/ratings"
 
 
-def mean_scores(backend: Backend, sums: Any, num: int, num_views: int) -> Any:
+def mean_scores(backend: Backend, sums: DeviceArray, num: int, num_views: int) -> DeviceArray:
     """Means over views, float32 [2, num], of the sums [capacity, 2 or 4] of blend_scores (render/blend.py)."""
     means = backend.xp.empty((2, num), "float32")
     launch(backend, FILE, "mean_scores", num, sums, num, float(num_views), means, **_defines(sums))
     return means
 
 
-def add_scores(backend: Backend, part: Any, sums: Any) -> None:
+def add_scores(backend: Backend, part: DeviceArray, sums: DeviceArray) -> None:
     """Add the sums [num, 2 or 4] of some views to those of others [capacity, 2 or 4]."""
     launch(backend, FILE, "add_scores", len(part), part, len(part), sums, **_defines(sums))
 
 
-def _defines(sums: Any) -> dict[str, int]:
+def _defines(sums: DeviceArray) -> dict[str, int]:
     return {"FIXED_SUMS": 1} if sums.shape[1] == 4 else {}
 
 
@@ -38,13 +37,13 @@ class Ratings:
     indices. totals: uint32 [3] on the device: number of dead splats, of candidates, bits of the largest weight.
     """
 
-    weights: Any
+    weights: DeviceArray
     num_candidates: int
-    dead: Any
-    totals: Any
+    dead: DeviceArray
+    totals: DeviceArray
 
 
-def rate_splats(model: Model, prune_opacity: float, errors: Any | None = None) -> Ratings:
+def rate_splats(model: Model, prune_opacity: float, errors: DeviceArray | None = None) -> Ratings:
     """Ratings by errors float32 [num], or by opacities. Waits for the device."""
     backend, num, empty = model.backend, model.num, model.backend.xp.empty
     weights, dead, totals = empty(num, "float32"), empty(num, "bool"), backend.xp.zeros(3, "uint32")
@@ -58,7 +57,7 @@ def rate_splats(model: Model, prune_opacity: float, errors: Any | None = None) -
     return Ratings(weights, num_candidates, indices, totals)
 
 
-def rate_gradients(model: Model, threshold: float) -> tuple[Any, Any]:
+def rate_gradients(model: Model, threshold: float) -> tuple[DeviceArray, DeviceArray]:
     """Mask of trained splats whose mean screen-space gradient reaches the threshold, and sort keys float32."""
     backend, num = model.backend, model.num
     chosen, keys = backend.xp.empty(num, "bool"), backend.xp.empty(num, "float32")
@@ -67,7 +66,7 @@ def rate_gradients(model: Model, threshold: float) -> tuple[Any, Any]:
     return chosen, keys
 
 
-def split_by_size(model: Model, index: Any, max_scale: float) -> tuple[Any, Any]:
+def split_by_size(model: Model, index: DeviceArray, max_scale: float) -> tuple[DeviceArray, DeviceArray]:
     """Partition of `index` int64 [K]: splats with a longest axis up to max_scale (world units), and larger ones."""
     backend, splats, count = model.backend, model.splats, len(index)
     small = backend.xp.empty(count, "bool")
@@ -75,7 +74,7 @@ def split_by_size(model: Model, index: Any, max_scale: float) -> tuple[Any, Any]
     return partition(backend, small, index)
 
 
-def prune_mask(model: Model, min_opacity: float, max_scale: float) -> Any:
+def prune_mask(model: Model, min_opacity: float, max_scale: float) -> DeviceArray:
     """Mask [num] of trained splats less opaque than min_opacity or larger than max_scale (world units)."""
     backend, splats, num = model.backend, model.splats, model.num
     mask, limits = backend.xp.empty(num, "bool"), (float(min_opacity), float(max_scale))

@@ -5,12 +5,10 @@ Uniform random numbers come from the host, so that a seed gives the same samples
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from splat_cli.density.ratings import Ratings
-from splat_cli.device import Backend
+from splat_cli.device import Backend, DeviceArray
 from splat_cli.device.launch import ceil_div, launch
 
 FILE = "density/sampling"
@@ -25,7 +23,7 @@ class WeightedSampler:
         launch(backend, FILE, "integer_weights", len(weights), weights, ratings.totals[2:], len(weights), shares)
         self._shares, self._cumulative = shares, backend.xp.cumsum(shares)
 
-    def limit(self, logit_opacities: Any, count: int, min_opacity: float) -> int:
+    def limit(self, logit_opacities: DeviceArray, count: int, min_opacity: float) -> int:
         """Lower the weights of splats of which `count` samples would make copies more transparent than min_opacity.
 
         logit_opacities: float32 [num]. Returns the number of samples to take, at most `count`: what a splat loses is
@@ -44,7 +42,7 @@ class WeightedSampler:
         """Sum of all weights as integers."""
         return int(self._backend.download(self._cumulative[-1:]).sum())
 
-    def sample(self, count: int, rng: np.random.Generator) -> Any:
+    def sample(self, count: int, rng: np.random.Generator) -> DeviceArray:
         """Indices int64 [count] on the device."""
         backend, samples = self._backend, self._backend.xp.empty(count, "int64")
         uniforms = backend.upload(rng.random(count))
@@ -53,7 +51,7 @@ class WeightedSampler:
         return samples
 
 
-def sample_distinct(backend: Backend, ratings: Ratings, count: int, rng: np.random.Generator) -> Any:
+def sample_distinct(backend: Backend, ratings: Ratings, count: int, rng: np.random.Generator) -> DeviceArray:
     """Up to `count` distinct indices, int64 on the device, sampled by weight; never those of weight 0.
 
     Efraimidis and Spirakis 2006, "Weighted random sampling with a reservoir".

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from splat_cli.device import DeviceArray
 from splat_cli.model.model import Model
 
 
 class ErrorScorer(Protocol):
     """Scores of splats over training views."""
 
-    def scores(self, num_views: int) -> tuple[Any, Any]:
+    def scores(self, num_views: int) -> tuple[DeviceArray, DeviceArray]:
         """Blending weight and share of the error over random training views, float32 [num] each, in pixels per view."""
 
 
@@ -27,7 +28,9 @@ class Strategy(Protocol):
     def due(self, step: int) -> bool:
         """Whether `refine` is called after this step."""
 
-    def refine(self, step: int, model: Model, scorer: ErrorScorer, rng: np.random.Generator) -> Sequence[Any] | None:
+    def refine(
+        self, step: int, model: Model, scorer: ErrorScorer, rng: np.random.Generator
+    ) -> Sequence[DeviceArray] | None:
         """Add, relocate and prune splats: never frozen ones, and up to config.max_splats others.
 
         Returns indices int64 [K] on the device, with repetition, of all changed splats; None if any may have changed.

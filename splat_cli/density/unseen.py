@@ -7,10 +7,10 @@ behind opaque ones, masked or too transparent. `Model.last_seen` is the step of 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from splat_cli.config import ResolvedConfig
 from splat_cli.density.strategy import Strategy
+from splat_cli.device import DeviceArray
 from splat_cli.device.launch import ceil_div, launch
 from splat_cli.gaussians.splats import OPACITY
 from splat_cli.model.columns import partition
@@ -38,7 +38,7 @@ def max_unseen_steps(config: ResolvedConfig, num_views: int) -> int:
     return passes * ceil_div(num_views, config.batch_size) * config.batch_size
 
 
-def mark_unseen(model: Model, before: int) -> Any:
+def mark_unseen(model: Model, before: int) -> DeviceArray:
     """Mask [num] of trained splats that no view has shown, and density control has not placed, since step `before`."""
     backend, num = model.backend, model.num
     mask = backend.xp.zeros(num, "bool")
@@ -47,17 +47,17 @@ def mark_unseen(model: Model, before: int) -> Any:
     return mask
 
 
-def hide_unseen(model: Model, before: int) -> Any:
+def hide_unseen(model: Model, before: int) -> DeviceArray:
     """Make the splats of `mark_unseen` transparent, which changes no view; returns their indices int64."""
     index, _ = partition(model.backend, mark_unseen(model, before))
     _set(model, index, HIDDEN_LOGIT, model.splats.params[OPACITY])
     return index
 
 
-def restart_clocks(model: Model, index: Any, step: int) -> None:
+def restart_clocks(model: Model, index: DeviceArray, step: int) -> None:
     """Treat the splats `index` int64 [K], with repetition, as seen in step `step`."""
     _set(model, index, step, model.last_seen)
 
 
-def _set(model: Model, index: Any, value: float, numbers: Any) -> None:
+def _set(model: Model, index: DeviceArray, value: float, numbers: DeviceArray) -> None:
     launch(model.backend, FILE, "set_numbers", len(index), index, len(index), float(value), numbers)

@@ -48,7 +48,7 @@ class Uploads(Protocol):
     def stage(self, array: np.ndarray) -> np.ndarray:
         """Copy of an array in memory suited to fast transfer; callable in any thread."""
 
-    def put(self, staged: np.ndarray) -> Any:
+    def put(self, staged: np.ndarray) -> DeviceArray:
         """Start a copy of a staged array; returns the device array, usable after `join`.
 
         It may be dropped after all work that reads it.
@@ -78,16 +78,16 @@ class Backend(Protocol):
         Returns a function that waits until all are compiled. Errors are raised by `kernel`, for those who use the file.
         """
 
-    def upload(self, array: Any) -> Any:
+    def upload(self, array: Any) -> DeviceArray:
         """A copy of a NumPy array on the device."""
 
-    def download(self, array: Any) -> Any:
+    def download(self, array: DeviceArray) -> np.ndarray:
         """A NumPy copy of a device array; waits for the work before it."""
 
     def uploads(self) -> Uploads:
         """Asynchronous copies to the device."""
 
-    def address(self, array: Any) -> int:
+    def address(self, array: DeviceArray) -> int:
         """Device address of an array's first element, for structs that hold pointers. Keep the array alive."""
 
     def synchronize(self) -> None:
@@ -111,7 +111,7 @@ class Backend(Protocol):
         queued after its call wait for the branch; it is called before there is another branch.
         """
 
-    def fill(self, array: Any, value: float) -> None:
+    def fill(self, array: DeviceArray, value: float) -> None:
         """Set all elements of an array, in the order of launches."""
 
     def memory(self) -> tuple[int, int]:

@@ -24,7 +24,7 @@ from splat_cli.device.arguments import (
     scalar_value,
     struct_value,
 )
-from splat_cli.device.backend import Unit
+from splat_cli.device.backend import DeviceArray, Unit
 from splat_cli.device.compilation.sources import KernelSource, headers_digest, read_source, source_folders
 from splat_cli.device.compiled_units import CompiledUnits
 from splat_cli.errors import DeviceError, KernelError
@@ -141,7 +141,7 @@ class CudaUploads:
         staged[...] = array
         return staged
 
-    def put(self, staged: np.ndarray) -> Any:
+    def put(self, staged: np.ndarray) -> DeviceArray:
         """See Uploads.put."""
         if self._joined is not None:  # what was being copied then has arrived by now, and may be dropped
             self._joined.synchronize()
@@ -266,11 +266,11 @@ class CudaBackend:
             raise DeviceError(f"NVRTC cannot compile {source.path.name}:\n{error}") from error
         return source, module
 
-    def upload(self, array: np.ndarray) -> Any:
+    def upload(self, array: np.ndarray) -> DeviceArray:
         """See Backend.upload."""
         return self.xp.array(array, order="C")
 
-    def download(self, array: Any) -> np.ndarray:
+    def download(self, array: DeviceArray) -> np.ndarray:
         """See Backend.download."""
         return self.xp.asnumpy(array, order="C")
 
@@ -278,7 +278,7 @@ class CudaBackend:
         """See Backend.uploads."""
         return CudaUploads(self.xp, self.stream)
 
-    def address(self, array: Any) -> int:
+    def address(self, array: DeviceArray) -> int:
         """See Backend.address."""
         return array.data.ptr
 
@@ -311,7 +311,7 @@ class CudaBackend:
             launch()
         return functools.partial(self.stream.wait_event, self._branch.record(event()))
 
-    def fill(self, array: Any, value: float) -> None:
+    def fill(self, array: DeviceArray, value: float) -> None:
         """See Backend.fill."""
         array.fill(value)
 

@@ -6,11 +6,11 @@ As in NeRF in the Wild (Martin-Brualla et al. 2021, sec. 4.1).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from splat_cli.config import TrainConfig
+from splat_cli.device import DeviceArray
 from splat_cli.field.color_field import EMBEDDING_RATE, RATE, ColorField
 from splat_cli.field.coloring import FieldColoring
 from splat_cli.field.parameters import Parameters, adam_bias
@@ -64,7 +64,7 @@ class _Fit:
     ) -> None:  # fmt: skip
         backend = splats.backend
         self.splats, self.field, self.embeddings = splats, field, embeddings
-        photos: list[list[Any]] = [
+        photos: list[list[DeviceArray]] = [
             list(map(backend.upload, images)) for images in (photographs.images, photographs.masks)
         ]
         self.cameras = CameraTable(backend, photographs.views, *photos)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from splat_cli.config import TrainConfig
-from splat_cli.device import Backend
+from splat_cli.device import Backend, DeviceArray
 from splat_cli.device.host import num_cores
 from splat_cli.errors import SceneError
 from splat_cli.eval.embedding_fit import fit_held_out_embeddings, half, has_appearances
@@ -92,23 +91,23 @@ def evaluate(
     return scores
 
 
-def _fitted_score(scorer: PictureScorer, planes: Any, photograph: np.ndarray, mask: np.ndarray | None) -> Score:
+def _fitted_score(scorer: PictureScorer, planes: DeviceArray, photograph: np.ndarray, mask: np.ndarray | None) -> Score:
     """Score of the right half of a picture after the colour correction that fits the left half."""
     fitted, right, kept = fit_color_on_left_half(_downloaded(scorer.backend, planes), photograph, mask)
     return scorer.score(_uploaded(scorer.backend, fitted / np.float32(255)), right, kept)
 
 
-def _with_response(backend: Backend, planes: Any, response: CameraResponse) -> Any:
+def _with_response(backend: Backend, planes: DeviceArray, response: CameraResponse) -> DeviceArray:
     """The picture with the vignetting and response of the camera applied."""
     return _uploaded(backend, response.apply(_downloaded(backend, planes)))
 
 
-def _downloaded(backend: Backend, planes: Any) -> np.ndarray:
+def _downloaded(backend: Backend, planes: DeviceArray) -> np.ndarray:
     """Planes float32 [3, H, W] on the device as a picture [H, W, 3]."""
     return np.ascontiguousarray(backend.download(planes).transpose(1, 2, 0))
 
 
-def _uploaded(backend: Backend, picture: np.ndarray) -> Any:
+def _uploaded(backend: Backend, picture: np.ndarray) -> DeviceArray:
     """A picture float32 [H, W, 3] as planes [3, H, W] on the device."""
     return backend.upload(np.ascontiguousarray(picture.transpose(2, 0, 1)))
 

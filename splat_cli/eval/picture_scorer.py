@@ -6,11 +6,9 @@ SSIM (Wang et al. 2004, Gaussian window of 11 x 11 pixels, sigma 1.5) is compute
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from splat_cli.device import Backend, Unit
+from splat_cli.device import Backend, DeviceArray, Unit
 from splat_cli.device.launch import ceil_div
 from splat_cli.eval.metrics import Score, psnr_of
 
@@ -22,12 +20,12 @@ _SSIM_ONE = 1 << 30
 class PictureScorer:
     """Scores pictures one after the other. rounded: the last one in 8 bits, uint8 [H, W, 3] on the device."""
 
-    rounded: Any
+    rounded: DeviceArray
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
 
-    def score(self, image: Any, photograph: np.ndarray, mask: np.ndarray | None = None) -> Score:
+    def score(self, image: DeviceArray, photograph: np.ndarray, mask: np.ndarray | None = None) -> Score:
         """Compare a picture with its photograph, uint8 [H, W, 3], where `mask` [H, W], if any, is not 0.
 
         image: float32 [3, H, W] on the device.

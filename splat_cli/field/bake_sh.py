@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.device import Backend
+from splat_cli.device import Backend, DeviceArray
 from splat_cli.field.color_field import ColorField
 from splat_cli.field.coloring import FieldColoring
 from splat_cli.field.directions import encode_directions
@@ -64,7 +64,7 @@ def bake_field(
     return Baked(dataclasses.replace(splats, sh0=table[:, 0].copy(), shN=table[:, 1:].copy(), features=None), residual)
 
 
-def _pixels(backend: Backend, splats: SplatArrays, views: Sequence[View]) -> Any:
+def _pixels(backend: Backend, splats: SplatArrays, views: Sequence[View]) -> DeviceArray:
     """Pixels of each view that each splat covers, float32 [N, V]."""
     pixels = backend.xp.zeros((len(splats), len(views)), "float32")
     for index, column in enumerate(view_contributions(backend, splats, views)):
@@ -72,14 +72,16 @@ def _pixels(backend: Backend, splats: SplatArrays, views: Sequence[View]) -> Any
     return pixels
 
 
-def _weights(xp: Any, pixels: Any, num_around: int) -> Any:
+def _weights(xp: Any, pixels: DeviceArray, num_around: int) -> DeviceArray:
     """Weights of the directions of views [N, V] and of distant ones, float32 [N, V + num_around]; sum near 1."""
     num, num_views = pixels.shape
     by_pixels = pixels / xp.maximum(pixels.sum(axis=1, keepdims=True), 1e-6) + np.float32(FLOOR / num_views)
     return xp.concatenate([by_pixels, xp.full((num, num_around), FLOOR / num_around, "float32")], axis=1)
 
 
-def _seen(coloring: FieldColoring, splats: SplatArrays, cameras: CameraTable, degree: int) -> tuple[Any, Any]:
+def _seen(
+    coloring: FieldColoring, splats: SplatArrays, cameras: CameraTable, degree: int
+) -> tuple[DeviceArray, DeviceArray]:
     """Values of the harmonics [N, D, K] and colours less 0.5 [N, D, 3], for N splats and D cameras."""
     backend, num = coloring.backend, len(splats)
     on_device, state = Splats.from_arrays(backend, splats, CHUNK), IterState(backend, num_splats=num)
@@ -95,7 +97,7 @@ def _seen(coloring: FieldColoring, splats: SplatArrays, cameras: CameraTable, de
     return basis, seen
 
 
-def _least_squares(xp: Any, basis: Any, colors: Any, weights: Any) -> Any:
+def _least_squares(xp: Any, basis: DeviceArray, colors: DeviceArray, weights: DeviceArray) -> DeviceArray:
     """Coefficients float32 [N, K, 3] of the weighted least-squares fit; weights [N, D]."""
     weighted = (basis * weights[:, :, None]).transpose(0, 2, 1)
     squares, products = (weighted @ values for values in (basis, colors))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.device import Backend
+from splat_cli.device import Backend, DeviceArray
 from splat_cli.field.bounds import BOUNDS_DTYPE
 from splat_cli.field.hash_grid import GridShape, HashGrid
 from splat_cli.field.network import Network, num_weights, padded
@@ -99,7 +99,7 @@ class ColorField:
         """Trained parameters by name."""
         return {"tables": self.grid.parameters, "network": self.network.parameters, "embeddings": self.embeddings}
 
-    def arrays(self) -> dict[str, Any]:
+    def arrays(self) -> dict[str, DeviceArray]:
         """State arrays by name, as saved in checkpoints."""
         parts = self.parts()
         trained = {f"field_{part}_{name}": array for part in parts for name, array in parts[part].arrays().items()}
@@ -110,7 +110,7 @@ class ColorField:
         self.grid.parameters.refresh()
         self.frame = self.backend.download(self._bounds).view(BOUNDS_DTYPE).reshape(())
 
-    def step(self, state: IterState, views: Any | None = None) -> None:
+    def step(self, state: IterState, views: DeviceArray | None = None) -> None:
         """One Adam step: table entries and embeddings with a gradient, and the whole network.
 
         views: `struct BatchView` of the batch that the gradients are sums over; None: of one view.

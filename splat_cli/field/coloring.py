@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.config import ResolvedConfig, TrainConfig
-from splat_cli.device import Unit, check_arrays
+from splat_cli.device import DeviceArray, Unit, check_arrays
 from splat_cli.device.launch import ceil_div
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.errors import UsageError
@@ -49,7 +49,7 @@ class FieldColoring(JointModel):
         self.embeddings = field.embeddings if embeddings is None else embeddings
         self.moves, self.only_embeddings = moves, only_embeddings
         self.num_rows = self.backend.xp.zeros(1, "uint32")
-        self.d_means: Any = None
+        self.d_means: DeviceArray | None = None
         self._capacity = 0
 
     @staticmethod
@@ -83,11 +83,11 @@ class FieldColoring(JointModel):
         shape = field_shape(config)
         return MemoryCost(fixed=shape.bytes, per_splat=shape.bytes_per_row + 4 * shape.features)
 
-    def position_gradients(self, capacity: int) -> Any | None:
+    def position_gradients(self, capacity: int) -> DeviceArray | None:
         """See JointModel.position_gradients."""
         return self.d_means
 
-    def update(self, model: Model, state: IterState, views: Any | None, dense: bool) -> None:
+    def update(self, model: Model, state: IterState, views: DeviceArray | None, dense: bool) -> None:
         """See JointModel.update: Adam on the field, and on the features of all splats."""
         self.field.step(state, views)
         if size := self.field.shape.features:
@@ -98,7 +98,7 @@ class FieldColoring(JointModel):
                 model.splats.params, *model.moments.pair(),
             )  # fmt: skip
 
-    def arrays(self) -> dict[str, Any]:
+    def arrays(self) -> dict[str, DeviceArray]:
         return self.field.arrays()
 
     def refresh(self) -> None:
@@ -124,13 +124,13 @@ class FieldColoring(JointModel):
         self._launch("list_visible", state.array, projection.depths, self.splat_from_row, self.num_rows)
         self._evaluate(splats, cameras, state, projection.colors)
 
-    def color_all(self, splats: Splats, cameras: CameraTable, state: IterState, colors: Any) -> None:
+    def color_all(self, splats: Splats, cameras: CameraTable, state: IterState, colors: DeviceArray) -> None:
         """Write the colours, float32 [capacity, 4], of all splats in the state's view, visible or not."""
         self.num_rows.fill(splats.num)
         self.splat_from_row[...] = self.backend.xp.arange(self._capacity, dtype="int32")
         self._evaluate(splats, cameras, state, colors)
 
-    def _evaluate(self, splats: Splats, cameras: CameraTable, state: IterState, colors: Any) -> None:
+    def _evaluate(self, splats: Splats, cameras: CameraTable, state: IterState, colors: DeviceArray) -> None:
         check_arrays("field_inputs", params=(splats.params, "float32", f"R {self._capacity}"))
         rows, network = (self.splat_from_row, self.num_rows), self.field.network
         self._launch(
@@ -170,7 +170,7 @@ class FieldColoring(JointModel):
                 *rows, self.d_positions, self.d_directions, self.d_means,
             )  # fmt: skip
 
-    def _parts(self, planes: Any) -> list[Any]:
+    def _parts(self, planes: DeviceArray) -> list[DeviceArray]:
         """Planes of position, direction, appearance and features."""
         shape = self.field.shape
         sizes = (shape.grid.width, shape.direction_degree**2, shape.appearance, shape.features)
@@ -180,7 +180,9 @@ class FieldColoring(JointModel):
     def _launch(self, kernel: str, *args: Any) -> None:
         self.backend.kernel("field/color_field", kernel)((ceil_div(self._capacity, THREADS),), (THREADS,), *args)
 
-    def _launch_embedding(self, kernel: str, rows: int, state: Any, source: Any, target: Any) -> None:
+    def _launch_embedding(
+        self, kernel: str, rows: int, state: DeviceArray, source: DeviceArray, target: DeviceArray
+    ) -> None:
         size = self.field.shape.appearance
         if size:
             self.backend.kernel("field/embedding", kernel)(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from splat_cli.device import Backend, check_arrays
+from splat_cli.device import Backend, DeviceArray, check_arrays
 from splat_cli.device.launch import ceil_div
 
 THREADS = 256
 MAX_DIRECTION_DEGREE = 4
 
 
-def encode_directions(backend: Backend, directions: Any, num_rows: Any, degree: int, features: Any) -> None:
+def encode_directions(
+    backend: Backend, directions: DeviceArray, num_rows: DeviceArray, degree: int, features: DeviceArray
+) -> None:
     """Write degree^2 harmonics (degree 1 to 4) of unit vectors: planes [3, rows] -> planes [degree^2, rows]."""
     rows = _check("sh_encode", directions, degree, features)
     backend.kernel("field/sh_encode", "sh_encode")(
@@ -20,7 +20,12 @@ def encode_directions(backend: Backend, directions: Any, num_rows: Any, degree: 
 
 
 def backward_directions(
-    backend: Backend, directions: Any, num_rows: Any, degree: int, d_features: Any, d_directions: Any
+    backend: Backend,
+    directions: DeviceArray,
+    num_rows: DeviceArray,
+    degree: int,
+    d_features: DeviceArray,
+    d_directions: DeviceArray,
 ) -> None:
     """Write gradients of the directions, planes [3, rows], with coordinates as independent variables."""
     rows = _check("sh_encode_backward", directions, degree, d_features)
@@ -29,7 +34,7 @@ def backward_directions(
     )
 
 
-def _check(kernel: str, directions: Any, degree: int, features: Any) -> int:
+def _check(kernel: str, directions: DeviceArray, degree: int, features: DeviceArray) -> int:
     return check_arrays(
         kernel, directions=(directions, "float32", "3 R"), features=(features, "float32", f"{degree**2} R")
     )["R"]

@@ -73,7 +73,9 @@ def write_field(path: Path, field: ColorField, splats: SplatArrays, names: Seque
     header = {"format": FORMAT, "shape": field.shape.to_dict(), "frame": frame, "names": list(names)}
     header["antialiased"] = splats.antialiased
     sizes = field.shape.sizes()
-    parts = {part: field.backend.download(field.parts()[part].values)[:size] for part, size in sizes.items()}
+    parts: dict[str, Any] = {
+        part: field.backend.download(field.parts()[part].values)[:size] for part, size in sizes.items()
+    }
     parts["tables"] = parts["tables"].astype(np.float16)
     parts["embeddings"] = field.embedding_rows()
     with replacing(path) as temporary, temporary.open("wb") as file:

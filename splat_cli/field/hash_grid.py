@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from splat_cli.device import Backend, check_arrays
+from splat_cli.device import Backend, DeviceArray, check_arrays
 from splat_cli.device.launch import ceil_div
 from splat_cli.errors import ShapeError
 from splat_cli.field.parameters import Parameters
@@ -78,11 +77,11 @@ class HashGrid:
         self.table_defines = {**self.defines, "HALF_TABLES": 1} if half else self.defines
 
     @property
-    def tables(self) -> Any:
+    def tables(self) -> DeviceArray:
         """Tables that `encode` reads."""
         return self.parameters.values if self.parameters.halves is None else self.parameters.halves
 
-    def encode(self, positions: Any, num_rows: Any, features: Any) -> None:
+    def encode(self, positions: DeviceArray, num_rows: DeviceArray, features: DeviceArray) -> None:
         """Write the features of the points."""
         rows = self._check("hash_encode", positions, features)
         self.backend.kernel("field/hash_grid", "hash_encode", **self.table_defines)(
@@ -90,7 +89,7 @@ class HashGrid:
             positions, rows, num_rows, self.levels, self.tables, features,
         )  # fmt: skip
 
-    def backward(self, positions: Any, num_rows: Any, d_features: Any) -> None:
+    def backward(self, positions: DeviceArray, num_rows: DeviceArray, d_features: DeviceArray) -> None:
         """Add to the gradients of the tables."""
         rows = self._check("hash_encode_backward", positions, d_features)
         self.backend.kernel("field/hash_grid", "hash_encode_backward", **self.defines)(
@@ -98,7 +97,9 @@ class HashGrid:
             positions, rows, num_rows, self.levels, d_features, self.parameters.gradients,
         )  # fmt: skip
 
-    def backward_positions(self, positions: Any, num_rows: Any, d_features: Any, d_positions: Any) -> None:
+    def backward_positions(
+        self, positions: DeviceArray, num_rows: DeviceArray, d_features: DeviceArray, d_positions: DeviceArray
+    ) -> None:
         """Write gradients of the points, planes like them; zero along axes where a point is outside the grid."""
         rows = self._check("hash_encode_d_positions", positions, d_features, d_positions)
         self.backend.kernel("field/hash_grid", "hash_encode_d_positions", **self.table_defines)(
@@ -106,7 +107,9 @@ class HashGrid:
             positions, rows, num_rows, self.levels, self.shape.levels, self.tables, d_features, d_positions,
         )  # fmt: skip
 
-    def _check(self, kernel: str, positions: Any, features: Any, d_positions: Any | None = None) -> int:
+    def _check(
+        self, kernel: str, positions: DeviceArray, features: DeviceArray, d_positions: DeviceArray | None = None
+    ) -> int:
         planes = f"{self.shape.dimensions} R"
         given = {} if d_positions is None else {"d_positions": (d_positions, "float32", planes)}
         sizes = check_arrays(

@@ -5,11 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from splat_cli.device import Backend
+from splat_cli.device import Backend, DeviceArray
 from splat_cli.device.launch import ceil_div
 from splat_cli.errors import ShapeError
 from splat_cli.field.parameters import Parameters
@@ -40,12 +39,12 @@ class _Layer:
     num_inputs: int
     num_outputs: int
     activation: int
-    weights: Any
-    d_weights: Any
-    x: Any
-    d_x: Any
-    y: Any
-    d_y: Any
+    weights: DeviceArray
+    d_weights: DeviceArray
+    x: DeviceArray
+    d_x: DeviceArray
+    y: DeviceArray
+    d_y: DeviceArray
 
 
 class Network:
@@ -83,7 +82,7 @@ class Network:
             offset = end
         self.inputs, self.d_inputs, self.outputs, self.d_outputs = planes[0], d_planes[0], planes[-1], d_planes[-1]
 
-    def forward(self, num_rows: Any) -> None:
+    def forward(self, num_rows: DeviceArray) -> None:
         """Compute `outputs` from `inputs`. num_rows: uint32 [1] on the device, number of samples in use."""
         for layer in self.layers:
             blocks = ceil_div(layer.num_outputs, BLOCK_RESULTS)
@@ -92,7 +91,7 @@ class Network:
                 layer.x, self.rows, num_rows, layer.weights, layer.num_inputs, layer.num_outputs, layer.y,
             )  # fmt: skip
 
-    def backward(self, num_rows: Any, to_inputs: bool = True) -> None:
+    def backward(self, num_rows: DeviceArray, to_inputs: bool = True) -> None:
         """Compute `d_inputs` (if to_inputs) from `d_outputs`, and add to the gradients of the weights."""
         if self.last == SIGMOID:
             self._through_sigmoid(num_rows)
@@ -109,7 +108,7 @@ class Network:
                     layer.x if k else None, layer.d_x,
                 )  # fmt: skip
 
-    def _through_sigmoid(self, num_rows: Any) -> None:
+    def _through_sigmoid(self, num_rows: DeviceArray) -> None:
         self.backend.kernel("field/regression", "sigmoid_backward")(
             (ceil_div(self.rows, 32 * WARPS), self.widths[-1]), (32, WARPS),
             self.outputs, self.rows, num_rows, self.d_outputs,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from splat_cli.device import Backend
+from splat_cli.device import Backend, DeviceArray
 from splat_cli.device.launch import ceil_div
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import batch_defines
@@ -32,7 +30,7 @@ class Parameters:
     def __len__(self) -> int:
         return len(self.values)
 
-    def arrays(self) -> dict[str, Any]:
+    def arrays(self) -> dict[str, DeviceArray]:
         """State arrays by name."""
         return {"values": self.values, "moments1": self.moments1, "moments2": self.moments2}
 
@@ -49,7 +47,7 @@ class Parameters:
 
     def adam_flat(
         self, state: IterState, rate: int, sparse: bool = False, adam: bool = True, factor: float = 1.0,
-        views: Any | None = None,
+        views: DeviceArray | None = None,
     ) -> None:  # fmt: skip
         """One step of Adam, or of gradient descent, with `factor` times learning rate number `rate` of the state.
 

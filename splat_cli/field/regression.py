@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from splat_cli.device import check_arrays
+from splat_cli.device import DeviceArray, check_arrays
 from splat_cli.device.launch import ceil_div
 from splat_cli.field.network import WARPS, Network
 
@@ -12,7 +10,12 @@ L2, RELATIVE_L2, HUBER = 0, 1, 2
 
 
 def regression_loss(
-    network: Network, targets: Any, num_rows: Any, loss: Any, kind: int = L2, delta: float = 0.05
+    network: Network,
+    targets: DeviceArray,
+    num_rows: DeviceArray,
+    loss: DeviceArray,
+    kind: int = L2,
+    delta: float = 0.05,
 ) -> None:
     """Add the mean loss over rows and channels to `loss` float32 [1], and write the network's d_outputs.
 

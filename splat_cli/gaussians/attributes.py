@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from splat_cli.device import DeviceArray
 from splat_cli.gaussians.arrays import SplatArrays
 
 
-def rotations(xp: Any, quats: Any) -> Any:
+def rotations(xp: Any, quats: DeviceArray) -> DeviceArray:
     """Rotation matrices [K, 3, 3] of raw quaternions [4, K] (wxyz)."""
     w, x, y, z = quats / xp.maximum(xp.linalg.norm(quats, axis=0), 1e-12)
     rows = [

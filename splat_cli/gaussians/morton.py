@@ -6,11 +6,9 @@ do not reduce the resolution.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from splat_cli.device import Backend
+from splat_cli.device import Backend, DeviceArray
 from splat_cli.device.launch import ceil_div
 
 CELL_BITS = 21
@@ -25,7 +23,9 @@ def curve_positions(points: np.ndarray) -> np.ndarray:
     return x | y << np.uint64(1) | z << np.uint64(2)
 
 
-def device_curve_positions(backend: Backend, means: Any, num: int, bounds: np.ndarray, num_held: int = 0) -> Any:
+def device_curve_positions(
+    backend: Backend, means: DeviceArray, num: int, bounds: np.ndarray, num_held: int = 0
+) -> DeviceArray:
     """As `curve_positions`, for the first `num` points in planes float32 [3, capacity]; bounds: from `curve_bounds`.
 
     num_held: of these, the first ones whose codes are their indices, and lower than those of all others.

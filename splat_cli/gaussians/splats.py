@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 
-from splat_cli.device import Backend
+from splat_cli.device import Backend, DeviceArray
 from splat_cli.errors import UsageError
 from splat_cli.gaussians.arrays import SplatArrays, zero_splats
 
@@ -41,11 +40,11 @@ class Splats:
     world units (model/smooth_3d.py), else None.
     """
 
-    def __init__(self, backend: Backend, params: Any, num: int, num_features: int = 0) -> None:
+    def __init__(self, backend: Backend, params: DeviceArray, num: int, num_features: int = 0) -> None:
         self.backend = backend
         self.params = params
         self.num, self.num_features = num, num_features
-        self.smooth_3d_sigmas: Any | None = None
+        self.smooth_3d_sigmas: DeviceArray | None = None
 
     @classmethod
     def from_arrays(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from splat_cli.config import TrainConfig
-from splat_cli.device import Backend, Unit
+from splat_cli.device import Backend, DeviceArray, Unit
 from splat_cli.gaussians.splats import Splats
 from splat_cli.joint.joint_model import JointModel, TrainingSetup
 from splat_cli.joint.per_view import PIXEL_BLOCKS, PIXEL_WARPS, SUM_THREADS, Decay
@@ -25,7 +23,7 @@ class LearnedBackground(JointModel):
     background of the next step.
     """
 
-    def __init__(self, backend: Backend, cameras: CameraTable, shown: Any, decay: Decay) -> None:
+    def __init__(self, backend: Backend, cameras: CameraTable, shown: DeviceArray, decay: Decay) -> None:
         self.backend, self.cameras, self.shown, self.decay = backend, cameras, shown, decay
         self.trained = backend.xp.zeros((1, 3, 3), "float32")
         self.trained[0, 0] = START
@@ -47,14 +45,14 @@ class LearnedBackground(JointModel):
         decay = Decay(config.lr_background, config.lr_background / 10, config.steps)
         return cls(setup.backend, setup.cameras, setup.background, decay)
 
-    def arrays(self) -> dict[str, Any]:
+    def arrays(self) -> dict[str, DeviceArray]:
         return {"background": self.trained}
 
     def refresh(self) -> None:
         """Copy the colour to `shown`."""
         self.shown[...] = self.trained[0, 0]
 
-    def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, d_means: Any | None) -> None:
+    def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, d_means: DeviceArray | None) -> None:
         """Sum the gradients in picture.d_image into rows of d_background [.., 3]."""
         picture = rasterizer.picture
         self.backend.kernel("optim/background", "background_backward")(

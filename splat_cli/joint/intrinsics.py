@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from splat_cli.config import TrainConfig
-from splat_cli.device import Backend, Kernel, Unit
+from splat_cli.device import Backend, DeviceArray, Kernel, Unit
 from splat_cli.device.launch import ceil_div
 from splat_cli.joint.joint_model import TrainingSetup
 from splat_cli.joint.per_view import SUM_THREADS, Decay, camera_rows
@@ -90,7 +89,7 @@ class CameraRefinement(PoseRefinement):
             self.camera_steps, self.cameras.array,
         )  # fmt: skip
 
-    def arrays(self) -> dict[str, Any]:
+    def arrays(self) -> dict[str, DeviceArray]:
         return super().arrays() | {"intrinsics": self.intrinsics, "intrinsics_steps": self.camera_steps}
 
     def refresh(self) -> None:
@@ -126,6 +125,6 @@ class CameraRefinement(PoseRefinement):
         return self.backend.kernel("optim/intrinsics", name, **self.cameras.defines)
 
 
-def _given(backend: Backend, views: Sequence[View]) -> Any:
+def _given(backend: Backend, views: Sequence[View]) -> DeviceArray:
     """float32 [num_views, 6]: fx, fy, cx, cy, k1, k2."""
     return backend.upload(np.array([(view.fx, view.fy, view.cx, view.cy, *view.radial) for view in views], np.float32))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, cast
+from typing import ClassVar, Self, cast
 
 import numpy as np
 
 from splat_cli.config import ResolvedConfig, TrainConfig
-from splat_cli.device import Backend, Unit
+from splat_cli.device import Backend, DeviceArray, Unit
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import Splats
 from splat_cli.joint.appearance.camera_response import CameraResponse
@@ -34,7 +34,7 @@ class TrainingSetup:
     backend: Backend
     cameras: CameraTable
     config: ResolvedConfig
-    background: Any
+    background: DeviceArray
     extent: float
     splats: Splats
     points: np.ndarray | None = None
@@ -84,7 +84,7 @@ class JointModel:
         """`cost`, if the settings enable the model, else zero."""
         return cls.cost(config, num_views) if cls.enabled(config) else MemoryCost()
 
-    def position_gradients(self, capacity: int) -> Any | None:
+    def position_gradients(self, capacity: int) -> DeviceArray | None:
         """Gradients of positions to add to the rasterizer's, float32 [3, capacity], or None."""
         return None
 
@@ -97,7 +97,7 @@ class JointModel:
     def add_gradients(self, state: IterState, rasterizer: Rasterizer) -> None:
         """Queue a loss of projected splats: add its gradients to projection.d_splats, as blending will."""
 
-    def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, d_means: Any | None) -> None:
+    def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, d_means: DeviceArray | None) -> None:
         """Queue gradient sums, after the backward pass of blending and before the update of the splats.
 
         d_means: float32 [3, capacity] with gradients of positions written by a model before this one, or None.
@@ -106,14 +106,14 @@ class JointModel:
     def step(self, state: IterState) -> None:
         """Queue one optimiser step, after each view."""
 
-    def update(self, model: Model, state: IterState, views: Any | None, dense: bool) -> None:
+    def update(self, model: Model, state: IterState, views: DeviceArray | None, dense: bool) -> None:
         """Queue one optimiser step after the last view of a batch, for models that add up gradients of its views.
 
         model: the splats, after the rasterizer's update. views: `struct BatchView` (cuda_src/common.cuh) of the batch,
         or None without batches. dense: see render.project_backward.Update.
         """
 
-    def arrays(self) -> dict[str, Any]:
+    def arrays(self) -> dict[str, DeviceArray]:
         """Device arrays by name that are the model's state: saved in checkpoints."""
         return {}
 

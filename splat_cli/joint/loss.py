@@ -5,9 +5,7 @@ Other terms of the loss: docs/architecture.md, loss equation.
 
 from __future__ import annotations
 
-from typing import Any
-
-from splat_cli.device import Backend
+from splat_cli.device import Backend, DeviceArray
 from splat_cli.device.launch import ceil_div
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.joint.outliers import OutlierMask
@@ -35,7 +33,7 @@ class PhotometricLoss:
         """Device memory of the derivative maps."""
         return MemoryCost(per_pixel=9 * 4)
 
-    def forward(self, state: IterState, image: Any, errors: Any | None = None) -> None:
+    def forward(self, state: IterState, image: DeviceArray, errors: DeviceArray | None = None) -> None:
         """Add the picture's L1, L2 and SSIM to the sums in the state. image: float32 planes [3, H, W].
 
         errors: float32 [3 * max_pixels] for the loss of each value, or None.
@@ -47,7 +45,7 @@ class PhotometricLoss:
             self.cameras.array, state.array, float(self.ssim_weight), self._outliers, image, self.d_maps, errors,
         )  # fmt: skip
 
-    def backward(self, state: IterState, image: Any, d_image: Any) -> None:
+    def backward(self, state: IterState, image: DeviceArray, d_image: DeviceArray) -> None:
         """Write the gradient d_image [3, H, W], and the running mean of the loss. Must follow `forward`."""
         self.backend.kernel("optim/l1_ssim", "l1_ssim_backward")(
             self._grid, (32, WARPS),
@@ -62,5 +60,5 @@ class PhotometricLoss:
         return ceil_div(extent.width, WIDTH), ceil_div(extent.height, HEIGHT), 3
 
     @property
-    def _outliers(self) -> Any | None:
+    def _outliers(self) -> DeviceArray | None:
         return self.mask.outliers if self.mask else None

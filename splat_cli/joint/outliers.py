@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from splat_cli.config import ResolvedConfig, TrainConfig
-from splat_cli.device import Backend, Unit
+from splat_cli.device import Backend, DeviceArray, Unit
 from splat_cli.device.launch import ceil_div
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.joint.joint_model import JointModel, TrainingSetup
@@ -53,7 +51,7 @@ class OutlierMask(JointModel):
     def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
         return MemoryCost(per_pixel=1)
 
-    def find(self, state: IterState, image: Any) -> None:
+    def find(self, state: IterState, image: DeviceArray) -> None:
         """Mark the outliers of a rendered picture, float32 planes [3, H, W], after its colour correction."""
         extent = self.cameras.extent
         self.backend.kernel("optim/outliers", "find_outliers")(
@@ -61,7 +59,7 @@ class OutlierMask(JointModel):
             self.cameras.array, state.array, self.learned, self.start, FRACTION, image, self.outliers,
         )  # fmt: skip
 
-    def learn(self, state: IterState, image: Any) -> None:
+    def learn(self, state: IterState, image: DeviceArray) -> None:
         """Update histogram and threshold with the picture's residuals."""
         self.backend.kernel("optim/outliers", "count_residuals")(
             (PIXEL_BLOCKS,), (32, _WARPS), self.cameras.array, state.array, image, self.counts
@@ -71,5 +69,5 @@ class OutlierMask(JointModel):
             self.cameras.array, state.array, self.keep, QUANTILE, self.factor, self.counts, self.learned,
         )  # fmt: skip
 
-    def arrays(self) -> dict[str, Any]:
+    def arrays(self) -> dict[str, DeviceArray]:
         return {"outlier_threshold": self.learned}

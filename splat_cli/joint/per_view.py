@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from splat_cli.device import Backend
+from splat_cli.device import Backend, DeviceArray
 from splat_cli.scene.view import View
 
 # Blocks and threads of a sum over all splats. On the CPU, one thread per block: barriers are slow there.
@@ -27,7 +26,7 @@ class Decay:
     steps: int
 
 
-def camera_rows(backend: Backend, views: Sequence[View]) -> tuple[np.ndarray, Any]:
+def camera_rows(backend: Backend, views: Sequence[View]) -> tuple[np.ndarray, DeviceArray]:
     """Ids of the views' cameras in the order of their rows, and each view's row, int32 [num_views] on the device."""
     ids, rows = np.unique([view.camera_id for view in views], return_inverse=True)
     return ids, backend.upload(rows.astype(np.int32))

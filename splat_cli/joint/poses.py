@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from splat_cli.config import TrainConfig
-from splat_cli.device import Backend, Kernel, Unit
+from splat_cli.device import Backend, DeviceArray, Kernel, Unit
 from splat_cli.device.launch import ceil_div
 from splat_cli.gaussians.splats import Splats
 from splat_cli.joint.joint_model import JointModel, TrainingSetup
@@ -75,7 +74,7 @@ class PoseRefinement(JointModel):
     def _from_rates(cls, setup: TrainingSetup, decay: Decay) -> PoseRefinement:
         return cls(setup.backend, setup.cameras, decay, setup.extent)
 
-    def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, d_means: Any | None) -> None:
+    def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, d_means: DeviceArray | None) -> None:
         """Sum the gradient of the state's pose. Reads projection.d_splats; splats must be those that were rendered.
 
         Writes rows of sums to d_pose [.., 6 + num_intrinsics]: rotation about the camera centre and translation, in
@@ -97,7 +96,7 @@ class PoseRefinement(JointModel):
             decay.first, decay.last, float(self.extent), decay.steps, self.offsets,
         )  # fmt: skip
 
-    def arrays(self) -> dict[str, Any]:
+    def arrays(self) -> dict[str, DeviceArray]:
         return {"poses": self.offsets}
 
     def refresh(self) -> None:

@@ -5,18 +5,22 @@ A plane is an array float32 [rows, capacity], a column a splat. Indices are int6
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from splat_cli.device import Backend, check_arrays
+from splat_cli.device import Backend, DeviceArray, check_arrays
 from splat_cli.device.launch import launch
 
 FILE = "density/columns"
 
 
 def copy_columns(
-    backend: Backend, planes: Any, num: int, source: Any = None, out: Any = None, target: Any = None, limit: Any = None
+    backend: Backend,
+    planes: DeviceArray,
+    num: int,
+    source: DeviceArray | None = None,
+    out: DeviceArray | None = None,
+    target: DeviceArray | None = None,
+    limit: DeviceArray | None = None,
 ) -> None:
     """Copy `num` columns source [num] of `planes` to columns target [num] of `out` (default: the same planes).
 
@@ -31,24 +35,28 @@ def copy_columns(
     )  # fmt: skip
 
 
-def clear_columns(backend: Backend, planes: Any, num: int, index: Any = None, first: int = 0) -> None:
+def clear_columns(
+    backend: Backend, planes: DeviceArray, num: int, index: DeviceArray | None = None, first: int = 0
+) -> None:
     """Set `num` columns to zero: columns index [num], or those from `first` on."""
     launch(backend, FILE, "clear_columns", num, planes, planes.shape[1], index, first, num, rows=len(planes))
 
 
-def mask_sums(backend: Backend, mask: Any) -> Any:
+def mask_sums(backend: Backend, mask: DeviceArray) -> DeviceArray:
     """Inclusive prefix sums of a mask [num], int64 [num]."""
     ones = backend.xp.empty(len(mask), "int64")
     launch(backend, FILE, "mask_to_integers", len(mask), mask, len(mask), ones)
     return backend.xp.cumsum(ones)
 
 
-def last_sum(backend: Backend, sums: Any) -> int:
+def last_sum(backend: Backend, sums: DeviceArray) -> int:
     """The last element of `mask_sums`; waits for the device."""
     return int(backend.download(sums[-1:])[0])
 
 
-def partition(backend: Backend, mask: Any, values: Any = None, count: int | None = None) -> tuple[Any, Any]:
+def partition(
+    backend: Backend, mask: DeviceArray, values: DeviceArray | None = None, count: int | None = None
+) -> tuple[DeviceArray, DeviceArray]:
     """Indices at which the mask [num] is set, and at which it is not, in ascending order; or `values` [num] there.
 
     count: number of set elements; if not given, this waits for the device.
@@ -63,7 +71,7 @@ def partition(backend: Backend, mask: Any, values: Any = None, count: int | None
     return chosen, others
 
 
-def remove_columns(backend: Backend, planes: list[Any], mask: Any) -> int:
+def remove_columns(backend: Backend, planes: list[DeviceArray], mask: DeviceArray) -> int:
     """Remove the columns at which the mask [num] is set; the last ones fill the gaps. Returns the new number.
 
     Waits for the device.
@@ -83,14 +91,14 @@ def remove_columns(backend: Backend, planes: list[Any], mask: Any) -> int:
     return kept
 
 
-def mark_nonfinite(backend: Backend, params: Any, num: int) -> Any:
+def mark_nonfinite(backend: Backend, params: DeviceArray, num: int) -> DeviceArray:
     """Mask [num] of columns with a non-finite number."""
     mask = backend.xp.empty(num, "bool")
     launch(backend, FILE, "mark_nonfinite", num, params, *params.shape, num, mask)
     return mask
 
 
-def reorder_columns(backend: Backend, planes: Any, order: Any) -> None:
+def reorder_columns(backend: Backend, planes: DeviceArray, order: DeviceArray) -> None:
     """Reorder the first `num` columns of `planes`: column k becomes that of order[k], a permutation."""
     num = len(order)
     ordered = backend.xp.empty((len(planes), num), np.float32)
@@ -98,7 +106,7 @@ def reorder_columns(backend: Backend, planes: Any, order: Any) -> None:
     copy_columns(backend, ordered, num, out=planes)
 
 
-def list_slots(backend: Backend, holes: Any | None, first: int, count: int) -> Any:
+def list_slots(backend: Backend, holes: DeviceArray | None, first: int, count: int) -> DeviceArray:
     """`count` slots for splats, int64: the first of `holes`, if any, then columns from `first` on."""
     slots, num_holes = backend.xp.empty(count, "int64"), 0 if holes is None else len(holes)
     launch(backend, FILE, "list_slots", count, holes, num_holes, first, count, slots)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from splat_cli.device import Backend
+from splat_cli.device import Backend, DeviceArray
 from splat_cli.device.launch import ceil_div
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.errors import ShapeError
@@ -26,17 +24,17 @@ class Moments:
         zeros, shape = splats.backend.xp.zeros, splats.params.shape  # zeros_like would write to all of NumPy's memory
         self.packed = packed
         self.first = zeros(shape, "float32")
-        self.second: Any | None = None if packed else zeros(shape, "float32")
+        self.second: DeviceArray | None = None if packed else zeros(shape, "float32")
 
-    def planes(self) -> dict[str, Any]:
+    def planes(self) -> dict[str, DeviceArray]:
         """The planes by the names that checkpoints give them."""
         return {"moments": self.first} if self.packed else {"moments1": self.first, "moments2": self.second}
 
-    def pair(self) -> tuple[Any, Any]:
+    def pair(self) -> tuple[DeviceArray, DeviceArray]:
         """First and second moments for kernels that clear both; where they are packed, the same plane twice."""
         return self.first, self.first if self.packed else self.second
 
-    def set_planes(self, planes: dict[str, Any]) -> None:
+    def set_planes(self, planes: dict[str, DeviceArray]) -> None:
         """Take planes of these names, of any capacity."""
         self.first = planes["moments" if self.packed else "moments1"]
         self.second = planes.get("moments2")
@@ -87,17 +85,17 @@ class Model:
         return self.num - self.num_frozen
 
     @property
-    def last_seen(self) -> Any:
+    def last_seen(self) -> DeviceArray:
         """Step in which a view last had a gradient of each splat's colour, float32 [capacity]; see density.unseen."""
         return self.stats[1]
 
-    def planes(self) -> dict[str, Any]:
+    def planes(self) -> dict[str, DeviceArray]:
         """All arrays by their names in checkpoints, float32 [.., capacity]; the first `num` columns are in use."""
         sigmas = self.splats.smooth_3d_sigmas
         planes = {"params": self.splats.params, **self.moments.planes(), "stats": self.stats}
         return planes if sigmas is None else planes | {"filters": sigmas}
 
-    def set_planes(self, planes: dict[str, Any]) -> None:
+    def set_planes(self, planes: dict[str, DeviceArray]) -> None:
         """Replace the arrays that `planes` returns."""
         self.splats.params, self.stats = planes["params"], planes["stats"]
         self.moments.set_planes(planes)
@@ -152,17 +150,17 @@ class Model:
             clear_columns(self.backend, array, count, first=self.num)
         self.splats.num += count
 
-    def copy(self, source: Any, target: Any) -> None:
+    def copy(self, source: DeviceArray, target: DeviceArray) -> None:
         """Copy the parameters of splats `source` int64 [K] to splats `target`, with zero moments."""
         copy_columns(self.backend, self.splats.params, len(source), source, target=target)
         self.clear_moments(target)
 
-    def clear_moments(self, index: Any) -> None:
+    def clear_moments(self, index: DeviceArray) -> None:
         """Set the moments of the splats `index` int64 [K] to zero."""
         for array in self.moments.planes().values():
             clear_columns(self.backend, array, len(index), index)
 
-    def remove(self, mask: Any) -> None:
+    def remove(self, mask: DeviceArray) -> None:
         """Remove the splats at which `mask` bool [num] is set; the last ones fill the gaps. Waits for the device.
 
         No frozen splat may be set.
@@ -192,7 +190,7 @@ class Model:
         """Set the statistics of all splats to zero."""
         self.stats[:, : self.num] = 0
 
-    def _enlarged(self, array: Any, capacity: int) -> Any:
+    def _enlarged(self, array: DeviceArray, capacity: int) -> DeviceArray:
         wider = self.backend.xp.zeros((array.shape[0], capacity), "float32")
         copy_columns(self.backend, array, self.num, out=wider)
         return wider

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from splat_cli.device import DeviceArray
 from splat_cli.errors import DeviceError
 from splat_cli.ranks.channel import Channel
 from splat_cli.ranks.protocol import Pair
@@ -110,11 +111,11 @@ class NcclRanks:
         """See Ranks.end_exchanges."""
         self._stream.wait_event(self._end)
 
-    def send(self, array: Any, rank: int) -> None:
+    def send(self, array: DeviceArray, rank: int) -> None:
         """See Ranks.send."""
         self._group([("send", array, rank)], self._stream)
 
-    def receive(self, array: Any, rank: int) -> None:
+    def receive(self, array: DeviceArray, rank: int) -> None:
         """See Ranks.receive."""
         self._group([("recv", array, rank)], self._stream)
 
@@ -176,7 +177,7 @@ class NcclRanks:
             getattr(self._communicator, method)(pointer, num_bytes, self._nccl.NCCL_UINT8, rank, stream.ptr)
         self._nccl.groupEnd()
 
-    def _group(self, transfers: list[tuple[str, Any, int]], stream: Any) -> None:
+    def _group(self, transfers: list[tuple[str, DeviceArray, int]], stream: Any) -> None:
         self.check()
         nccl, self._is_in_call = self._nccl, True
         try:

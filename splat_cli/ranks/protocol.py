@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
+from splat_cli.device import DeviceArray
 from splat_cli.errors import SplatError
 
-Pair = tuple[Any, Any]
+Pair = tuple[DeviceArray, DeviceArray]
 
 
 class RankError(SplatError):
@@ -45,10 +46,10 @@ class Ranks(Protocol):
     def end_exchanges(self) -> None:
         """Make work that is queued from now on wait for the end of all exchanges."""
 
-    def send(self, array: Any, rank: int) -> None:
+    def send(self, array: DeviceArray, rank: int) -> None:
         """Send an array to `rank`, which calls `receive`; in stream order."""
 
-    def receive(self, array: Any, rank: int) -> None:
+    def receive(self, array: DeviceArray, rank: int) -> None:
         """Fill an array with that which `rank` sends, of the same shape and dtype; in stream order."""
 
     def broadcast(self, *message: Any) -> None:
@@ -81,7 +82,7 @@ class SingleRank:
     def end_exchanges(self) -> None:
         """See Ranks.end_exchanges."""
 
-    def send(self, array: Any, rank: int) -> None:
+    def send(self, array: DeviceArray, rank: int) -> None:
         """See Ranks.send."""
         raise AssertionError("there is no other rank")
 

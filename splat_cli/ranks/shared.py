@@ -7,10 +7,10 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 import numpy as np
 
+from splat_cli.device import DeviceArray
 from splat_cli.ranks.channel import Channel
 from splat_cli.ranks.protocol import Pair
 
@@ -68,11 +68,11 @@ class SharedRanks:
     def end_exchanges(self) -> None:
         """See Ranks.end_exchanges: exchanges are synchronous."""
 
-    def send(self, array: Any, rank: int) -> None:
+    def send(self, array: DeviceArray, rank: int) -> None:
         """See Ranks.send."""
         self._channel.send_bytes(np.ascontiguousarray(array).data.cast("B"), rank)
 
-    def receive(self, array: Any, rank: int) -> None:
+    def receive(self, array: DeviceArray, rank: int) -> None:
         """See Ranks.receive."""
         array[...] = np.frombuffer(self._channel.receive_bytes(rank), array.dtype).reshape(array.shape)
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from splat_cli.device import Backend
+from splat_cli.device import Backend, DeviceArray
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import LOG_SCALES, OPACITY, Splats
 from splat_cli.render.camera import CameraTable
@@ -57,7 +56,7 @@ def without_antialiasing(splats: Splats, views: Sequence[View], max_views: int =
     return narrow
 
 
-def _narrowed(splats: Splats, cameras: CameraTable) -> Any:
+def _narrowed(splats: Splats, cameras: CameraTable) -> DeviceArray:
     """Log scales float32 [3, num], narrowed by the harmonic mean over views of a pixel's variance at the splat."""
     xp, num = splats.backend.xp, splats.num
     projected = _Projected(splats, cameras, antialias=False)
@@ -85,7 +84,7 @@ class _Projected:
             splats.backend, splats.capacity, cameras.max_tiles, RasterizationSettings()
         )
 
-    def areas(self, view: int) -> Any:
+    def areas(self, view: int) -> DeviceArray:
         """Root of the determinant of each splat's covariance in this view, float32 [num], px^2; 0 where not seen."""
         xp = self._splats.backend.xp
         self._state.clear_counts()
@@ -98,11 +97,11 @@ class _Projected:
         return xp.where(seen, 1 / xp.sqrt(determinants), 0)
 
     @property
-    def depths(self) -> Any:
+    def depths(self) -> DeviceArray:
         """float32 [num]; 0 where a splat is not seen."""
         return self._projection.depths[: self._splats.num]
 
     @property
-    def opacities(self) -> Any:
+    def opacities(self) -> DeviceArray:
         """float32 [num], as they are seen; 0 where a splat is not seen: `project` writes nothing there."""
         return self._splats.backend.xp.where(self.depths > 0, self._projection.conic_opacity[: self._splats.num, 3], 0)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from splat_cli.device import Backend
+from splat_cli.device import Backend, DeviceArray
 from splat_cli.device.launch import ceil_div
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.render.camera import CameraTable
@@ -25,12 +24,12 @@ class Picture:
     states: float32 [slots, 4, 256], segments: uint32 [slots, 2]: for the backward pass, else None.
     """
 
-    image: Any
-    final_T: Any
-    last_pair: Any
-    d_image: Any | None = None
-    states: Any | None = None
-    segments: Any | None = None
+    image: DeviceArray
+    final_T: DeviceArray
+    last_pair: DeviceArray
+    d_image: DeviceArray | None = None
+    states: DeviceArray | None = None
+    segments: DeviceArray | None = None
 
     @staticmethod
     def memory_cost(training: bool) -> MemoryCost:
@@ -65,7 +64,7 @@ def blend(cameras: CameraTable, state: IterState, projection: Projection, tiles:
 
 def blend_scores(
     cameras: CameraTable, state: IterState, projection: Projection, tiles: TileLists, picture: Picture,
-    errors: Any, scores: Any, *, fixed_sums: bool = False, by_segments: bool = False,
+    errors: DeviceArray, scores: DeviceArray, *, fixed_sums: bool = False, by_segments: bool = False,
 ) -> None:  # fmt: skip
     """Add each splat's blending weight (px), and its share of the errors, to scores float32 [capacity, 2].
 

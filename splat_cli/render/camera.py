@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
-from splat_cli.device import Backend
+from splat_cli.device import Backend, DeviceArray
 from splat_cli.device.launch import ceil_div
 from splat_cli.scene.view import View
 
 TILE = 16  # px, as in cuda_src/common.cuh
 
-DeviceImage = tuple[Any, Any, int]  # photograph, mask or None, number of unmasked pixels
+DeviceImage = tuple[DeviceArray, DeviceArray, int]  # photograph, mask or None, number of unmasked pixels
 
 # Mirrors `struct Camera` in cuda_src/common.cuh.
 CAMERA_DTYPE = np.dtype([
@@ -62,7 +62,11 @@ class CameraTable:
     """
 
     def __init__(
-        self, backend: Backend, views: Sequence[View], photos: Sequence[Any] = (), masks: Sequence[Any] = ()
+        self,
+        backend: Backend,
+        views: Sequence[View],
+        photos: Sequence[DeviceArray] = (),
+        masks: Sequence[DeviceArray] = (),
     ) -> None:
         self.backend, self.views = backend, list(views)
         self.photos, self.masks = list(photos), list(masks)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
-from splat_cli.device import Backend
+from splat_cli.device import Backend, DeviceArray
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.view import View
 
 
-def view_contributions(backend: Backend, splats: SplatArrays, views: Sequence[View]) -> Iterator[Any]:
+def view_contributions(backend: Backend, splats: SplatArrays, views: Sequence[View]) -> Iterator[DeviceArray]:
     """Blending weight of every splat, summed over each view: iterator of device arrays float32 [N], in pixels.
 
     Rendered with antialiasing if the splats were trained with it.

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from splat_cli.device import DeviceArray
 from splat_cli.gaussians.attributes import rotations
 from splat_cli.gaussians.splats import LOG_SCALES, MEANS, QUATS, Splats
 from splat_cli.render.view import ViewRenderer
@@ -65,7 +66,7 @@ def render_frame(
     return RenderedMaps(color, alpha if "alpha" in maps else None, depth, normal)
 
 
-def splat_normals(splats: Splats, w2c: np.ndarray) -> Any:
+def splat_normals(splats: Splats, w2c: np.ndarray) -> DeviceArray:
     """Shortest axis of each splat, facing the camera, in camera coordinates: float32 [num, 3], unit length.
 
     Trained splats are flat and lie on surfaces (SuGaR, Guedon and Lepetit 2024, sec. 4.1).
@@ -77,11 +78,11 @@ def splat_normals(splats: Splats, w2c: np.ndarray) -> Any:
     return xp.where(away, -axes, axes)
 
 
-def _in_camera(splats: Splats, w2c: np.ndarray) -> Any:
+def _in_camera(splats: Splats, w2c: np.ndarray) -> DeviceArray:
     """Positions float32 [num, 3] in the camera's frame."""
     xp = splats.backend.xp
     return splats.params[MEANS, : splats.num].T @ _rotation(xp, w2c).T + xp.asarray(w2c[:3, 3].astype(np.float32))
 
 
-def _rotation(xp: Any, w2c: np.ndarray) -> Any:
+def _rotation(xp: Any, w2c: np.ndarray) -> DeviceArray:
     return xp.asarray(w2c[:3, :3].astype(np.float32))

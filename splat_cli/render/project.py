@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from splat_cli.device import Backend, check_arrays
+from splat_cli.device import Backend, DeviceArray, check_arrays
 from splat_cli.device.launch import ceil_div
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import Splats
@@ -48,18 +47,18 @@ class Projection:
     `sent` (cuda_src/raster/visible.cuh).
     """
 
-    depths: Any
-    means2d: Any
-    conic_opacity: Any
-    colors: Any
-    tile_counts: Any
-    large_splats: Any
-    d_splats: Any | None
-    d_rays: Any | None
-    fixed_sums: Any | None = None
-    views: Any | None = None
+    depths: DeviceArray
+    means2d: DeviceArray
+    conic_opacity: DeviceArray
+    colors: DeviceArray
+    tile_counts: DeviceArray
+    large_splats: DeviceArray
+    d_splats: DeviceArray | None
+    d_rays: DeviceArray | None
+    fixed_sums: DeviceArray | None = None
+    views: DeviceArray | None = None
     layout: np.ndarray | None = None
-    sent: Any | None = None
+    sent: DeviceArray | None = None
 
     @staticmethod
     def memory_cost(settings: RasterizationSettings) -> MemoryCost:
@@ -112,7 +111,7 @@ def num_ahead(batch: int) -> int:
     return min(batch, 2)
 
 
-def batch_defines(views: Any | None) -> dict[str, int]:
+def batch_defines(views: DeviceArray | None) -> dict[str, int]:
     """Defines of kernels that update from a batch of `struct BatchView`; None: from one view."""
     return {} if views is None else batch_size_defines(len(views))
 
@@ -150,10 +149,10 @@ class SentView:
     remain on the rank. slot: float32, of the visible splats (cuda_src/raster/visible.cuh), with room for `rows`.
     """
 
-    view: Any
-    depths: Any
-    colors: Any
-    slot: Any
+    view: DeviceArray
+    depths: DeviceArray
+    colors: DeviceArray
+    slot: DeviceArray
     rows: int
 
 
@@ -181,6 +180,6 @@ def dropout_defines(dropout: float) -> dict[str, int]:
     return {"DROPOUT": 1} if dropout else {}
 
 
-def smooth_3d_array(splats: Splats) -> dict[str, tuple[Any, str, str]]:
+def smooth_3d_array(splats: Splats) -> dict[str, tuple[DeviceArray, str, str]]:
     """The widths of the 3D filter, if there are any, for `check_arrays`."""
     return {} if splats.smooth_3d_sigmas is None else {"smooth_3d_sigmas": (splats.smooth_3d_sigmas, "float32", "1 C")}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from splat_cli.device import check_arrays
+from splat_cli.device import DeviceArray, check_arrays
 from splat_cli.device.launch import ceil_div
 from splat_cli.gaussians.splats import Splats
 from splat_cli.ranks.share import WHOLE, Share
@@ -43,12 +42,12 @@ class Update:
     needs no gradients. SEEN_WARPS: only the others.
     """
 
-    moments1: Any | None = None
-    moments2: Any | None = None
-    d_params: Any | None = None
-    stats: Any | None = None
-    last_seen: Any | None = None
-    d_means: Any | None = None
+    moments1: DeviceArray | None = None
+    moments2: DeviceArray | None = None
+    d_params: DeviceArray | None = None
+    stats: DeviceArray | None = None
+    last_seen: DeviceArray | None = None
+    d_means: DeviceArray | None = None
     dense: bool = True
     warps: int = ALL_WARPS
     absgrad: bool = False
@@ -67,7 +66,7 @@ class Update:
         return self.defines | ({} if self.dense and self.moments1 is not None else FEW_BLOCKS)
 
     @property
-    def targets(self) -> tuple[Any, Any, Any]:
+    def targets(self) -> tuple[DeviceArray, DeviceArray, DeviceArray]:
         """Moments, both planes also where there is only one, and d_params, as kernels take them."""
         return self.moments1, self.moments1 if self.moments2 is None else self.moments2, self.d_params
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from splat_cli.device import Backend
+from splat_cli.device import Backend, DeviceArray
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.blend import Picture, blend, blend_backward, blend_scores
@@ -138,7 +137,7 @@ class Rasterizer:
             self.coloring.forward(splats, self.cameras, state, self.projection)
         blend(self.cameras, state, self.projection, self.tiles, self.picture)
 
-    def blend_values(self, state: IterState, values: Any) -> None:
+    def blend_values(self, state: IterState, values: DeviceArray) -> None:
         """Blend again into `picture`, with values float32 [num, C <= 3] in place of colours."""
         self.projection.colors[: values.shape[0], : values.shape[1]] = values
         self.blend_again(state)
@@ -147,7 +146,7 @@ class Rasterizer:
         """Blend again into `picture`, after projection.colors were replaced."""
         blend(self.cameras, state, self.projection, self.tiles, self.picture)
 
-    def score(self, state: IterState, errors: Any, scores: Any, fixed_sums: bool = False) -> None:
+    def score(self, state: IterState, errors: DeviceArray, scores: DeviceArray, fixed_sums: bool = False) -> None:
         """Add each splat's blending weight in the last picture, and its share of the errors: see `blend_scores`."""
         by_segments = (
             self.settings.training and self.backend.name == "cuda"
@@ -181,7 +180,7 @@ class Rasterizer:
         """From the gradients of projected splats, of the whole batch if there is one, to the raw parameters."""
         project_backward(splats, self.cameras, state, self.settings.antialias, self.updated, update)
 
-    def image(self, view_index: int) -> Any:
+    def image(self, view_index: int) -> DeviceArray:
         """The last picture as a device array float32 [3, H, W]; valid until the next forward pass."""
         view = self.cameras.current_views[view_index]
         return self.picture.image[: 3 * view.height * view.width].reshape(3, view.height, view.width)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from splat_cli.device import Backend
+from splat_cli.device import Backend, DeviceArray
 from splat_cli.device.launch import ceil_div
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.render.camera import CameraTable
@@ -31,7 +29,7 @@ class TileLists:
         self, backend: Backend, pair_capacity: int, max_tiles: int, other: TileLists | None = None
     ) -> None:  # fmt: skip
         self.backend, self.pair_capacity, self.max_tiles = backend, pair_capacity, max_tiles
-        self.keys: Any = other.keys if other else backend.xp.empty(pair_capacity, "uint64")
+        self.keys: DeviceArray = other.keys if other else backend.xp.empty(pair_capacity, "uint64")
         self.splat_from_pair = backend.xp.empty(pair_capacity, "uint32")
         self.tile_begins = backend.xp.empty(max_tiles + 1, "uint32")
         self.tile_order = backend.xp.empty(max_tiles, "uint32")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.device import Backend
+from splat_cli.device import Backend, DeviceArray
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.coloring import Coloring
@@ -33,7 +33,7 @@ def sort_outside_by_distance(xp: Any, projection: Projection, view: View, num: i
         depths[...] = xp.where(depths > 0, depths * depth_factors(xp, means2d, view), 0)
 
 
-def depth_factors(xp: Any, means2d: Any, view: View) -> Any:
+def depth_factors(xp: Any, means2d: DeviceArray, view: View) -> DeviceArray:
     """Depth in the picture's margin over z, [N], of points at pixels `means2d` [N, 2]; 1 inside."""
     squares = clamped_squares = 1.0
     pinhole = ((view.fx, view.cx), (view.fy, view.cy))
@@ -72,7 +72,7 @@ class ViewRenderer:
         self.forward(index, background)
         return self._download(index)
 
-    def planes(self, index: int, background: Sequence[float] = (0.0, 0.0, 0.0)) -> Any:
+    def planes(self, index: int, background: Sequence[float] = (0.0, 0.0, 0.0)) -> DeviceArray:
         """Picture of view `index` on the device, float32 [3, H, W], not clamped; valid until the next picture."""
         self.forward(index, background)
         return self.rasterizer.image(index)
@@ -97,7 +97,7 @@ class ViewRenderer:
         left = self.rasterizer.picture.final_T[: view.height * view.width]
         return 1 - self.backend.download(left).reshape(view.height, view.width)
 
-    def blended(self, index: int, values: Any) -> np.ndarray:
+    def blended(self, index: int, values: DeviceArray) -> np.ndarray:
         """Blend other values than colours in the last view, `index`, over zero.
 
         values: float32 [num, C] on the device, C <= 3, of any sign. Returns float32 [H, W, 3], of which C are used.
@@ -105,13 +105,13 @@ class ViewRenderer:
         self._blend_values(values)
         return self._download(index)
 
-    def blended_plane(self, index: int, values: Any) -> np.ndarray:
+    def blended_plane(self, index: int, values: DeviceArray) -> np.ndarray:
         """`blended` for C = 1: float32 [H, W]. Downloads a third of the bytes."""
         self._blend_values(values)
         plane: np.ndarray = self.backend.download(self.rasterizer.image(index)[0])
         return plane
 
-    def _blend_values(self, values: Any) -> None:
+    def _blend_values(self, values: DeviceArray) -> None:
         self.state.write(background=(0.0, 0.0, 0.0))
         self.rasterizer.blend_values(self.state, values)
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 from splat_cli.config import ResolvedConfig
 from splat_cli.density.strategy import Strategy
 from splat_cli.density.unseen import tracks_unseen
-from splat_cli.device import Backend
+from splat_cli.device import Backend, DeviceArray
 from splat_cli.gaussians.splats import Splats
 from splat_cli.model.columns import copy_columns
 from splat_cli.model.model import Model
@@ -77,13 +76,13 @@ class BatchStep:
 
     def __init__(
         self, config: ResolvedConfig, model: Model, rasterizer: Rasterizer, joint: JointModels,
-        state: IterState, strategy: Strategy, schedule: Any, order: Any,
+        state: IterState, strategy: Strategy, schedule: DeviceArray, order: DeviceArray,
     ) -> None:  # fmt: skip
         self.backend, self.config, self.state, self.rasterizer = rasterizer.backend, config, state, rasterizer
         self.unit = 1.0
         self._model, self._joint, self._strategy = model, joint, strategy
         self._schedule, self._order = schedule, order
-        self._d_means: Any | None = None  # of a batch's views
+        self._d_means: DeviceArray | None = None  # of a batch's views
         self.projects_ahead = config.batch_size > 1 and all(model.PROJECTS_AHEAD for model in joint.models)
         self._pipeline = ViewPipeline(self.backend, state, self._project, rasterizer.select)
 
@@ -104,7 +103,7 @@ class BatchStep:
         self._joint.update(self._model, self.state, updated.views, not self.config.visible_adam)
 
     @property
-    def view_source(self) -> tuple[Any, Any]:
+    def view_source(self) -> tuple[DeviceArray, DeviceArray]:
         """Device arrays (schedule, order) that determine views, learning rates and backgrounds of steps."""
         return self._schedule, self._order
 
@@ -172,7 +171,7 @@ class BatchStep:
         if d_means is not None and self.config.batch_size > 1:
             copy_columns(self.backend, d_means, self.splats.capacity, out=self._batch_d_means()[slot])
 
-    def _batch_d_means(self) -> Any:
+    def _batch_d_means(self) -> DeviceArray:
         """Gradients of positions of a batch's views, float32 [batch, 3, capacity]."""
         shape = self.config.batch_size, 3, self.splats.capacity
         if self._d_means is None or self._d_means.shape != shape:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from splat_cli.config import ResolvedConfig
 from splat_cli.density import make_strategy
 from splat_cli.density.unseen import hide_unseen, mark_unseen, max_unseen_steps, restart_clocks, tracks_unseen
+from splat_cli.device import DeviceArray
 from splat_cli.model.columns import partition
 from splat_cli.model.model import Model
 from splat_cli.render.iter_state import IterState
@@ -59,7 +59,7 @@ class DensityControl:
             step += 1
         return step
 
-    def refine(self, step: int) -> Sequence[Any] | None:
+    def refine(self, step: int) -> Sequence[DeviceArray] | None:
         """Run one round. Returns the indices of all changed splats, or None, see Strategy.refine."""
         model, capacity = self.model, self.model.splats.capacity
         self.num_removed += (removed := model.remove_nonfinite())
@@ -87,7 +87,7 @@ class DensityControl:
             self.model.remove(mask)
             self._state.write(num_splats=self.model.num)
 
-    def _refine_and_reuse_unseen(self, step: int) -> Sequence[Any] | None:
+    def _refine_and_reuse_unseen(self, step: int) -> Sequence[DeviceArray] | None:
         """Run a round that treats splats which no view shows as dead. Returns what Strategy.refine returns."""
         if not tracks_unseen(self.config, self.strategy):
             return self.strategy.refine(step, self.model, self._scorer, self.rng)

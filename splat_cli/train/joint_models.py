@@ -6,12 +6,11 @@ To add one: a class with the interface of `joint.joint_model.JointModel`, and a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from splat_cli.config import ResolvedConfig, TrainConfig
-from splat_cli.device import Unit
+from splat_cli.device import DeviceArray, Unit
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.field.color_field import ColorField
 from splat_cli.field.coloring import FieldColoring
@@ -70,7 +69,7 @@ class JointModels:
         """The colour field, if enabled."""
         return self.coloring.field if self.coloring else None
 
-    def position_gradients(self, capacity: int) -> Any | None:
+    def position_gradients(self, capacity: int) -> DeviceArray | None:
         """Gradients of positions to add to the rasterizer's, float32 [3, capacity]: all models share one buffer."""
         buffers = [model.position_gradients(capacity) for model in self.models]  # each model resizes its buffer
         return next((buffer for buffer in buffers if buffer is not None), None)
@@ -98,7 +97,7 @@ class JointModels:
         for model in self.models:
             model.step(state)
 
-    def update(self, splats: Model, state: IterState, views: Any | None, dense: bool) -> None:
+    def update(self, splats: Model, state: IterState, views: DeviceArray | None, dense: bool) -> None:
         """Queue the updates of models that follow the last view of a batch; see JointModel.update."""
         for model in self.models:
             model.update(splats, state, views, dense)
@@ -113,7 +112,7 @@ class JointModels:
         for model in self.models:
             model.constrain()
 
-    def arrays(self) -> dict[str, Any]:
+    def arrays(self) -> dict[str, DeviceArray]:
         """State arrays of all models by name."""
         return {name: array for model in self.models for name, array in model.arrays().items()}
 

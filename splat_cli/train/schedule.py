@@ -5,12 +5,10 @@ The kernel `begin_step` (cuda_src/optim/begin_step.cu) evaluates it for each ste
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from splat_cli.config import ResolvedConfig
-from splat_cli.device import Backend
+from splat_cli.device import Backend, DeviceArray
 from splat_cli.render.pictures import background_color
 
 # Mirrors `struct Schedule` in cuda_src/optim/begin_step.cu.
@@ -27,7 +25,7 @@ SCHEDULE_DTYPE = np.dtype([
 REFERENCE_SPLAT = 0.004  # size of a splat for which lr_means is given, relative to the scene's
 
 
-def upload_schedule(backend: Backend, config: ResolvedConfig) -> Any:
+def upload_schedule(backend: Backend, config: ResolvedConfig) -> DeviceArray:
     """`struct Schedule` on the device; `set_position_rates` adds the rates that depend on the scene's size."""
     row = np.zeros((), SCHEDULE_DTYPE)
     row["lr_log_scales"], row["lr_quats"] = config.lr_scales, config.lr_quats
@@ -42,18 +40,18 @@ def upload_schedule(backend: Backend, config: ResolvedConfig) -> Any:
     return backend.upload(np.frombuffer(row.tobytes(), np.uint8).copy())
 
 
-def set_position_rates(backend: Backend, schedule: Any, config: ResolvedConfig, size: float) -> None:
+def set_position_rates(backend: Backend, schedule: DeviceArray, config: ResolvedConfig, size: float) -> None:
     """Set learning rates of positions, and the splat size they refer to, from the scene's size in world units."""
     row = [config.lr_means, config.lr_means_final, REFERENCE_SPLAT if config.local_frame_adam else 0.0]
     _part(schedule, "lr_means", 3)[...] = backend.upload((size * np.array(row)).astype(np.float32))
 
 
-def background_of(schedule: Any) -> Any:
+def background_of(schedule: DeviceArray) -> DeviceArray:
     """Field of a schedule: background colour of the next step, float32 [3] on the device."""
     return _part(schedule, "background", 3)
 
 
-def _part(schedule: Any, first: str, count: int) -> Any:
+def _part(schedule: DeviceArray, first: str, count: int) -> DeviceArray:
     fields = SCHEDULE_DTYPE.fields
     assert fields is not None
     offset = fields[first][1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from splat_cli.config import ResolvedConfig
 from splat_cli.data.training_images import TrainingImages
 from splat_cli.data.view_order import view_order
 from splat_cli.density.operations import limit_scales
-from splat_cli.device import Backend
+from splat_cli.device import Backend, DeviceArray
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
 from splat_cli.joint.joint_model import TrainingSetup
@@ -188,7 +188,7 @@ class Trainer:
     def _run_steps(self, target: int) -> None:
         self.loop.run_until(target)
 
-    def _refine(self) -> Sequence[Any] | None:
+    def _refine(self) -> Sequence[DeviceArray] | None:
         """See DensityControl.refine."""
         return self.density.refine(self.step)
 

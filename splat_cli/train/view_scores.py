@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.data.view_order import in_slots
 from splat_cli.density.ratings import mean_scores
+from splat_cli.device import DeviceArray
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.joint.loss import PhotometricLoss
 from splat_cli.model.model import Model
@@ -42,9 +42,9 @@ class ViewScorer:
         self._fixed_sums = has_fixed_scores(config, rasterizer.backend.name == "cuda")
         self._graphs: dict[int, Replay] = {}  # by number of views
         self._pipeline = ViewPipeline(rasterizer.backend, state, self._prepare, self._select)
-        self._sums: Any = None
-        self._views: Any = None  # to score, int32, and number of views done, int32 [1]
-        self._cursor: Any = None
+        self._sums: DeviceArray = None
+        self._views: DeviceArray = None  # to score, int32, and number of views done, int32 [1]
+        self._cursor: DeviceArray = None
 
     @staticmethod
     def memory_cost(fixed_sums: bool, num_ranks: int = 1) -> MemoryCost:
@@ -61,12 +61,12 @@ class ViewScorer:
         self._sums = None
         self._graphs.clear()
 
-    def scores(self, num_views: int) -> tuple[Any, Any]:
+    def scores(self, num_views: int) -> tuple[DeviceArray, DeviceArray]:
         """Mean over random views of every splat's blending weight and share of the error, float32 [num], px."""
         views = self._draw(num_views)
         return self._means(self.sums(views), len(views))
 
-    def sums(self, views: np.ndarray) -> Any:
+    def sums(self, views: np.ndarray) -> DeviceArray:
         """Sums of the scores over `views` int32, as blend_scores leaves them; valid until the next call."""
         self._load(views)
         self._score(views)
@@ -79,7 +79,7 @@ class ViewScorer:
         num_cameras = len(self.rasterizer.cameras.views)
         return in_slots(self.rng.permutation(num_cameras).astype(np.int32), self._batch)[:num_views]
 
-    def _means(self, sums: Any, num_views: int) -> tuple[Any, Any]:
+    def _means(self, sums: DeviceArray, num_views: int) -> tuple[DeviceArray, DeviceArray]:
         means = mean_scores(self.rasterizer.backend, sums, self.model.num, num_views)
         return means[0], means[1]
 

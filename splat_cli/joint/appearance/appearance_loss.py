@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from splat_cli.config import ResolvedConfig
-from splat_cli.device import Backend
+from splat_cli.device import Backend, DeviceArray
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.joint.joint_model import JointModel
 from splat_cli.joint.loss import PhotometricLoss
@@ -28,20 +26,20 @@ class AppearanceLoss(PhotometricLoss, JointModel):
         """See JointModel.cost: that of `changed`."""
         return MemoryCost(per_pixel=12)
 
-    def apply(self, state: IterState, image: Any) -> None:
+    def apply(self, state: IterState, image: DeviceArray) -> None:
         """Queue the correction of the state's view: from image to `changed`, float32 planes [3, H, W]."""
         raise NotImplementedError
 
-    def apply_backward(self, state: IterState, image: Any, d_image: Any) -> None:
+    def apply_backward(self, state: IterState, image: DeviceArray, d_image: DeviceArray) -> None:
         """Queue its backward pass: d_image from that of `changed` to that of `image`; gradients of the parameters."""
         raise NotImplementedError
 
-    def forward(self, state: IterState, image: Any, errors: Any | None = None) -> None:
+    def forward(self, state: IterState, image: DeviceArray, errors: DeviceArray | None = None) -> None:
         """As PhotometricLoss.forward, of the corrected picture."""
         self.apply(state, image)
         super().forward(state, self.changed, errors)
 
-    def backward(self, state: IterState, image: Any, d_image: Any) -> None:
+    def backward(self, state: IterState, image: DeviceArray, d_image: DeviceArray) -> None:
         """As PhotometricLoss.backward; d_image is the gradient of the picture before correction."""
         super().backward(state, self.changed, d_image)
         self.apply_backward(state, image, d_image)

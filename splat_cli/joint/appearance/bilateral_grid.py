@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from splat_cli.config import ResolvedConfig, TrainConfig
-from splat_cli.device import Backend, Unit
+from splat_cli.device import Backend, DeviceArray, Unit
 from splat_cli.device.launch import ceil_div
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.joint.appearance.exposure import ExposureLoss
@@ -64,13 +62,13 @@ class BilateralGridLoss(ExposureLoss):
         sums = 4 * (PATCHES[0] * PATCHES[1] * LEVELS * 4 * AFFINE + NUM_VALUES)
         return MemoryCost(fixed=3 * 4 * NUM_VALUES * num_views + sums, per_pixel=12)
 
-    def apply(self, state: IterState, image: Any) -> None:
+    def apply(self, state: IterState, image: DeviceArray) -> None:
         self.backend.kernel("optim/bilateral_grid", "apply_bilateral_grid")(
             PATCHES, (32, LEVELS), self.cameras.array, state.array, self.exposures, self.grids,
             image, self.changed,
         )  # fmt: skip
 
-    def apply_backward(self, state: IterState, image: Any, d_image: Any) -> None:
+    def apply_backward(self, state: IterState, image: DeviceArray, d_image: DeviceArray) -> None:
         """See AppearanceLoss. Writes sums for the corners of patches to d_exposure."""
         self.backend.kernel("optim/bilateral_grid", "apply_bilateral_grid_backward")(
             PATCHES, (32, LEVELS), self.cameras.array, state.array, self.exposures, self.grids,
@@ -89,7 +87,7 @@ class BilateralGridLoss(ExposureLoss):
             state.array, self.d_grid, len(self.grids), decay.first, decay.last, decay.steps, self.grids,
         )  # fmt: skip
 
-    def arrays(self) -> dict[str, Any]:
+    def arrays(self) -> dict[str, DeviceArray]:
         return super().arrays() | {"grids": self.grids}
 
     def constrain(self) -> None:

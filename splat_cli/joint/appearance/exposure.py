@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from splat_cli.config import TrainConfig
-from splat_cli.device import Backend, Unit
+from splat_cli.device import Backend, DeviceArray, Unit
 from splat_cli.joint.appearance.appearance_loss import AppearanceLoss
 from splat_cli.joint.joint_model import TrainingSetup
 from splat_cli.joint.per_view import PIXEL_BLOCKS, PIXEL_WARPS, SUM_THREADS, Decay
@@ -43,12 +41,12 @@ class ExposureLoss(AppearanceLoss):
         decay = Decay(config.lr_exposure, config.lr_exposure_final, config.steps)
         return cls(setup.backend, setup.cameras, config.ssim_weight, decay, config.exposure_reg)
 
-    def apply(self, state: IterState, image: Any) -> None:
+    def apply(self, state: IterState, image: DeviceArray) -> None:
         self.backend.kernel("optim/exposure", "apply_exposure")(
             (PIXEL_BLOCKS,), (32, PIXEL_WARPS), self.cameras.array, state.array, self.exposures, image, self.changed
         )
 
-    def apply_backward(self, state: IterState, image: Any, d_image: Any) -> None:
+    def apply_backward(self, state: IterState, image: DeviceArray, d_image: DeviceArray) -> None:
         """See AppearanceLoss. Writes rows of sums to d_exposure [.., 12]."""
         self.backend.kernel("optim/exposure", "apply_exposure_backward")(
             (PIXEL_BLOCKS,), (32, PIXEL_WARPS),
@@ -64,7 +62,7 @@ class ExposureLoss(AppearanceLoss):
             float(self.weight), decay.first, decay.last, decay.steps, self.exposures,
         )  # fmt: skip
 
-    def arrays(self) -> dict[str, Any]:
+    def arrays(self) -> dict[str, DeviceArray]:
         return {"exposures": self.exposures}
 
     def constrain(self) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from splat_cli.config import ResolvedConfig, TrainConfig
-from splat_cli.device import Backend, Unit
+from splat_cli.device import Backend, DeviceArray, Unit
 from splat_cli.joint.appearance.appearance_loss import AppearanceLoss
 from splat_cli.joint.appearance.camera_response import CameraResponse
 from splat_cli.joint.joint_model import TrainingSetup
@@ -63,14 +61,14 @@ class IspLoss(AppearanceLoss):
             config.exposure_reg, camera_decay, config.camera_reg,
         )  # fmt: skip
 
-    def apply(self, state: IterState, image: Any) -> None:
+    def apply(self, state: IterState, image: DeviceArray) -> None:
         self.backend.kernel("optim/isp", "apply_isp")(
             (PIXEL_BLOCKS,), (32, PIXEL_WARPS),
             self.cameras.array, state.array, self.camera_from_view, self.photo_params, self.camera_params, image,
             self.changed,
         )  # fmt: skip
 
-    def apply_backward(self, state: IterState, image: Any, d_image: Any) -> None:
+    def apply_backward(self, state: IterState, image: DeviceArray, d_image: DeviceArray) -> None:
         """See AppearanceLoss. Leaves rows of sums in d_isp [.., 29]."""
         self.backend.kernel("optim/isp", "apply_isp_backward")(
             (PIXEL_BLOCKS,), (32, PIXEL_WARPS),
@@ -88,7 +86,7 @@ class IspLoss(AppearanceLoss):
             photo.steps, self.photo_params, self.camera_params, self.camera_steps,
         )  # fmt: skip
 
-    def arrays(self) -> dict[str, Any]:
+    def arrays(self) -> dict[str, DeviceArray]:
         return {
             "photo_params": self.photo_params, "camera_params": self.camera_params, "camera_steps": self.camera_steps
         }  # fmt: skip

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from splat_cli.device import Backend
+from splat_cli.device import Backend, DeviceArray, Kernel
 from splat_cli.device.launch import ceil_div
 from splat_cli.joint.per_view import SUM_BLOCKS, SUM_THREADS, Decay
 from splat_cli.render.blend import Picture
@@ -36,7 +35,7 @@ class MapTargets:
     def __init__(self, backend: Backend, depth_maps: DepthMaps) -> None:
         self.backend = backend
         self.passes = PASSES if any(depth_map and depth_map.relative for depth_map in depth_maps.maps) else 1
-        self._kept: list[Any] = []  # the table holds their addresses
+        self._kept: list[DeviceArray] = []  # the table holds their addresses
         rows = np.zeros(len(depth_maps.maps), DEPTH_MAP_DTYPE)
         for row, depth_map in zip(rows, depth_maps.maps, strict=True):
             if depth_map is not None:
@@ -72,5 +71,5 @@ class MapTargets:
             picture.image, picture.d_image,
         )  # fmt: skip
 
-    def _kernel(self, name: str) -> Any:
+    def _kernel(self, name: str) -> Kernel:
         return self.backend.kernel("optim/depth_maps", name)

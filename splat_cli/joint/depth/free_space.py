@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.config.combinations import uses_free_space
-from splat_cli.device import Backend, Unit
+from splat_cli.device import Backend, DeviceArray, Unit
 from splat_cli.device.launch import ceil_div
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.joint.joint_model import JointModel, TrainingSetup
@@ -30,7 +29,7 @@ class FreeSpaceRays:
         self.begins, self.pixels, self.inverse_depths = map(upload, (seen.begins, seen.pixels, seen.inverse_depths))
         self.most_points = int(np.diff(seen.begins).max(initial=0))
 
-    def opacities(self, state: IterState, rasterizer: Rasterizer, out: Any | None = None) -> Any:
+    def opacities(self, state: IterState, rasterizer: Rasterizer, out: DeviceArray | None = None) -> DeviceArray:
         """Queue the opacities in the free space of the state's view, whose tile lists are built.
 
         Returns `out`, by default zeros, float32 [points of all views], with those of the view set, 0 to 1.
@@ -51,8 +50,14 @@ class FreeSpaceRays:
             self._launch(state, rasterizer, weight, None, projection.fixed_sums, FIXED_SUMS=1)
 
     def _launch(
-        self, state: IterState, rasterizer: Rasterizer, weight: float, opacities: Any, d_splats: Any, **defines: int
-    ) -> None:  # fmt: skip
+        self,
+        state: IterState,
+        rasterizer: Rasterizer,
+        weight: float,
+        opacities: DeviceArray,
+        d_splats: DeviceArray,
+        **defines: int,
+    ) -> None:
         if not self.most_points:
             return
         projection, tiles = rasterizer.projection, rasterizer.tiles

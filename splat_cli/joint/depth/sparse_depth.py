@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from splat_cli.config import ResolvedConfig, TrainConfig
-from splat_cli.device import Backend, Unit
+from splat_cli.device import Backend, DeviceArray, Unit
 from splat_cli.device.launch import ceil_div
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import Splats
@@ -104,7 +104,7 @@ class DepthSupervision(JointModel):
     def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
         return MemoryCost(per_splat=BlendedValues.bytes_per_splat + 4 * 3)
 
-    def position_gradients(self, capacity: int) -> Any:
+    def position_gradients(self, capacity: int) -> DeviceArray:
         """See JointModel.position_gradients."""
         if self._d_means.shape[1] != capacity:
             self.resize(capacity)
@@ -115,7 +115,7 @@ class DepthSupervision(JointModel):
         self.blended.resize(capacity)
         self._d_means = self.backend.xp.empty((3, capacity), "float32")
 
-    def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, d_means: Any | None) -> None:
+    def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, d_means: DeviceArray | None) -> None:
         """Add gradients to projection.d_splats and d_means, or write the latter to an own buffer.
 
         Must follow the backward pass of colours; overwrites the rasterizer's picture.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 
 from splat_cli.config import TrainConfig
+from splat_cli.device import DeviceArray
 from splat_cli.errors import FormatError, UsageError
 from splat_cli.model.model import GRAIN
 from splat_cli.render.iter_state import ITER_STATE_DTYPE
@@ -108,7 +108,7 @@ def checkpoint_bytes(num_splats: int, rows: int) -> int:
     return num_splats * (3 * rows + 2) * 4 + _MiB
 
 
-def _copy(trainer: Trainer, array: Any, num: int) -> Any:
+def _copy(trainer: Trainer, array: DeviceArray, num: int) -> DeviceArray:
     try:
         return array[:, :num].copy()
     except MemoryError:

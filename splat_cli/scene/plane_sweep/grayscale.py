@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from splat_cli.device import Backend
+from splat_cli.device import Backend, DeviceArray
 from splat_cli.scene.images.decode import wholly_white
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.view import View
@@ -24,9 +23,9 @@ class GrayscaleImages:
     """
 
     views: list[View]
-    pixels: Any
-    begins: Any
-    sizes: Any
+    pixels: DeviceArray
+    begins: DeviceArray
+    sizes: DeviceArray
 
     @classmethod
     def of(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from splat_cli.device import Backend, check_arrays
+from splat_cli.device import Backend, DeviceArray, check_arrays
 from splat_cli.device.launch import ceil_div
 from splat_cli.scene.plane_sweep.grayscale import GrayscaleImages, intrinsics
 from splat_cli.scene.view import View
@@ -66,7 +65,7 @@ def find_surfaces(
 
 def similarity(
     backend: Backend, grays: GrayscaleImages, neighbors: np.ndarray, pixels: np.ndarray, inverse_depths: np.ndarray
-) -> Any:
+) -> DeviceArray:
     """Scores float32 [P, D], -1 to 1, of pixels at the inverse depths of their views, on the device.
 
     Arguments as in find_surfaces. ShapeError for other shapes.
@@ -89,7 +88,7 @@ def similarity(
     return scores
 
 
-def peaks(backend: Backend, scores: Any, min_score: float, margin: float) -> Any:
+def peaks(backend: Backend, scores: DeviceArray, min_score: float, margin: float) -> DeviceArray:
     """Position float64 of the peak in each row of scores [P, D], with a fraction of a depth; 0 if there is none."""
     num_pixels, num_depths = scores.shape
     places = backend.xp.empty(num_pixels, np.float64)

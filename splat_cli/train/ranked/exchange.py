@@ -3,11 +3,9 @@ exchange.cu."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from splat_cli.device import Backend
+from splat_cli.device import Backend, DeviceArray, Kernel
 from splat_cli.device.launch import ceil_div
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.ranks.protocol import Ranks
@@ -134,11 +132,11 @@ class Exchange:
         own, received = self.sent[first + rank], self._splats[1][first]
         return np.array((address(own), address(received), self._stride, rank, self.ranks.size), VIEW_SLOTS_DTYPE)
 
-    def _of_views(self, arrays: list[Any], view: int) -> tuple[Any, Any]:
+    def _of_views(self, arrays: list[DeviceArray], view: int) -> tuple[DeviceArray, DeviceArray]:
         """Sent and received rows of the ranks' `view`-th views, each [ranks, ...]."""
         return arrays[0][self._rounds[view]], arrays[1][self._rounds[view]]
 
-    def _kernel(self, name: str) -> Any:
+    def _kernel(self, name: str) -> Kernel:
         return self.backend.kernel("raster/exchange", name)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from splat_cli.config import ResolvedConfig
 from splat_cli.density.ratings import add_scores
+from splat_cli.device import DeviceArray
 from splat_cli.joint.loss import PhotometricLoss
 from splat_cli.ranks.agreement import all_or_none, fatal_out_of_memory
 from splat_cli.train.ranked.ranked_views import RankedViews
@@ -30,14 +30,14 @@ class RankedScorer(ViewScorer):
     ) -> None:  # fmt: skip
         super().__init__(config, views.model, views.rasterizer, loss, views.state, load_photographs, rng)
         self._ranked_views, self._ranks, self._lead, self._overlap = views, views.ranks, lead, overlap
-        self._ahead: tuple[int, np.ndarray, Any] | None = None  # number of splats, views, sums
+        self._ahead: tuple[int, np.ndarray, DeviceArray] | None = None  # number of splats, views, sums
 
     def score_ahead(self, num_views: int) -> None:
         """On rank 0: scores for the next call of `scores`, before splats are collected."""
         views = self._draw(num_views)
         self._ahead = self.model.num, views, self.sums(views)
 
-    def scores(self, num_views: int) -> tuple[Any, Any]:
+    def scores(self, num_views: int) -> tuple[DeviceArray, DeviceArray]:
         """See ViewScorer.scores. If splats were removed since `score_ahead`, its views are scored anew."""
         ahead, self._ahead = self._ahead, None
         if ahead is None:
@@ -51,7 +51,7 @@ class RankedScorer(ViewScorer):
         self._ahead = None
         self._ranked_views.release()
 
-    def sums(self, views: np.ndarray) -> Any:
+    def sums(self, views: np.ndarray) -> DeviceArray:
         """See ViewScorer.sums; all ranks call it with the same views."""
         num, backend = int(self.state.read()["num_splats"]), self.rasterizer.backend
         part = backend.xp.empty((num, 4 if self.fixed_sums else 2), "float32") if self._ranks.rank == 0 else None

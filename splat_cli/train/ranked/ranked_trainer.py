@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.config import ResolvedConfig
-from splat_cli.device import Backend
+from splat_cli.device import Backend, DeviceArray
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.ranks.agreement import all_or_none, fatal_out_of_memory
 from splat_cli.ranks.protocol import Ranks
@@ -89,7 +89,7 @@ class LeadingTrainer(RankedTrainer):
         self.state.write(skipped_updates=skipped)
         self._buffers, self._is_arriving, self._is_collected = None, False, True
 
-    def load_planes(self, planes: dict[str, Any], capacity: int) -> None:
+    def load_planes(self, planes: dict[str, DeviceArray], capacity: int) -> None:
         """See Trainer.load_planes."""
         super().load_planes(planes, capacity)
         self._is_collected, self._num_scattered = True, -1
@@ -114,7 +114,7 @@ class LeadingTrainer(RankedTrainer):
     def _fit_others(self) -> None:
         self._scatter()
 
-    def _refine(self) -> Sequence[Any] | None:
+    def _refine(self) -> Sequence[DeviceArray] | None:
         if not self._is_collected and (num_views := self.density.strategy.num_score_views):
             self.scorer.score_ahead(num_views)
         self.collect()
@@ -158,7 +158,7 @@ class LeadingTrainer(RankedTrainer):
         self.ranked_views.allocate()
         return ShareBuffers(self.ranks, self.model)
 
-    def _send_changes(self, indices: Sequence[Any]) -> None:
+    def _send_changes(self, indices: Sequence[DeviceArray]) -> None:
         """Send the others those of these splats that they own, if they are few; else they remain out of date."""
         count, model = sum(map(len, indices)), self.model
         if not ChangedSplats.are_few(model, self.ranks.size, count):

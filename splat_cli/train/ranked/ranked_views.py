@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
+from splat_cli.device import DeviceArray
 from splat_cli.model.model import Model
 from splat_cli.ranks.agreement import all_or_none
 from splat_cli.ranks.protocol import Ranks
@@ -88,7 +88,7 @@ class RankedViews:
         """Number of the first `count` views of a batch that this rank renders."""
         return len(range(self.ranks.rank, count, self.ranks.size))
 
-    def begin(self, count: int, name: str, *source: Any) -> None:
+    def begin(self, count: int, name: str, *source: DeviceArray) -> None:
         """Queue the choice of the next `count` views by a kernel of begin_step.cu, from the arrays `source`."""
         exchange, cameras = self.exchange, self.rasterizer.cameras.array
         slots = exchange.sent.shape[1], exchange.sent

@@ -6,9 +6,8 @@ Host side of copy_share and take_columns in cuda_src/raster/exchange.cu.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from splat_cli.device import Backend
+from splat_cli.device import Backend, DeviceArray
 from splat_cli.device.launch import ceil_div
 from splat_cli.model.columns import copy_columns
 from splat_cli.model.model import Model
@@ -50,11 +49,11 @@ class ShareBuffers:
         states = self._model.backend.download(self._states).view(ITER_STATE_DTYPE)
         return int(states["skipped_updates"].sum())
 
-    def _copy(self, rank: int, planes: Any, part: Any, gather: bool) -> None:
+    def _copy(self, rank: int, planes: DeviceArray, part: DeviceArray, gather: bool) -> None:
         copy_share(self._model.backend, Share(rank, self._ranks.size), self._model.num, planes, part, gather)
 
 
-def send_share(ranks: Ranks, model: Model, state: Any) -> None:
+def send_share(ranks: Ranks, model: Model, state: DeviceArray) -> None:
     """On a rank other than 0: queue its share and `state`, its `struct IterState` (uint32), to be sent to rank 0."""
     for planes in model.planes().values():
         ranks.send(planes, 0)
@@ -83,7 +82,7 @@ class ChangedSplats:
         rows = [len(planes) for planes in model.planes().values()]
         return sum(rows) * count <= max(rows) * Share(0, num_ranks).columns(model.splats.capacity)
 
-    def send(self, ranks: Ranks, indices: Sequence[Any]) -> None:
+    def send(self, ranks: Ranks, indices: Sequence[DeviceArray]) -> None:
         """On rank 0: queue splats to be sent. indices: int64 [K] each, `count` in total."""
         first = 0
         for index in indices:
@@ -102,15 +101,15 @@ class ChangedSplats:
         for planes, values in self._planes_and_values():
             take_columns(self._model.backend, share, self._index, values, planes)
 
-    def _planes_and_values(self) -> list[tuple[Any, Any]]:
-        found, first = list[tuple[Any, Any]](), 0
+    def _planes_and_values(self) -> list[tuple[DeviceArray, DeviceArray]]:
+        found, first = list[tuple[DeviceArray, DeviceArray]](), 0
         for planes in self._model.planes().values():
             found.append((planes, self._values[first : first + len(planes)]))
             first += len(planes)
         return found
 
 
-def copy_share(backend: Backend, share: Share, num: int, planes: Any, part: Any, gather: bool) -> None:
+def copy_share(backend: Backend, share: Share, num: int, planes: DeviceArray, part: DeviceArray, gather: bool) -> None:
     """Copy the columns of a share between planes [rows, capacity] of `num` splats and part [rows, columns].
 
     gather: into the planes, else out of them.
@@ -121,7 +120,7 @@ def copy_share(backend: Backend, share: Share, num: int, planes: Any, part: Any,
     )  # fmt: skip
 
 
-def take_columns(backend: Backend, share: Share, index: Any, values: Any, part: Any) -> None:
+def take_columns(backend: Backend, share: Share, index: DeviceArray, values: DeviceArray, part: DeviceArray) -> None:
     """Replace those of the splats index int64 [K] that a share owns, in part [rows, columns], by values [rows, K]."""
     count = len(index)
     backend.kernel(FILE, "take_columns")(
