@@ -101,6 +101,11 @@ class SplatArrays:
         """Views of the arrays as [N, number of scalars], in the order of the rows of `Splats`."""
         return [array.reshape(len(self), math.prod(array.shape[1:])) for array in self.arrays().values()]
 
+    def longest_axes(self) -> np.ndarray:
+        """Standard deviation along the longest axis, float64 [N], world units; within the range of float32."""
+        longest: np.ndarray = np.exp(np.clip(self.log_scales.max(axis=1), -80, 80).astype(np.float64))
+        return longest
+
     def select(self, index: np.ndarray | slice) -> "SplatArrays":
         """A subset of the splats: boolean mask [N], index array, or slice, which copies nothing."""
         chosen: dict[str, Any] = {name: array[index] for name, array in self.arrays().items()}

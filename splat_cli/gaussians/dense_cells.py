@@ -19,7 +19,7 @@ def dense_cells(splats: SplatArrays, cell: float) -> np.ndarray:
     """
     finite = np.isfinite(splats.means).all(axis=1) & np.isfinite(splats.log_scales).all(axis=1)
     means, scales = splats.means[finite].astype(np.float64), np.exp(np.minimum(splats.log_scales[finite], 20.0))
-    with np.errstate(invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         axes = np.nan_to_num(rotations(np, splats.quats[finite].T)) * (_SIGMAS * scales)[:, None]  # a column an axis
     largest = np.sort(scales, axis=1)[:, 1:].prod(axis=1)
     depth = opacities(splats)[finite] * 2 * np.pi * largest / cell**2 / 7

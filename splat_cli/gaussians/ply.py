@@ -13,7 +13,7 @@ from splat_cli.gaussians.arrays import MAX_FILE_SH_DEGREE, MAX_SH_DEGREE, SplatA
 from splat_cli.gaussians.init import SH_C0
 from splat_cli.gaussians.ply_comments import is_antialiased, splat_comments, stated_origin
 from splat_cli.io.files import replacing
-from splat_cli.io.ply_header import check_header, header_comments, plain_name
+from splat_cli.io.ply_header import check_header, damage_of, header_comments, plain_name
 
 MEANS = ("x", "y", "z")
 NORMALS = ("nx", "ny", "nz")
@@ -95,7 +95,7 @@ def read_ply(path: str | Path) -> SplatArrays:
         raise FormatError(f"{path} holds no vertices; a splat PLY has an element named vertex") from error
     except (plyfile.PlyParseError, ValueError, OverflowError) as error:
         raise FormatError(
-            f"{path} is not a readable PLY ({error}); it is truncated or damaged: export it again"
+            f"{path} is not a readable PLY ({damage_of(error)}); it is truncated or damaged: export it again"
         ) from error
     vertices, comments = _with_plain_names(element.data), header_comments(path)
     names = vertices.dtype.names or ()

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from splat_cli.errors import FormatError
+from splat_cli.errors import FormatError, reason_of
 
 MAX_HEADER_BYTES = 1 << 16
 _PREFIX = re.compile(r"^(scalar_)?(scal_)?")
@@ -39,6 +39,11 @@ def check_header(path: Path, wanted: str) -> dict[str, int]:
             f"{path} declares {needed} bytes of data and holds {room}: it is truncated or damaged; export it again"
         )
     return counts
+
+
+def damage_of(error: Exception) -> str:
+    """What is wrong with a file that plyfile does not read."""
+    return "its header is not ASCII" if isinstance(error, UnicodeDecodeError) else reason_of(error)
 
 
 def plain_name(name: str) -> str:

@@ -51,13 +51,18 @@ def halved(splats: SplatArrays) -> SplatArrays:
 
 def _area(log_scales: np.ndarray) -> np.ndarray:
     """Product of the two longer standard deviations, float64 [N], square world units."""
-    area: np.ndarray = np.exp(np.sort(log_scales.astype(np.float64), axis=1)[:, 1:].sum(axis=1))
+    area: np.ndarray = np.exp(np.sort(_finite(log_scales), axis=1)[:, 1:].sum(axis=1))
     return area
+
+
+def _finite(log_scales: np.ndarray) -> np.ndarray:
+    """Log scales float64, limited so that products of variances are finite."""
+    return np.clip(log_scales, -80, 80).astype(np.float64)
 
 
 def _covariances(splats: SplatArrays) -> np.ndarray:
     """Covariance matrices, float64 [N, 3, 3], square world units."""
-    scaled = rotations(np, splats.quats.T.astype(np.float64)) * np.exp(splats.log_scales.astype(np.float64))[:, None, :]
+    scaled = rotations(np, splats.quats.T.astype(np.float64)) * np.exp(_finite(splats.log_scales))[:, None, :]
     covariances: np.ndarray = scaled @ scaled.transpose(0, 2, 1)
     return covariances
 

@@ -92,7 +92,7 @@ class Edits:
     def _kept(self, splats: SplatArrays, found: SplatStats) -> np.ndarray:
         """Mask bool [N] of splats that no rule removes."""
         kept = np.ones(len(splats), bool)
-        sizes = np.exp(splats.log_scales.astype(np.float64)).max(axis=1)
+        sizes = splats.longest_axes()
         if self.crop is not None:
             kept &= relative_crop(self.crop, np.array(splats.origin)).contains(splats.means)
         if self.min_opacity is not None:

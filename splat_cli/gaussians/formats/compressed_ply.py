@@ -28,7 +28,7 @@ from splat_cli.gaussians.init import SH_C0
 from splat_cli.gaussians.ply import finite_splats
 from splat_cli.gaussians.ply_comments import is_antialiased, splat_comments, stated_origin
 from splat_cli.io.files import replacing
-from splat_cli.io.ply_header import MAX_HEADER_BYTES, check_header, header_comments
+from splat_cli.io.ply_header import MAX_HEADER_BYTES, check_header, damage_of, header_comments
 
 _CHUNK = 256
 _WORDS = tuple(f"packed_{name}" for name in ("position", "rotation", "scale", "color"))
@@ -75,7 +75,8 @@ def write_compressed_ply(path: Path, splats: SplatArrays) -> None:
         "vertex": np.stack(words, axis=1).astype("<u4").view([(name, "<u4") for name in _WORDS])[:, 0],
     }
     if k:
-        levels = to_bytes(np.floor(256 * (splats.shN.transpose(0, 2, 1).reshape(n, 3 * k) / _SH_RANGE + 0.5)))
+        coefficients = np.clip(splats.shN.transpose(0, 2, 1).reshape(n, 3 * k), -_SH_RANGE, _SH_RANGE)
+        levels = to_bytes(np.floor(256 * (coefficients / _SH_RANGE + 0.5)))
         tables["sh"] = levels.view([(f"f_rest_{i}", "u1") for i in range(3 * k)])[:, 0]
     comments = {"vertex": splat_comments(splats)}
     elements = [
@@ -91,7 +92,9 @@ def read_compressed_ply(path: Path) -> SplatArrays:
     try:
         data = plyfile.PlyData.read(str(path))
     except (plyfile.PlyParseError, ValueError, OverflowError) as error:
-        raise FormatError(f"{path} is not a readable PLY ({error}); it is damaged: export it again") from error
+        raise FormatError(
+            f"{path} is not a readable PLY ({damage_of(error)}); it is damaged: export it again"
+        ) from error
     tables = {element.name: element.data for element in data.elements}
     n, num_sh = _check(path, tables)
     comments = header_comments(path)

@@ -12,17 +12,16 @@ from typing import Any
 import numpy as np
 
 from splat_cli import __version__
-from splat_cli.errors import FormatError, ShapeError, reason_of
+from splat_cli.errors import FormatError, reason_of
 from splat_cli.gaussians.arrays import SH_DEGREE_FROM_COEFFICIENTS, SplatArrays
 from splat_cli.gaussians.attributes import opacities
 from splat_cli.gaussians.editing.move import rotated
 from splat_cli.gaussians.editing.selection import merged
-from splat_cli.gaussians.formats.content import read_bytes
+from splat_cli.gaussians.formats.content import entry, json_object, objects, read_bytes
 from splat_cli.gaussians.formats.quantize import opacity_bytes, to_bytes, unit_quats
 from splat_cli.gaussians.init import SH_C0
 from splat_cli.gaussians.ply import finite_splats
 from splat_cli.io.files import replacing
-from splat_cli.io.json_input import parse_json
 
 EXTENSION = "KHR_gaussian_splatting"
 _HEADER, _CHUNK = struct.Struct("<4sII"), struct.Struct("<I4s")
@@ -43,20 +42,24 @@ def write_container(document: dict[str, Any], content: bytes) -> bytes:
     return _HEADER.pack(b"glTF", 2, _HEADER.size + len(chunks)) + chunks
 
 
-def read_container(data: bytes) -> tuple[Any, memoryview]:
-    """(JSON document, buffer) of a .glb; ValueError or struct.error if it is invalid."""
-    magic, version, length = _HEADER.unpack_from(data)
-    if (magic, version) != (b"glTF", 2) or length > len(data):
-        raise ValueError(f"no glTF 2 file of {length} bytes")
+def read_container(data: bytes) -> tuple[dict[str, Any], memoryview]:
+    """(JSON document, buffer) of a .glb; ValueError if it is invalid."""
+    magic, version, length = _HEADER.unpack_from(data.ljust(_HEADER.size, b"\0"))
+    if (magic, version) != (b"glTF", 2):
+        raise ValueError("it does not begin as glTF 2 does")
+    if length > len(data):
+        raise ValueError(f"it declares {length} bytes and holds {len(data)}")
     chunks: dict[bytes, memoryview] = {}
     offset = _HEADER.size
     while offset < length:
-        size, kind = _CHUNK.unpack_from(data, offset)
+        size, kind = _CHUNK.unpack_from(data[offset : offset + _CHUNK.size].ljust(_CHUNK.size, b"\0"))
         offset += _CHUNK.size + size
         if offset > length:
             raise ValueError("a chunk extends beyond the end of the file")
         chunks.setdefault(kind, memoryview(data)[offset - size : offset])
-    return parse_json(bytes(chunks[b"JSON"])), chunks[b"BIN\0"]
+    if not {b"JSON", b"BIN\0"} <= chunks.keys():
+        raise ValueError("it lacks its JSON or its buffer")
+    return json_object(bytes(chunks[b"JSON"])), chunks[b"BIN\0"]
 
 
 def add_array(document: dict[str, Any], content: bytearray, array: np.ndarray) -> int:
@@ -83,21 +86,25 @@ def add_array(document: dict[str, Any], content: bytearray, array: np.ndarray) -
 class ArrayReader:
     """Arrays of a document's accessors. The total size is limited to that of the buffer: splats share no data."""
 
-    def __init__(self, document: Any, content: memoryview) -> None:
+    def __init__(self, document: dict[str, Any], content: memoryview) -> None:
         self.document, self.content = document, content
         self.unread = len(content)
 
     def read(self, number: int, width: int) -> np.ndarray:
         """Array float32 [N, width] of an accessor; integers are normalised. ValueError if it is invalid."""
-        accessor = self.document["accessors"][number]
-        view = self.document["bufferViews"][accessor["bufferView"]]
-        dtype = np.dtype(_TYPES[accessor["componentType"]])
-        count, stride = accessor["count"], view.get("byteStride", width * dtype.itemsize)
-        begin = view.get("byteOffset", 0) + accessor.get("byteOffset", 0)
-        if _WIDTHS[accessor["type"]] != width or "sparse" in accessor or view.get("buffer", 0) != 0:
+        accessor = entry(entry(self.document, "accessors", list), number, dict, name="accessor")
+        views = entry(self.document, "bufferViews", list)
+        view = entry(views, entry(accessor, "bufferView", int), dict, name="buffer view")
+        kind = _TYPES.get(entry(accessor, "componentType", int))
+        is_own = "sparse" not in accessor and entry(view, "buffer", int, 0) == 0
+        if kind is None or _WIDTHS.get(entry(accessor, "type", str)) != width or not is_own:
             raise ValueError(f"accessor {number} is not a plain array of {width} numbers in the file's own buffer")
+        dtype = np.dtype(kind)
         row = width * dtype.itemsize
-        if min(count, begin) < 0 or stride < row or begin + (count - 1) * stride + row > len(self.content):
+        count, stride = entry(accessor, "count", int), entry(view, "byteStride", int, row)
+        begin, size = entry(view, "byteOffset", int, 0) + entry(accessor, "byteOffset", int, 0), len(self.content)
+        is_inside = 0 <= begin <= size and row <= stride <= max(size, row)
+        if count < 0 or not is_inside or begin + (count - 1) * stride + row > size:
             raise ValueError(f"accessor {number} declares {count} elements, more than the buffer holds")
         self.unread -= count * row
         if self.unread < 0:
@@ -162,9 +169,12 @@ def read_glb(path: Path) -> SplatArrays:
     try:
         document, content = read_container(read_bytes(path))
         primitives = [
-            p for mesh in document["meshes"] for p in mesh["primitives"] if EXTENSION in p.get("extensions", {})
+            primitive
+            for mesh in objects(document, "meshes")
+            for primitive in objects(mesh, "primitives")
+            if EXTENSION in entry(primitive, "extensions", dict, {})
         ]
-        moved = {key for node in document.get("nodes", []) for key in _MOVES if key in node}
+        moved = {key for node in objects(document, "nodes", []) for key in _MOVES if key in node}
         if not primitives or moved:
             reason = f"nodes with {', '.join(sorted(moved))}" if moved else "no splats"
             raise FormatError(f"{path} has {reason}; give a .glb whose {EXTENSION} points lie where they are")
@@ -172,26 +182,30 @@ def read_glb(path: Path) -> SplatArrays:
             reader = ArrayReader(document, content)
             parts = [_read_primitive(reader, primitive) for primitive in primitives]
             return finite_splats(rotated(merged(parts), _HALF_TURN))
-    except (
-        KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, struct.error,
-        ShapeError,
-    ) as error:  # fmt: skip
-        reason = f"{type(error).__name__}: {reason_of(error)}"
-        raise FormatError(f"{path} is not a readable .glb with {EXTENSION} ({reason}); export it again") from error
+    except ValueError as error:
+        raise FormatError(
+            f"{path} is not a readable .glb with {EXTENSION} ({reason_of(error)}); export it again"
+        ) from error
 
 
 def _read_primitive(reader: ArrayReader, primitive: dict[str, Any]) -> SplatArrays:
     """Splats of a primitive, in the axes of the file."""
-    attributes, extras = primitive["attributes"], primitive.get("extras")
+    attributes, extras = entry(primitive, "attributes", dict), primitive.get("extras")
+    means = reader.read(entry(attributes, "POSITION", int), 3)
 
     def array(name: str, width: int) -> np.ndarray:
-        return reader.read(attributes[name], width)
+        values = reader.read(entry(attributes, name, int), width)
+        if len(values) != len(means):
+            raise ValueError(f"it has {len(means)} positions and {len(values)} values of {name!a}")
+        return values
 
     k = sum(name.startswith(f"{EXTENSION}:SH_DEGREE_") for name in attributes) - 1
+    if k not in SH_DEGREE_FROM_COEFFICIENTS:
+        raise ValueError(f"{k + 1} coefficients of spherical harmonics are not those of degree 0 to 3")
     sh = np.stack([array(name, 3) for name in _sh_names(SH_DEGREE_FROM_COEFFICIENTS[k])], axis=1)
     opacity = np.clip(array(f"{EXTENSION}:OPACITY", 1)[:, 0].astype(float), _LEAST_OPACITY, 1 - _LEAST_OPACITY)
     return SplatArrays(
-        means=array("POSITION", 3),
+        means=means,
         log_scales=np.log(array(f"{EXTENSION}:SCALE", 3)),
         quats=np.roll(array(f"{EXTENSION}:ROTATION", 4), 1, axis=1),
         logit_opacities=np.log(opacity / (1 - opacity)).astype(np.float32),

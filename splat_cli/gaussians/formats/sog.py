@@ -17,11 +17,12 @@ from PIL import Image
 
 from splat_cli import __version__
 from splat_cli.device.launch import ceil_div
-from splat_cli.errors import ZIP_ERRORS, FormatError, ShapeError, reason_of
+from splat_cli.errors import ZIP_ERRORS, FormatError, reason_of
 from splat_cli.gaussians.arrays import SplatArrays, splat_bytes
 from splat_cli.gaussians.editing.selection import in_morton_order
 from splat_cli.gaussians.formats.blocks import unpack_in_blocks
-from splat_cli.gaussians.formats.cluster import codebook, nearest_codes, palette
+from splat_cli.gaussians.formats.cluster import CODES, codebook, nearest_codes, palette
+from splat_cli.gaussians.formats.content import entry, json_object, numbers
 from splat_cli.gaussians.formats.quantize import (
     from_smallest_three,
     logits_from_bytes,
@@ -34,7 +35,6 @@ from splat_cli.gaussians.ply import finite_splats
 from splat_cli.io.archives import max_unpacked_bytes, open_zip, read_member
 from splat_cli.io.files import replacing
 from splat_cli.io.image_files import open_image
-from splat_cli.io.json_input import parse_json
 
 MAX_SIDE = 16383
 """Maximum width and height of a WebP image, in pixels."""
@@ -84,10 +84,6 @@ _PALETTE_BITS, _SPLATS_AN_ENTRY = (10, 16), 4
 _MAX_ENTRIES = 1 << _PALETTE_BITS[1]
 _MAX_META_BYTES = 1 << 20
 """Maximum size of meta.json in bytes; much more than its codebooks need."""
-_DAMAGED = (
-    *ZIP_ERRORS, KeyError, TypeError, IndexError, AttributeError, OverflowError, Image.DecompressionBombError,
-    ShapeError,
-)  # fmt: skip
 
 
 def write_sog(path: Path, splats: SplatArrays) -> None:
@@ -138,23 +134,24 @@ def read_sog(path: Path) -> SplatArrays:
     """Read version 2. FormatError if the file is damaged, of another version or unpacks to too much."""
     try:
         with open_zip(path) as file:
-            meta = parse_json(read_member(file, "meta.json", _MAX_META_BYTES))
-            if meta["version"] != 2:
-                raise ValueError(f"version {meta['version']}, only 2 is read")
-            n, degree = int(meta["count"]), int(meta["shN"]["bands"]) if "shN" in meta else 0
+            meta = json_object(read_member(file, "meta.json", _MAX_META_BYTES))
+            if (version := entry(meta, "version", int)) != 2:
+                raise ValueError(f"version {version}, only 2 is read")
+            n, degree = entry(meta, "count", int), entry(meta["shN"], "bands", int) if "shN" in meta else 0
             if degree not in range(4) or not 0 <= n * splat_bytes(degree) <= max_unpacked_bytes(path):
                 raise ValueError(f"{n} splats of SH degree {degree}, too many for {path.stat().st_size} bytes")
             with np.errstate(over="ignore", invalid="ignore"):  # numbers that float32 cannot hold: dropped
                 return finite_splats(_unpack(file, meta, n, (degree + 1) ** 2 - 1))
-    except _DAMAGED as error:
+    except (*ZIP_ERRORS, Image.DecompressionBombError) as error:
         raise FormatError(f"{path} cannot be read as .sog ({reason_of(error)}): export it again") from error
 
 
 def _unpack(file: zipfile.ZipFile, meta: Any, n: int, k: int) -> SplatArrays:
     """The n splats, of k coefficients beyond the constant one."""
-    low, high = (read_pixels(file, name, n) for name in meta["means"]["files"])
-    bounds = [np.array(meta["means"][name], np.float64).reshape(3) for name in ("mins", "maxs")]
-    quats, scales, colors = (read_pixels(file, meta[name]["files"][0], n) for name in ("quats", "scales", "sh0"))
+    means, *parts = (entry(meta, name, dict) for name in ("means", "quats", "scales", "sh0"))
+    low, high = (read_pixels(file, _file(means, i), n) for i in range(2))
+    bounds = [numbers(means, name, 3) for name in ("mins", "maxs")]
+    quats, scales, colors = (read_pixels(file, _file(part, 0), n) for part in parts)
     if quats[:, 3].min(initial=255) < _FIRST_INDEX:
         raise ValueError("its quaternions do not say which component is the largest")
     scale_codes, color_codes = _codes(meta["scales"]), _codes(meta["sh0"])
@@ -214,13 +211,19 @@ def _pack_palette(splats: SplatArrays) -> tuple[np.ndarray, np.ndarray, dict[str
 
 def _palette(file: zipfile.ZipFile, meta: Any, n: int, k: int) -> tuple[np.ndarray, np.ndarray]:
     """(coefficients float32 [P, K, 3] of the entries, index [N] of each splat's entry)."""
-    entries = read_image(file, meta["files"][0], _MAX_ENTRIES * k)[:, :3].reshape(-1, k, 3)
-    rows = read_pixels(file, meta["files"][1], n)
-    return _codes(meta)[entries], rows[:, 0] + (rows[:, 1].astype(np.uint16) << 8)
+    pixels = read_image(file, _file(meta, 0), _MAX_ENTRIES * k)[:, :3]
+    rows = read_pixels(file, _file(meta, 1), n)
+    labels = rows[:, 0] + (rows[:, 1].astype(np.uint16) << 8)
+    if len(pixels) % k or labels.max(initial=0) >= len(pixels) // k:
+        raise ValueError(f"its palette of {len(pixels)} pixels does not hold all entries that splats name")
+    return _codes(meta)[pixels.reshape(-1, k, 3)], labels
 
 
 def _codes(meta: Any) -> np.ndarray:
-    codes = np.array(meta["codebook"], np.float32)
-    if codes.shape != (256,):
-        raise ValueError(f"a codebook of {codes.shape} numbers, expected 256")
-    return codes
+    return numbers(meta, "codebook", CODES).astype(np.float32)
+
+
+def _file(meta: Any, number: int) -> str:
+    """Name of an image."""
+    name: str = entry(entry(meta, "files", list), number, str, name="image")
+    return name

@@ -53,7 +53,7 @@ def write_spz(path: Path, splats: SplatArrays, axes: str = "RUB") -> None:
         to_bytes(255 * (0.5 + _COLOR_SCALE * splats.sh0.astype(np.float64))),
         to_bytes(16 * (splats.log_scales.astype(np.float64) - _MIN_LOG_SCALE)),
         _pack_quats(splats.quats),
-        to_bytes(np.rint(128 * (1 + splats.shN) / steps) * steps),
+        to_bytes(np.rint(128 * (1 + np.clip(splats.shN, -2, 2)) / steps) * steps),
     )
     with replacing(path) as temporary:
         temporary.write_bytes(pack_streams(header, columns, axes_record(axes)))

@@ -75,7 +75,7 @@ def read_streams(path: Path) -> tuple[SpzHeader, list[np.ndarray]]:
             is_plain = file.read(len(MAGIC)) == MAGIC
             file.seek(0)
             return _read_zstd(path, file) if is_plain else _read_gzip(path, file)
-    except (OSError, EOFError, ValueError, zlib.error, struct.error) as error:
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise FormatError(
             f"{path} cannot be read as .spz ({reason_of(error)}): give a whole file of version 2 to 4"
         ) from error
@@ -101,12 +101,12 @@ def _read_gzip(path: Path, compressed: BinaryIO) -> tuple[SpzHeader, list[np.nda
 def _read_zstd(path: Path, file: BinaryIO) -> tuple[SpzHeader, list[np.ndarray]]:
     header = _read_header(path, file.read(HEADER.size), versions=(4,))
     widths = [width for width in header.widths if width]
-    (offset,) = _TABLE_OFFSET.unpack(file.read(_TABLE_OFFSET.size))
+    (offset,) = _take(file, _TABLE_OFFSET)
     file.seek(_END_OF_HEADER)
     records = file.read(min(max(offset - _END_OF_HEADER, 0), _MAX_RECORDS)) if header.extended else b""
     header = dataclasses.replace(header, axes=stated_axes(records))
     file.seek(offset)
-    sizes = [_SIZES.unpack(file.read(_SIZES.size)) for _ in widths]
+    sizes = [_take(file, _SIZES) for _ in widths]
     if [size for _, size in sizes] != [width * header.num_splats for width in widths]:
         raise FormatError(f"{path} has streams that do not fit its {header.num_splats} splats; export it again")
     columns = []
@@ -114,6 +114,14 @@ def _read_zstd(path: Path, file: BinaryIO) -> tuple[SpzHeader, list[np.ndarray]]
         data = _unpack_zstd(path, file.read(min(packed, path.stat().st_size)), unpacked)
         columns.append(np.frombuffer(data, np.uint8).reshape(header.num_splats, width))
     return header, columns if header.sh_degree else [*columns, np.zeros((header.num_splats, 0), np.uint8)]
+
+
+def _take(file: BinaryIO, layout: struct.Struct) -> tuple[int, ...]:
+    """The next values. EOFError at the end of the file."""
+    content = file.read(layout.size)
+    if len(content) < layout.size:
+        raise EOFError("it ends too early")
+    return layout.unpack(content)
 
 
 def _unpack_zstd(path: Path, data: bytes, size: int) -> bytes:

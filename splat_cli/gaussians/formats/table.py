@@ -55,8 +55,7 @@ class Format:
         if len(splats) == 0:
             return None
         steps = self.steps(splats).astype(np.float64)
-        sizes = np.exp(np.clip(splats.log_scales.max(axis=1).astype(np.float64), -80, 80))
-        return float(np.median(steps)) if np.median(steps / sizes) > _MAX_STEP else None
+        return float(np.median(steps)) if np.median(steps / splats.longest_axes()) > _MAX_STEP else None
 
 
 FORMATS = {

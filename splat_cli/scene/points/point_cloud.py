@@ -9,7 +9,7 @@ import numpy as np
 import plyfile
 
 from splat_cli.errors import FormatError, UsageError, reason_of
-from splat_cli.io.ply_header import MAX_HEADER_BYTES, check_header, plain_name
+from splat_cli.io.ply_header import MAX_HEADER_BYTES, check_header, damage_of, plain_name
 from splat_cli.processes.child_process import ending, kill, receive, start_worker
 from splat_cli.scene.dataset import Points
 from splat_cli.scene.points import las_worker
@@ -91,9 +91,13 @@ def read_point_cloud(path: Path) -> Points:
             positions = np.stack(columns, axis=1, dtype=np.result_type(np.float32, *columns))
             colors = _colors(vertices)
     except (KeyError, ValueError) as error:
-        raise FormatError(f"{path} is no point cloud: vertices need x, y and z ({error}); export it again") from error
+        raise FormatError(
+            f"{path} is no point cloud: vertices need x, y and z ({damage_of(error)}); export it again"
+        ) from error
     except (plyfile.PlyParseError, OverflowError, MemoryError) as error:
-        raise FormatError(f"{path} is not a readable PLY ({error}); it is damaged: export it again") from error
+        raise FormatError(
+            f"{path} is not a readable PLY ({damage_of(error)}); it is damaged: export it again"
+        ) from error
     return Points(positions, colors)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from splat_cli.scene.view import View, evenly_spread
+from splat_cli.scene.view import MAX_NUMBER, View, evenly_spread
 
 SHARE = 0.5
 """Required distance, relative to that of the nearest given cameras."""
@@ -30,9 +30,9 @@ class Obstacles:
     """Dense cells `points` [P, 3], and the minimum distance from them."""
 
     def __init__(self, points: np.ndarray, views: Sequence[View]) -> None:
-        self._points = np.asarray(points, np.float32)
+        self._points = np.asarray(points[(np.abs(points) < MAX_NUMBER).all(axis=1)], np.float32)
         self.required, self.required_depth = 0.0, float("inf")
-        if len(points):
+        if len(self._points):
             self.required_depth = _DEPTH_SHARE * _percentile([self.depth(view) for view in views])
             distances = self.distances(np.array([view.center for view in views]))
             self.required = SHARE * _percentile(distances)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from splat_cli.scene.trajectories.look_at import look_at
-from splat_cli.scene.view import View
+from splat_cli.scene.view import MAX_NUMBER, View
 
 UP = np.array([0.0, -1.0, 0.0])
 """Up direction of splats without cameras."""
@@ -13,6 +13,7 @@ _DIRECTION = np.array([0.0, -0.42, -0.91])
 def overview(means: np.ndarray) -> View:
     """A camera above and in front of the centre of splats [N, 3], which sees most of them."""
     middle, radius = np.zeros(3), 1.0
+    means = means[(np.abs(means) < MAX_NUMBER / 100).all(axis=1)]
     if len(means):
         middle = middle_of(means)
         radius = float(np.quantile(np.linalg.norm(means - middle, axis=1), 0.7)) or 1.0

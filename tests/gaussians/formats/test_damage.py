@@ -1,13 +1,18 @@
 """Damaged files of splats end in one line that names them, never in another exception or in much memory."""
 
 import contextlib
+import copy
 import gzip
+import io
+import json
+import zipfile
 
 import numpy as np
 import pytest
 
 from splat_cli.errors import FormatError
 from splat_cli.gaussians.formats import FORMATS, read_splats, write_splats
+from splat_cli.gaussians.formats.gltf import read_container, write_container
 from tests.gaussians.formats.refused import assert_one_line
 from tests.gaussians.some_splats import some_splats
 
@@ -42,8 +47,7 @@ def test_random_damage(tmp_path, suffix):
         places = rng.integers(len(source), size=rng.integers(1, 4))
         damaged[places] ^= (1 << rng.integers(8, size=len(places))).astype(np.uint8)
         path.write_bytes(gzip.compress(damaged.tobytes()) if plain and i % 2 else damaged.tobytes())
-        with contextlib.suppress(FormatError):
-            assert all(np.isfinite(array).all() for array in read_splats(path).arrays().values())
+        read_or_refused(path)
 
 
 @pytest.mark.parametrize(
@@ -100,3 +104,64 @@ def test_glb_that_lacks_something(tmp_path, old, new):
     assert old in content
     path.write_bytes(content.replace(old, new + b" " * (len(old) - len(new))))
     assert_one_line(path)
+
+
+WRONG = (None, -1, 7, 10**400, 1.5, float("nan"), "../../etc/passwd", True, [], {}, [None], [-1, 10**400, {}])
+
+
+def damaged_documents(document):
+    """Copies of a JSON document, each with one value removed or replaced by each of WRONG."""
+
+    def places(values, path=()):
+        for key in values if isinstance(values, dict) else range(min(len(values), 3)):
+            yield (*path, key)
+            if isinstance(values[key], dict | list):
+                yield from places(values[key], (*path, key))
+
+    for path in places(document):
+        for wrong in (..., *WRONG):
+            changed = copy.deepcopy(document)
+            holder = changed
+            for key in path[:-1]:
+                holder = holder[key]
+            if wrong is ...:
+                del holder[path[-1]]
+            else:
+                holder[path[-1]] = wrong
+            yield changed
+    yield from WRONG
+
+
+def read_or_refused(path):
+    """Reads finite splats, or checks the refusal. Whether it was refused."""
+    with contextlib.suppress(FormatError):
+        assert all(np.isfinite(array).all() for array in read_splats(path).arrays().values())
+        return False
+    assert_one_line(path)
+    return True
+
+
+def test_glb_with_any_value_wrong(tmp_path):
+    path = tmp_path / "a.glb"
+    write_splats(path, some_splats(20, 1))
+    document, content = read_container(path.read_bytes())
+    refused = 0
+    for changed in damaged_documents(document):
+        path.write_bytes(write_container(changed, bytes(content)))
+        refused += read_or_refused(path)
+    assert refused > 400
+
+
+def test_sog_with_any_value_wrong(tmp_path):
+    path = tmp_path / "a.sog"
+    write_splats(path, some_splats(20, 1))
+    whole = path.read_bytes()
+    with zipfile.ZipFile(io.BytesIO(whole)) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    refused = 0
+    for changed in damaged_documents(json.loads(members["meta.json"])):
+        with zipfile.ZipFile(path, "w") as file:
+            for name, content in (members | {"meta.json": json.dumps(changed).encode()}).items():
+                file.writestr(name, content)
+        refused += read_or_refused(path)
+    assert refused > 300

@@ -8,6 +8,8 @@ import pytest
 from splat_cli.errors import FormatError
 from splat_cli.gaussians.editing.selection import in_morton_order
 from splat_cli.gaussians.formats import FORMATS, read_splats, write_splats
+from splat_cli.gaussians.formats.streamed_sog import write_streamed_sog
+from splat_cli.scene.trajectories.overview import overview
 from tests.gaussians.some_splats import some_splats
 
 SUFFIXES = [found.suffix for found in FORMATS.values()]
@@ -85,3 +87,25 @@ def test_splats_out_of_the_range_of_spz_are_warned_of(tmp_path):
     splats.log_scales[:3] = 7
     (note,) = warnings_of(tmp_path / "a.spz", splats)
     assert "3 splats are larger, smaller or farther from the origin than the format can hold" in note
+
+
+def absurd_splats():
+    """As of a file whose properties are in another order: every finite number anywhere."""
+    splats = some_splats(300)
+    rng = np.random.default_rng(1)
+    for array in splats.arrays().values():
+        array *= 10.0 ** rng.uniform(0, 37, array.shape)
+    return splats
+
+
+@pytest.mark.filterwarnings("ignore:.*(larger, smaller or farther|stored in steps):UserWarning")
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_absurd_numbers_cause_no_warnings_of_numpy(tmp_path, suffix):
+    write_splats(tmp_path / f"a{suffix}", absurd_splats())
+    assert len(read_splats(tmp_path / f"a{suffix}")) > 0
+
+
+def test_absurd_numbers_have_levels_of_detail_and_an_overview(tmp_path):
+    splats = absurd_splats()
+    assert write_streamed_sog(tmp_path / "lod-meta.json", splats, 3)[0] > 0
+    assert overview(splats.means).is_in_range
