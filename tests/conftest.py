@@ -23,6 +23,53 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options of the test run."""
     parser.addoption("--sanitize", action="store_true", help="sanitize CPU kernels, see scripts/checks/sanitized.py")
+    parser.addoption("--write-skipped", type=Path, metavar="FILE", help="write the names of skipped tests and modules")
+    parser.addoption("--only", type=Path, metavar="FILE", help="run only the tests that --write-skipped wrote")
+
+
+class SkippedTests:
+    """Writes the names of skipped tests, and of modules that were skipped as a whole, one per line."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.names: set[str] = set()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Of a test."""
+        self._add(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Of a module."""
+        self._add(report)
+
+    def _add(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        if report.skipped:
+            self.names.add(_without_group(report.nodeid))
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the file."""
+        self.path.write_text("".join(f"{name}\n" for name in sorted(self.names)))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Collect skipped tests, in the process that the workers of pytest-xdist report to."""
+    if (path := config.getoption("--write-skipped")) and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(SkippedTests(path))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is not in the file of --only."""
+    if (path := config.getoption("--only")) is None:
+        return
+    names = set(path.read_text().splitlines())
+    chosen = [item for item in items if {_without_group(item.nodeid), item.nodeid.partition("::")[0]} & names]
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = chosen
+
+
+def _without_group(name: str) -> str:
+    """The name of a test as pytest gives it; pytest-xdist appends @GROUP."""
+    return name.partition("@")[0]
 
 
 @pytest.fixture(scope="session", autouse=True)

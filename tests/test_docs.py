@@ -2,15 +2,17 @@
 
 import functools
 import re
+import tomllib
 from pathlib import Path
 
 import click
 import pytest
 
+from splat_cli import __version__
 from splat_cli.cli.main import splat
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 OTHER_PROGRAMS = (
     "npm ",
@@ -19,6 +21,8 @@ OTHER_PROGRAMS = (
     "apt ",
     "tensorboard ",
     "docker ",
+    "pre-commit ",
+    "ruff ",
     "ncu ",
     "#SBATCH ",
     "dask ",
@@ -30,6 +34,7 @@ OTHER_PROGRAMS = (
 
 DESIGN = [ROOT / "docs" / f"{name}.md" for name in ("architecture", "checkpoints", "kernels", "method", "python")]
 OF_OTHERS = {"scale_modifier", "prefiltered"}  # switches of another rasterizer
+OPTIONS_OF_DASK = {"--dashboard-address", "--no-dashboard"}
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 
@@ -58,6 +63,33 @@ def test_stale_options_are_noticed(text):
 @pytest.mark.parametrize("link", ["docs/nowhere.md", "docs/kernels.md#nowhere", "#nowhere"])
 def test_broken_links_are_noticed(link):
     assert not _leads_somewhere(ROOT / "README.md", link)
+
+
+def test_the_address_of_the_project_is_the_same_everywhere():
+    address = _project()["urls"]["Repository"]
+    assert f"git clone {address} && cd {address.rpartition('/')[2]}\n" in (ROOT / "README.md").read_text()
+    assert all(url.startswith(address) for url in _project()["urls"].values())
+
+
+def test_the_citation_has_the_version():
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_continuous_integration_types_the_readme_and_installs_every_extra():
+    """Except CUDA, for which nvrtc stands, and browsers."""
+    script = (ROOT / ".ci" / "run").read_text()
+    (pattern,) = re.findall(r"grep '(\^.+)' README\.md", script)
+    endings = [
+        line.split("&& ")[-1] for line in re.findall(f"{pattern}.*", (ROOT / "README.md").read_text(), re.MULTILINE)
+    ]
+    assert endings == ["splat demo", "pytest -n auto"]
+    (installed,) = re.findall(r'-e "\.\[(.+)\]"', script)
+    assert set(installed.split(",")) == _project()["optional-dependencies"].keys() - {
+        "all",
+        "cuda12",
+        "cuda13",
+        "browser",
+    }
 
 
 def test_every_kernel_is_explained():
@@ -100,6 +132,12 @@ def test_files_and_names_exist(page):
 def test_kernel_files_of_examples_exist(page):
     files = re.findall(r'\bkernel\("([^"]+)"', page.read_text())
     assert [file for file in files if not any((ROOT / "cuda_src").glob(f"{file}.cu"))] == []
+
+
+@functools.cache
+def _project():
+    """The table [project] of pyproject.toml."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 @functools.cache
@@ -150,7 +188,7 @@ def _unknown_options(code):
         known = _options()[named[1]]
     else:
         known = set().union(*_options().values())
-    return [option for option in OPTION.findall(code) if option not in known]
+    return [option for option in OPTION.findall(code) if option not in known | OPTIONS_OF_DASK]
 
 
 @functools.cache

@@ -1,18 +1,19 @@
-"""The first table and the chart of docs/quality.md show the means of its runs."""
+"""The first table and the chart of docs/quality.md show the means of the runs."""
 
-from scripts.figures.draw_quality import PAGE, first_table, quality_svg, rows
+from scripts.figures.draw_quality import PAGE, RUNS, first_table, quality_svg, rows
 
 
 def test_the_chart_of_quality_is_current():
     picture = (PAGE.parent / "images" / "quality.svg").read_text()
-    assert picture == quality_svg(rows(PAGE.read_text())), (
+    assert picture == quality_svg(rows(RUNS.read_text())), (
         "run: python scripts/figures/draw_quality.py chart > docs/images/quality.svg"
     )
 
 
 def test_the_first_table_of_quality_is_current():
-    page = PAGE.read_text()
-    assert first_table(rows(page)) in page, "paste the output of: python scripts/figures/draw_quality.py table"
+    assert first_table(rows(RUNS.read_text())) in PAGE.read_text(), (
+        "paste the output of: python scripts/figures/draw_quality.py table"
+    )
 
 
 def test_rows_are_means_over_seeds():

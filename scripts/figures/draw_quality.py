@@ -1,4 +1,4 @@
-"""Means of the runs in docs/quality.md, as the page's first table and as its chart:
+"""Means of the runs in docs/experiments/default_runs.md, as first table and chart of docs/quality.md:
 
 python scripts/figures/draw_quality.py table
 python scripts/figures/draw_quality.py chart > docs/images/quality.svg
@@ -15,6 +15,7 @@ from statistics import mean
 from splat_cli.report.markup import Markup, tag
 
 PAGE = Path(__file__).parents[2] / "docs" / "quality.md"
+RUNS = PAGE.parent / "experiments" / "default_runs.md"
 _LEFT, _RIGHT, _TOP, _ROW, _BAR, _WIDTH = 140, 200, 44, 46, 15, 760
 _STYLE = (
     "text{font:14px sans-serif;fill:#1f2937}.seconds{fill:#64748b}.splat{fill:#4f46e5}.gsplat{fill:#94a3b8}"
@@ -36,7 +37,7 @@ class Row:
 
 
 def rows(page: str) -> list[Row]:
-    """The scenes of the page's table of runs, means over seeds."""
+    """The scenes of a page's table of runs, means over seeds."""
     lines = page.split("\n\n| scene (", 1)[1].split("\n\n", 1)[0].split("\n")[2:]
     cells = [line.strip("| ").split(" | ") for line in lines]
     return [_row(*[cell.strip() for cell in [*line, ""][:6]]) for line in cells]
@@ -118,4 +119,4 @@ def _text(x: float, y: float, text: str, look: str | None = None) -> Markup:
 
 if __name__ == "__main__":
     draw = first_table if sys.argv[1] == "table" else quality_svg
-    print(draw(rows(PAGE.read_text())), end="")
+    print(draw(rows(RUNS.read_text())), end="")

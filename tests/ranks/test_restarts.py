@@ -57,6 +57,7 @@ class KilledInTheFirstStep(Callback):
 
 
 def test_ranks_that_are_lost_again_and_again_end_the_run(training, tmp_path, monkeypatch):
+    pytest.importorskip("tensorboard")  # its threads must end, too
     monkeypatch.setattr(resume, "MAX_RESTARTS", 2)
     with pytest.raises(RankError, match=r"was ended by SIGKILL; continue with: splat train --resume"):
         train(training, tmp_path / "run", 2, KilledInTheFirstStep(), tensorboard=True)
