@@ -34,7 +34,7 @@ __device__ __forceinline__ void store_vec_at(float* __restrict__ planes /* [3, s
 
 extern "C" __global__ void list_visible(
     const IterState* __restrict__ state,    // [1]
-    const float* __restrict__ depths,       // [capacity] 0 where invisible
+    const float* __restrict__ depths,       // [capacity] 0 if invisible
     int* __restrict__ splat_from_row,       // [capacity]
     unsigned* __restrict__ num_rows)        // [1] must be 0 before; remains 0 in a step that has overflowed
 {

@@ -48,7 +48,7 @@ extern "C" __global__ void color_backward(
     Share share,                            // splats to update
     SlotLayout layout,                      // sizes of the arrays of a slot
     const BatchView* __restrict__ views,    // [slots]; only with BATCH
-    const float* __restrict__ depths,       // [slots, columns] 0 where invisible
+    const float* __restrict__ depths,       // [slots, columns] 0 if invisible
     const float* __restrict__ d_rays,       // [slots, 6, columns] from project_backward
     float* __restrict__ params,             // [rows, capacity]
     float* __restrict__ moments1,           // [rows, capacity] see optim/moments.cuh; only with FUSED_ADAM

@@ -76,7 +76,7 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
     Share share,                            // splats to update
     SlotLayout layout,                      // sizes of the arrays of a slot
     const BatchView* __restrict__ views,    // [slots]; only with BATCH
-    const float* __restrict__ depths,       // [slots, columns] 0 where invisible
+    const float* __restrict__ depths,       // [slots, columns] 0 if invisible
     const float4* __restrict__ colors,      // [slots, columns] rgb; 0 if it was clamped
     const float* __restrict__ d_splats,     // [slots, rows, SPLAT_SUMS] from blend_backward
     const float* __restrict__ sent,         // [slots, sent_stride] index of the rows of d_splats (visible.cuh); null: row j
