@@ -1,4 +1,4 @@
-"""Arguments that do not fit a kernel are errors that name them."""
+"""Wrong arguments of a kernel raise errors that name them."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def test_arrays_that_do_not_fit(array, dimensions, message):
 
 
 def by_value(backend, **changes):
-    """Launch kernel by_value with arguments of which some are changed."""
+    """Launch kernel by_value with some of its arguments changed."""
     struct = np.zeros((), [("scale", "f4"), ("offset", "i4"), ("data", "u8")])
     array = backend.upload(np.zeros(64, F4))
     struct["data"] = backend.address(array)
@@ -114,6 +114,11 @@ def test_signatures():
     assert kernels["b"] == ()
     seen = [(p.name, p.is_pointer, p.dtype and p.dtype.name) for p in kernels["a"]]
     assert seen == [
-        ("x", True, "float32"), ("n", False, "uint32"), ("q", False, "uint64"), ("cameras", True, None),
-        ("y", True, "float32"), ("c", False, None), ("any", True, None),
-    ]  # fmt: skip
+        ("x", True, "float32"),
+        ("n", False, "uint32"),
+        ("q", False, "uint64"),
+        ("cameras", True, None),
+        ("y", True, "float32"),
+        ("c", False, None),
+        ("any", True, None),
+    ]

@@ -98,7 +98,7 @@ def test_capture(small_kernels):
 
 @pytest.mark.parametrize("captured", [False, True])
 def test_branch(small_kernels, captured):
-    """What is queued after the join finds the results of the branch, which finds those of what was queued before."""
+    """Work after the join sees the results of the branch, and the branch sees those of earlier work."""
     backend, x, y = small_kernels, *(small_kernels.upload(np.arange(128, dtype=np.int32)) for _ in range(2))
     reverse = backend.kernel("plain", "reverse")
 
@@ -134,8 +134,8 @@ def test_capture_keeps_no_array_alive():
     assert alive() is None
 
 
-def test_capture_is_of_one_thread():
-    """Another thread's launches run while one records."""
+def test_capture_records_one_thread_only():
+    """Launches of other threads run during a capture."""
     backend, ran = open_backend("cpu"), np.zeros(1)
 
     def record():
@@ -158,7 +158,7 @@ def test_capture_of_a_failure(small_kernels):
 
 
 def test_results_do_not_depend_on_threads():
-    """The blocks of a launch are shared out; each runs once."""
+    """OS threads share the blocks of a launch, and each block runs once."""
     from tests.device.test_lanes import KERNELS
 
     for threads in (1, 2, 5):
@@ -219,8 +219,8 @@ assert (x == np.arange(127, -1, -1)).all()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ulimit -v works on Linux")
-def test_a_limit_of_memory_leaves_fewer_threads_or_is_named():
-    """As of ulimit -v, for stacks of 128 fibers, 8 MiB a thread, and those of threads."""
+def test_memory_limit_reduces_threads_or_is_reported():
+    """As set by ulimit -v. A thread needs 8 MiB for the stacks of 128 fibers, and its own stack."""
     from tests.device.test_lanes import KERNELS
 
     ended = finished([sys.executable, "-W", "ignore", "-c", LIMITED.format(kernels=str(KERNELS))])
@@ -229,7 +229,7 @@ def test_a_limit_of_memory_leaves_fewer_threads_or_is_named():
 
 
 class StreamOfCuPy:
-    """What the CUDA backend does with a stream when it is opened."""
+    """The methods of CuPy's stream that the CUDA backend calls when it opens."""
 
     current = None
 
@@ -241,7 +241,7 @@ class StreamOfCuPy:
 
 
 def test_backends_of_a_thread_share_a_stream(monkeypatch):
-    """What a graph of the first one captures is launched to the current stream."""
+    """A graph that the first backend captures is launched on the current stream."""
     device = SimpleNamespace(id=0)
     cuda = SimpleNamespace(Stream=StreamOfCuPy, Device=lambda: device)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))

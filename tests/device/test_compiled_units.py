@@ -1,4 +1,4 @@
-"""Units are compiled once, in the first thread that needs them; errors are raised in every one."""
+"""Units are compiled once, in the first thread that needs them; all threads that need them get the errors."""
 
 import threading
 
@@ -30,7 +30,7 @@ def test_each_unit_is_compiled_once():
     assert compiled == [("a", {}), ("a", {"X": 1}), ("b", {})]
 
 
-def test_who_needs_a_unit_waits_for_the_thread_that_compiles_it():
+def test_get_waits_for_the_compiling_thread():
     begun, go_on, compiled = threading.Event(), threading.Event(), []
 
     def compile(file, defines):
@@ -47,7 +47,7 @@ def test_who_needs_a_unit_waits_for_the_thread_that_compiles_it():
     assert compiled == ["a"]
 
 
-def test_preparing_returns_how_to_wait():
+def test_prepare_returns_a_function_that_waits():
     go_on, compiled = threading.Event(), []
     units = CompiledUnits(lambda file, defines: go_on.wait(HANG) and compiled.append(file))
     wait = units.prepare([("a", {}), ("b", {}), ("c", {})], num_threads=2)
@@ -56,7 +56,7 @@ def test_preparing_returns_how_to_wait():
     assert sorted(compiled) == ["a", "b", "c"]
 
 
-def test_a_unit_that_is_needed_now_does_not_wait_for_others():
+def test_get_does_not_wait_for_other_units():
     go_on = threading.Event()
     units = CompiledUnits(lambda file, defines: file if file == "b" else go_on.wait(HANG))
     units.prepare([("a", {}), ("b", {})], num_threads=1)
@@ -65,7 +65,7 @@ def test_a_unit_that_is_needed_now_does_not_wait_for_others():
     _all_threads_end()
 
 
-def test_what_fails_ahead_is_an_error_where_it_is_needed():
+def test_get_raises_the_error_of_a_prepared_unit():
     def compile(file, defines):
         if file == "broken":
             raise DeviceError("no good")
@@ -79,7 +79,7 @@ def test_what_fails_ahead_is_an_error_where_it_is_needed():
         units.get("broken", {})
 
 
-def test_after_a_failure_the_next_tries_again():
+def test_get_tries_again_after_a_failure():
     results = iter([OSError("disk full"), "compiled"])
 
     def compile(file, defines):
@@ -94,7 +94,7 @@ def test_after_a_failure_the_next_tries_again():
     assert units.get("a", {}) == "compiled"
 
 
-def test_threads_are_entered():
+def test_each_compiler_thread_calls_enter():
     entered = []
     units = CompiledUnits(lambda file, defines: threading.current_thread().name)
     units.prepare([("a", {}), ("b", {})], num_threads=8, enter=lambda: entered.append(threading.current_thread().name))
@@ -109,7 +109,7 @@ def test_kernels_can_be_prepared(small_kernels):
         small_kernels.kernel("no such file", "k")
 
 
-def test_units_that_nobody_can_ask_for_any_more_are_not_compiled():
+def test_units_of_a_deleted_object_are_not_compiled():
     begun, go_on, compiled = threading.Event(), threading.Event(), []
 
     def compile(file, defines):

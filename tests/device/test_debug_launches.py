@@ -1,4 +1,4 @@
-"""With --debug, a kernel that fails on a GPU is named; without a GPU, on functions that stand for a module's."""
+"""With --debug, errors name the kernel that failed on a GPU. Most tests use fake launch functions instead of a GPU."""
 
 import os
 import shutil
@@ -32,7 +32,7 @@ def illegal_access():
     raise RuntimeError("cudaErrorIllegalAddress: an illegal memory access was encountered")
 
 
-def test_every_launch_is_waited_for():
+def test_debug_waits_before_and_after_every_launch():
     log = []
     kernel = CudaKernel("project", PARAMETERS, launched(log), np.ndarray, lambda: log.append("waited"))
     kernel((3,), (32, 4), *ARGUMENTS)
@@ -54,7 +54,7 @@ class StickyDevice:
             illegal_access()
 
 
-def test_the_kernel_that_failed_is_named_with_its_launch():
+def test_error_names_the_kernel_and_its_launch():
     device = StickyDevice()
     kernel = CudaKernel("project", PARAMETERS, device.launch, np.ndarray, device.wait)
     with pytest.raises(DeviceError) as caught:
@@ -66,7 +66,7 @@ def test_the_kernel_that_failed_is_named_with_its_launch():
 
 
 def test_a_later_kernel_is_not_blamed():
-    """CUDA reports an illegal access again with every call after it."""
+    """CUDA reports an illegal access again in every later call."""
     device = StickyDevice()
     with pytest.raises(KernelError, match="kernel project on grid"):
         CudaKernel("project", PARAMETERS, device.launch, np.ndarray, device.wait)((3,), (32,), *ARGUMENTS)
@@ -74,7 +74,7 @@ def test_a_later_kernel_is_not_blamed():
         CudaKernel("blend", PARAMETERS, device.launch, np.ndarray, device.wait)((3,), (32,), *ARGUMENTS)
 
 
-def test_an_argument_is_described_without_a_look_at_the_device():
+def test_describing_an_argument_does_not_read_the_device():
     class OnDevice:
         shape, dtype = (), np.dtype("float32")
 
@@ -86,8 +86,8 @@ def test_an_argument_is_described_without_a_look_at_the_device():
     assert describe(np.zeros((2, 0))) == "float64 [2, 0]"
 
 
-def test_the_message_survives_what_fails_afterwards(monkeypatch, scene, tmp_path, capsys):
-    """Training, on a device that fails in the first blend and in whatever is asked of it then."""
+def test_message_survives_later_failures(monkeypatch, scene, tmp_path, capsys):
+    """Training on a device that fails in the first blend and in every later call."""
     real, device = CpuBackend.kernel, StickyDevice()
     monkeypatch.setattr(CudaBackend, "debug", True)
 
@@ -114,7 +114,7 @@ def test_the_message_survives_what_fails_afterwards(monkeypatch, scene, tmp_path
     assert last.endswith("failed: cudaErrorIllegalAddress: an illegal memory access was encountered")
 
 
-def test_an_error_in_cleaning_up_does_not_hide_the_kernel(monkeypatch, capsys):
+def test_cleanup_error_does_not_hide_the_kernel(monkeypatch, capsys):
     def fail(*arguments):
         try:
             raise KernelError("kernel blend failed")
@@ -138,8 +138,8 @@ sys.exit(run(sys.argv[2:]))
 
 
 @pytest.mark.gpu
-def test_a_kernel_that_writes_outside_is_named(open_device, scene, tmp_path):
-    """In a process of its own, whose GPU context is lost."""
+def test_kernel_that_writes_out_of_bounds_is_named(open_device, scene, tmp_path):
+    """In a separate process, because its GPU context is lost."""
     open_device("cuda")
     sources = shutil.copytree(resource_dir("cuda_src"), tmp_path / "cuda_src")
     blend, line = sources / "raster" / "blend.cu", "    const Camera& camera = cameras[state->view];\n"
@@ -157,7 +157,7 @@ def test_a_kernel_that_writes_outside_is_named(open_device, scene, tmp_path):
     assert "ILLEGAL" in errors[0].upper()
 
 
-def test_a_launch_that_is_refused_is_named():
+def test_refused_launch_is_named():
     def refuse(grid, block, args):
         raise RuntimeError("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES")
 
@@ -166,14 +166,14 @@ def test_a_launch_that_is_refused_is_named():
         kernel((3,), (32, 4), *ARGUMENTS)
 
 
-def test_without_debug_nobody_waits():
+def test_no_waiting_without_debug():
     log = []
     CudaKernel("project", PARAMETERS, launched(log), np.ndarray)((3,), (32,), *ARGUMENTS)
     assert log == [((3, 1, 1), (32, 1, 1))]
 
 
-def test_nothing_is_recorded_with_debug(monkeypatch):
-    """A wait within a recording would end it."""
+def test_no_graph_is_captured_with_debug(monkeypatch):
+    """Waiting would end a capture."""
     monkeypatch.setattr(CudaBackend, "debug", True)
     backend, calls = CudaBackend.__new__(CudaBackend), []
     assert backend.capture_graph(lambda: calls.append(1)) is not None
@@ -182,7 +182,7 @@ def test_nothing_is_recorded_with_debug(monkeypatch):
 
 
 @pytest.mark.parametrize(("arguments", "debug"), [(["--debug", "info", "missing"], True), (["info", "missing"], False)])
-def test_the_option_sets_it(monkeypatch, capsys, arguments, debug):
+def test_option_sets_debug(monkeypatch, capsys, arguments, debug):
     monkeypatch.setattr(CudaBackend, "debug", False)
     assert run(arguments) == 2
     assert CudaBackend.debug == debug

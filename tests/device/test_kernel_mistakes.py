@@ -1,4 +1,4 @@
-"""What a kernel must not do ends the process with a message instead of hanging or going on with garbage."""
+"""Illegal operations of a kernel end the process with a message, instead of a hang or garbage."""
 
 import re
 import sys
@@ -39,4 +39,4 @@ def test_divergence(name, message):
 
 def test_stack_overflow_does_not_reach_a_neighbour():
     assert run("overflow", ", 3").returncode == 0
-    assert run("overflow", ", 1000").returncode == -11  # a guard page
+    assert run("overflow", ", 1000").returncode == -11  # stopped by a guard page

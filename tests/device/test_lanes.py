@@ -1,4 +1,4 @@
-"""Kernels over lanes.cuh give what NumPy gives, on each backend and for each width of SIMD vector."""
+"""Lane kernels agree with NumPy on each backend and for each SIMD width."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def processor_flags():
 
 @pytest.fixture(scope="module", params=["cpu", *LEVELS, pytest.param("cuda", marks=pytest.mark.gpu)])
 def device(request, open_device):
-    """Each device of this machine, the CPU also as each x86-64 level that the processor has."""
+    """Each device of this machine; the CPU also at each x86-64 level that it supports."""
     if request.param not in LEVELS:
         return open_device(request.param, KERNELS)
     if LEVELS[request.param] not in processor_flags():
@@ -28,9 +28,9 @@ def device(request, open_device):
 
 
 def launch(device, name, grid, block, *args, **defines):
-    """Run kernel `name` with copies of the arrays among `args` on the device; the copies as NumPy arrays, in order.
+    """Run kernel `name` on copies of the arrays in `args`; returns the copies as NumPy arrays, in order.
 
-    With defines it is a kernel of sums.cu, which is short, for it is compiled for each of them.
+    With defines, the kernel is in sums.cu: a short file, because each define compiles it again.
     """
     sent = [device.upload(a) if isinstance(a, np.ndarray) else a for a in args]
     device.kernel("sums" if defines else "lanes", name, **defines)(grid, block, *sent)

@@ -1,11 +1,11 @@
-"""What plain CUDA code may use, on each backend: threads, barriers, warps, atomics, mathematics, arguments."""
+"""CUDA features of plain kernels, on each backend: threads, barriers, warps, atomics, mathematics, arguments."""
 
 import numpy as np
 import pytest
 
 
 def launch(backend, name, grid, block, *args):
-    """Run kernel `name` with copies of the arrays among `args` on the device; the copies as NumPy arrays, in order."""
+    """Run kernel `name` on copies of the arrays in `args`; returns the copies as NumPy arrays, in order."""
     sent = [backend.upload(a) if isinstance(a, np.ndarray) and a.ndim else a for a in args]
     backend.kernel("plain", name)(grid, block, *sent)
     return [backend.download(a) for a in sent if isinstance(a, backend.xp.ndarray) and a.ndim]
@@ -44,7 +44,7 @@ def test_shared_memory_and_barriers(small_kernels, blocks, rounds):
 
 
 @pytest.mark.parametrize("n", [100, 77, 1])
-def test_votes_of_a_block_that_threads_have_left(small_kernels, n):
+def test_block_votes_after_some_threads_returned(small_kernels, n):
     x = np.arange(100, dtype=np.int32) % 3
     _, out = launch(small_kernels, "votes", (1,), (100,), x, n, np.full((100, 3), -1, np.int32))
     expected = [np.count_nonzero(x[:n]), (x[:n] > 1).any(), (x[:n] < 2).all()]
@@ -97,7 +97,7 @@ def test_not_finite(small_kernels, x):
     assert out[16] == (1 if x == np.inf else 0)
 
 
-def test_operations_are_rounded_one_by_one(small_kernels):
+def test_rn_intrinsics_round_each_operation(small_kernels):
     rng = np.random.default_rng(0)
     for a, b, c in rng.random((50, 3), np.float32):
         (out,) = launch(small_kernels, "rounding", (1,), (1,), a, b, c, np.zeros(1, np.float32))

@@ -1,4 +1,4 @@
-"""Structs and numbers that kernels and Python both declare are the same on both sides."""
+"""Structs and constants that kernels and Python both declare agree."""
 
 import re
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from splat_cli.train.ranked.exchange import VIEW_SLOTS_DTYPE
 from splat_cli.train.schedule import SCHEDULE_DTYPE
 from tests.conftest import DEVICES
 
-# Struct, the file that declares it, its dtype, and the first member of what the dtype calls otherwise.
+# Struct, its file, its dtype, and fields of the dtype that have another name: field -> (first) member.
 STRUCTS: list[tuple[str, str, np.dtype, dict[str, str]]] = [
     ("Camera", "common.cuh", CAMERA_DTYPE, {}),
     ("IterState", "common.cuh", ITER_STATE_DTYPE, {}),
@@ -97,7 +97,7 @@ def test_struct_is_its_dtype(
 
 
 def test_every_mirrored_struct_is_compared() -> None:
-    """Kernels say `mirrors this layout` above a struct that the host fills."""
+    """Kernels say `mirrors this layout` above each struct that the host fills."""
     sources = [path.read_text() for path in resource_dir("cuda_src").rglob("*.cu*")]
     mirrored = {name for text in sources for name in re.findall(r"mirrors this layout\.\nstruct (\w+)", text)}
     assert mirrored == {name for name, *_ in STRUCTS}

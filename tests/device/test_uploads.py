@@ -1,4 +1,4 @@
-"""Copies beside the device's work arrive before what comes after `join`, from any thread's memory; work goes on."""
+"""Asynchronous uploads from any thread arrive before work that is queued after `join`."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -7,7 +7,7 @@ import pytest
 
 
 def test_many_rounds(backend):
-    """Each round's arrays take the place of those before, which are dropped as soon as they have been read."""
+    """Each round replaces the previous arrays, which are freed as soon as they have been read."""
     uploads = backend.uploads()
     total = backend.xp.zeros(1000, np.int64)
     with ThreadPoolExecutor(4) as pool:
@@ -30,8 +30,8 @@ def test_any_type_and_layout(backend):
 
 
 @pytest.mark.parametrize("disturb", ["a copy", "a download of a part"])
-def test_what_is_recorded_afterwards_is_replayed(backend, disturb):
-    """Neither changes where the backend's work goes: a recording of another stream would be empty."""
+def test_capture_after_a_copy_is_replayed(backend, disturb):
+    """A copy does not change the backend's stream; a capture of another stream would be empty."""
     count = backend.xp.zeros((4, 4), np.int32)
     if disturb == "a copy":
         uploads = backend.uploads()
@@ -42,7 +42,7 @@ def test_what_is_recorded_afterwards_is_replayed(backend, disturb):
     def fill():
         backend.fill(count, 3)
 
-    fill()  # loads its kernel, which a recording may not
+    fill()  # loads its kernel, which is not allowed in a capture
     replay = backend.capture_graph(fill)
     count[...] = 0
     replay()

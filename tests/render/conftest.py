@@ -1,4 +1,4 @@
-"""Scenes that every kernel of the rasterizer is tried on."""
+"""Scenes for the tests of all kernels of the rasterizer."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Reference scenes on a device, and what the kernels left there in the references' terms."""
+"""Reference scenes on a device, and results of kernels in the format of the references."""
 
 from dataclasses import dataclass, replace
 
@@ -22,15 +22,23 @@ from tests.reference.random_scene import Scene
 
 Array = np.ndarray
 
-VIEW = 1  # the scene's place in the camera table, behind a larger view
+VIEW = 1  # the scene's index in the camera table, after a larger view
 SPARE = 5  # columns of the parameter planes past the splats
 
 
 def view_of(camera: inputs.Camera) -> View:
     return View(
-        "view", None, camera.width, camera.height, camera.fx, camera.fy, camera.cx, camera.cy, camera.w2c,
+        "view",
+        None,
+        camera.width,
+        camera.height,
+        camera.fx,
+        camera.fy,
+        camera.cx,
+        camera.cy,
+        camera.w2c,
         radial=(camera.k1, camera.k2),
-    )  # fmt: skip
+    )
 
 
 @dataclass
@@ -48,7 +56,7 @@ class OnDevice:
         return self.rasterizer.projection
 
     def download(self, array: object) -> Array:
-        """As float64 (integers as they are). What no kernel wrote may be anything, a signalling NaN too."""
+        """An array as float64; integers keep their type. Memory that no kernel wrote may hold a signalling NaN."""
         host = self.backend.download(array)
         with np.errstate(invalid="ignore"):
             return host.astype(np.float64) if host.dtype.kind == "f" else host
@@ -63,7 +71,7 @@ class OnDevice:
         return self.download(self.projection.depths)[: self.splats.num] > 0
 
     def flat(self) -> tuple[Flat, Array]:
-        """The kernels' own projection as `blend`'s reference takes it, and the splat of each of its rows."""
+        """The kernels' projection in the format of `blend`'s reference, and the splat of each of its rows."""
         depths = self.download(self.projection.depths)[: self.splats.num]
         rows = np.flatnonzero(depths > 0)
         rows = rows[np.argsort(depths[rows], kind="stable")]
@@ -115,7 +123,7 @@ def blend_backward_of_noise(device: OnDevice, absgrad: bool = False, seed: int =
 
 
 def projected_gradients(device: OnDevice, scene: Scene, options: Options) -> tuple[Projected, ProjectedGradients]:
-    """The reference's projection, and the gradients of its values from the sums that the blend left on the device."""
+    """The reference's projection, and gradients of its values from the sums of blend_backward on the device."""
     projected, rows = forward(scene.splats, scene.camera, options), device.visible()
     sums = np.zeros((scene.splats.num, SPLAT_SUMS))
     sums[rows] = device.download(device.projection.d_splats)[: scene.splats.num][rows]
@@ -136,8 +144,10 @@ def by_parameter(planes: Array, num: int) -> inputs.Splats:
 
 
 def gradients_of_sums(sums: Array, conics: Array, opacities: Array) -> ProjectedGradients:
-    """Gradients of the blend from the sums [M, SPLAT_SUMS] of its backward pass ( cuda_src/raster/blend_backward.cu):
-    of g (1, dx, dy, dx^2, dx dy, dy^2) with g = dL/dpower, then d rgb."""
+    """Gradients of projected splats from the sums [M, SPLAT_SUMS] of cuda_src/raster/blend_backward.cu.
+
+    The sums are of g (1, dx, dy, dx^2, dx dy, dy^2) with g = dL/dpower, then of d rgb.
+    """
     a, b, c = conics.T
     g, gx, gy, gxx, gxy, gyy = sums[:, :6].T
     return ProjectedGradients(

@@ -1,4 +1,4 @@
-"""Antialiased splats, baked for viewers that know nothing of antialiasing."""
+"""Antialiasing baked into splats, for viewers without antialiasing."""
 
 import dataclasses
 
@@ -37,7 +37,7 @@ def test_baked_splats_look_as_trained(backend):
 
 
 @pytest.mark.parametrize("size", [-2.5, -4.5])
-def test_baked_splats_cover_as_much_in_all_views_together(backend, size):
+def test_total_coverage_over_all_views_is_kept(backend, size):
     views, splats = ring_of_views(5), _tiny_splats()
     splats.means *= np.float32(0.2)  # in every view
     splats.log_scales = np.clip(splats.log_scales, -5, -4) + np.float32(size + 4.5)
@@ -48,7 +48,7 @@ def test_baked_splats_cover_as_much_in_all_views_together(backend, size):
 
 
 def _covered(splats, views, antialias):
-    """Opacity times area, px^2, of each splat: the sum over the views."""
+    """Opacity times area (px^2) of each splat, summed over the views."""
     scene = reference.Splats(**{name: array.astype(np.float64) for name, array in splats.arrays().items()})
     seen = [forward(scene, _camera(view), Options(antialias)) for view in views]
     assert all(one.visible.all() for one in seen)
@@ -61,8 +61,8 @@ def _camera(view):
     )
 
 
-def test_large_splats_are_narrowed_by_a_tenth_of_a_pixel_and_tiny_ones_hardly(backend):
-    """A pixel's variance is known where a splat is equally far from all views: (3 / f)^2."""
+def test_large_splats_shrink_by_a_tenth_of_a_pixel_and_tiny_ones_hardly(backend):
+    """A splat at a distance of 3 from all views: the variance of a pixel is (3 / f)^2."""
     splats, pixel = _tiny_splats(3), 9 / (35 * 36)
     splats.means[:] = 0
     splats.log_scales[:] = np.log(pixel * np.array([[4.0], [0.1], [0.001]])) / 2  # variances of 4, 0.1 and 0.001 px^2
@@ -70,7 +70,7 @@ def test_large_splats_are_narrowed_by_a_tenth_of_a_pixel_and_tiny_ones_hardly(ba
     np.testing.assert_allclose(np.exp(2 * baked.log_scales[:, 0]) / pixel, [3.9, 0.01, 0.001], rtol=1e-3)
 
 
-def test_the_3d_filter_is_baked_as_well(backend):
+def test_3d_filter_is_baked_too(backend):
     splats, views = _tiny_splats(40), ring_of_views(4)
     sigmas = np.full((1, 40), 0.02, np.float32)
     filtered = Splats.from_arrays(backend, splats)
@@ -80,7 +80,7 @@ def test_the_3d_filter_is_baked_as_well(backend):
         np.testing.assert_allclose(array, expected.arrays()[name], rtol=1e-3, atol=1e-3)
 
 
-def test_splats_that_no_view_sees_stay_as_they_are(backend):
+def test_unseen_splats_do_not_change(backend):
     splats = _tiny_splats(20)
     splats = dataclasses.replace(splats, means=splats.means + np.float32([0, 1000, 0]))
     for name, array in bake_antialiasing(backend, splats, ring_of_views(4)).arrays().items():
@@ -88,7 +88,7 @@ def test_splats_that_no_view_sees_stay_as_they_are(backend):
 
 
 def test_splats_too_faint_to_be_seen_antialiased(backend, monkeypatch):
-    """Without antialiasing they are seen; what the antialiased pass leaves unwritten of them is not read."""
+    """They are visible without antialiasing. Values that the antialiased pass does not write are not read."""
     splats, views = _tiny_splats(60), ring_of_views(4)
     splats.log_scales[:] = -6  # far smaller than a pixel
     splats.logit_opacities[:30] = -4
@@ -101,7 +101,7 @@ def test_splats_too_faint_to_be_seen_antialiased(backend, monkeypatch):
 
 
 class _UnwrittenProjection(Projection):
-    """Uninitialised memory: NaN where nothing is written."""
+    """Fills uninitialised memory with NaN."""
 
     @classmethod
     def allocate(cls, *args, **options):

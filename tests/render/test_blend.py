@@ -1,4 +1,4 @@
-"""Tile lists, blend and its backward pass against their references, from the kernels' own projection."""
+"""Tile lists, blend and blend_backward against references that start from the kernels' projection."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from tests.reference.random_scene import Scene
 from tests.reference.tiles import TILE, tile_minima
 from tests.render.on_device import OnDevice, gradients_of_sums, on_device
 
-# Pixels this close to a decision may decide otherwise in float32.
+# Pixels closer than this to a threshold may be decided differently in float32.
 DECIDED = 1e-3
 
 
@@ -25,7 +25,7 @@ def device(backend: Backend, scene: Scene, options: Options) -> OnDevice:
 
 
 def test_tile_lists(device: OnDevice, scene: Scene) -> None:
-    """Every tile has the splats that touch it, nearest first, ties by index."""
+    """Each tile lists the splats that touch it, nearest first, ties by index."""
     flat, splats = device.flat()
     minima = tile_minima(flat.means2d, flat.conics, scene.camera.width, scene.camera.height)
     slack = minima - 2 * np.log(255 * flat.opacities)[:, None, None]

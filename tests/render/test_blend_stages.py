@@ -1,4 +1,4 @@
-"""The stages of the backward pass (`bench_kernels.py stages`): each agrees with the reference and with ours."""
+"""Stages of the backward pass (`bench_kernels.py stages`): each agrees with the reference and blend_backward."""
 
 from dataclasses import dataclass
 
@@ -14,12 +14,12 @@ from tests.reference.project import Options
 from tests.reference.random_scene import Scene
 from tests.render.on_device import VIEW, OnDevice, on_device
 
-DECIDED = 1e-3  # pixels closer to a decision may decide otherwise in float32
+DECIDED = 1e-3  # pixels closer to a threshold may be decided differently in float32
 
 
 @dataclass
 class Case:
-    """A scene after its forward pass; the reference's picture and gradients of its visible splats."""
+    """A scene after its forward pass; the reference's image and gradients of visible splats."""
 
     device: OnDevice
     flat: reference.Flat
@@ -61,11 +61,11 @@ def test_gradients(case: Case, stage: Stage) -> None:
     comparison = Comparison(case.device.backend)
     for name, columns in {"means2d": [0, 1], "conics": [2, 3, 4], "opacities": [5], "colors": [6, 7, 8]}.items():
         comparison.check(stage.name, name, found[:, columns], case.expected[:, columns], BACKWARD)
-        comparison.check(stage.name, f"{name}, beside ours", found[:, columns], ours[:, columns], BACKWARD)
+        comparison.check(stage.name, f"{name} against blend_backward", found[:, columns], ours[:, columns], BACKWARD)
 
 
 def test_counts(case: Case) -> None:
-    """By brute force on the reference's alphas, all pixels at once; a few undecided pixels may differ."""
+    """Compares with brute force on the reference's alphas; a few undecided pixels may differ."""
     work = count_work(case.device.rasterizer, case.device.state, case.device.cameras.views[VIEW])
     on = case.blended.alphas > 0
     num, height, width = on.shape

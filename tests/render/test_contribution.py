@@ -1,4 +1,4 @@
-"""What splats contribute, against the float64 reference and against leaving them out."""
+"""Contributions of splats, compared with the float64 reference and with leaving splats out."""
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from tests.views import render_view, ring_of_views
 
 
 def test_contributions(comparison: Comparison, backend: Backend, scene: Scene, options: Options) -> None:
-    """The sum of a splat's weights is what a picture in its colour alone, white, comes to."""
+    """A splat's contribution is the sum of its blending weights over all pixels."""
     arrays = {name: values.astype(np.float32) for name, values in scene.splats.items()}
     splats = SplatArrays(**arrays, antialiased=options.antialias)
     actual = contributions(backend, splats, [view_of(scene.camera)])
@@ -26,22 +26,25 @@ def test_contributions(comparison: Comparison, backend: Backend, scene: Scene, o
     before = np.concatenate([np.ones_like(blended.alphas[:1]), np.cumprod(1 - blended.alphas, axis=0)[:-1]])
     expected = np.zeros(len(splats))
     expected[projected.splat_from_flat()] = (before * blended.alphas).sum(axis=(1, 2))
-    comparison.check("blend_scores", "contributions", actual, expected, 1e-2)  # a pixel may decide otherwise
+    comparison.check("blend_scores", "contributions", actual, expected, 1e-2)  # a pixel may be decided differently
 
 
-def test_what_contributes_nothing_is_not_missed(backend: Backend) -> None:
-    """A splat behind a wall, and one beside all views."""
+def test_splats_without_contribution_can_be_removed(backend: Backend) -> None:
+    """A splat behind a wall, and one outside all views."""
     rng = np.random.default_rng(0)
     means = np.array([[0, 0, 0], [0.1, 0, 0], [0, 50, 0]], np.float32)
     splats = SplatArrays(
-        means, np.log([[0.5] * 3, [0.01] * 3, [0.01] * 3]).astype(np.float32),
-        rng.normal(size=(3, 4)).astype(np.float32), np.full(3, 9, np.float32),
-        rng.normal(size=(3, 3)).astype(np.float32), np.zeros((3, 0, 3), np.float32),
-    )  # fmt: skip
+        means,
+        np.log([[0.5] * 3, [0.01] * 3, [0.01] * 3]).astype(np.float32),
+        rng.normal(size=(3, 4)).astype(np.float32),
+        np.full(3, 9, np.float32),
+        rng.normal(size=(3, 3)).astype(np.float32),
+        np.zeros((3, 0, 3), np.float32),
+    )
     front = ring_of_views(12)[6]  # looks along +x: the first splat hides the second
     found = contributions(backend, splats, [front])
     assert found[0] > 10
-    assert found[1] < 0.05  # the first lets a hundredth through
+    assert found[1] < 0.05  # the first transmits a hundredth
     assert found[2] == 0
     pictures = [
         render_view(backend, Splats.from_arrays(backend, some), front) for some in (splats, splats.select(found > 1))
@@ -54,7 +57,7 @@ def test_no_splats_contribute_nothing(backend: Backend) -> None:
     assert contributions(backend, empty, ring_of_views(1)).shape == (0,)
 
 
-def test_scores_by_segments_are_those_by_tiles(backend: Backend) -> None:
+def test_scores_by_segments_equal_scores_by_tiles(backend: Backend) -> None:
     trainer = noise_trainer(backend, 8000)
     raster, state, xp = trainer.rasterizer, trainer.state, backend.xp
     state.write(view=1, num_segments=0)

@@ -34,7 +34,7 @@ def test_a_large_splat_beside_the_camera_hides_nothing_in_front(backend):
 def test_depths_change_outside_the_picture_only(backend):
     xp = backend.xp
     projection = Projection.allocate(backend, 5, 1, RasterizationSettings())
-    pixels = [(1, 1), (70, 20), (1032, 24), (32, -976), (np.nan, 0)]  # the second within the margin of 15 %
+    pixels = [(1, 1), (70, 20), (1032, 24), (32, -976), (np.nan, 0)]  # the second is within the margin of 15 %
     projection.depths[...] = xp.asarray([2, 2, 2, 2, 0], "float32")
     projection.means2d[...] = xp.asarray(pixels, "float32")
     sort_outside_by_distance(xp, projection, VIEW, 5)

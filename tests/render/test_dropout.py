@@ -20,7 +20,7 @@ def opacities_of(scene: Scene) -> np.ndarray:
 
 @pytest.fixture
 def faint(scene: Scene) -> Scene:
-    """The scene, with opacities that may grow by 1 / (1 - SHARE) and stay opacities."""
+    """The scene with lower opacities, which stay below 1 when divided by 1 - SHARE."""
     faint = 0.6 * opacities_of(scene)
     return replace(scene, splats=replace(scene.splats, logit_opacities=np.log(faint / (1 - faint))))
 
@@ -37,7 +37,7 @@ def visible(device: OnDevice, share: float, step: int) -> np.ndarray:
     return device.visible()
 
 
-def test_each_step_leaves_out_others(device: OnDevice) -> None:
+def test_each_step_drops_other_splats(device: OnDevice) -> None:
     everyone = visible(device, 0.0, 1)
     steps = np.array([visible(device, SHARE, step) for step in range(1, 30)])
     seen = steps[:, everyone].mean()
@@ -47,8 +47,10 @@ def test_each_step_leaves_out_others(device: OnDevice) -> None:
     np.testing.assert_array_equal(steps[4], visible(device, SHARE, 5))
 
 
-def test_the_others_stand_in_for_them(backend: Backend, device: OnDevice, faint: Scene, options: Options) -> None:
-    """The same picture and gradients as of a scene that holds only them, at larger opacities."""
+def test_kept_splats_compensate_for_dropped_ones(
+    backend: Backend, device: OnDevice, faint: Scene, options: Options
+) -> None:
+    """Image and gradients are those of a scene with only the kept splats, at larger opacities."""
     kept = visible(device, SHARE, 7)
     d_image = np.random.default_rng(0).normal(size=device.image().shape)
     image, gradients = device.image(), gradients_of(device, d_image, options)

@@ -28,7 +28,7 @@ def test_threads_do_not_change_the_bits(strategy):
     np.testing.assert_array_equal(one.splats.params, several.splats.params)
 
 
-def test_sums_are_those_of_floats():
+def test_fixed_sums_equal_float_sums():
     fixed, floats = _trainer(1), _trainer(1, deterministic=False)
     for trainer in (fixed, floats):
         trainer.run_until(1)

@@ -1,4 +1,4 @@
-"""Alpha, depth and normals against the float64 reference of the blend, with other values in place of colours."""
+"""Alpha, depth and normals against the float64 reference, which blends these values instead of colours."""
 
 import dataclasses
 
@@ -18,7 +18,7 @@ from tests.render.on_device import view_of
 from tests.views import ring_of_views
 
 DECIDED = 1e-3
-"""Pixels this close to a decision may decide otherwise in float32."""
+"""Pixels closer than this to a threshold may be decided differently in float32."""
 
 
 def renderer_of(backend, scene, options):
@@ -27,7 +27,7 @@ def renderer_of(backend, scene, options):
 
 
 def flat_of(renderer):
-    """(what was projected as the reference takes it, rows of the splats in it)."""
+    """The kernels' projection in the reference's format, and the splat of each of its rows."""
     download, projection = renderer.backend.download, renderer.rasterizer.projection
     depths = download(projection.depths)[: renderer.splats.num].astype(np.float64)
     rows = np.flatnonzero(depths > 0)
@@ -38,7 +38,7 @@ def flat_of(renderer):
 
 
 def blended(flat, values, camera):
-    """The reference's sum of weight * value, [H, W, 3], and where it is decided."""
+    """The reference's sum of weight * value [H, W, 3], its alpha [H, W] and a mask of decided pixels."""
     flat = dataclasses.replace(flat, colors=values)
     result = reference.forward(flat, np.zeros(3), camera.width, camera.height)
     return result.image.transpose(1, 2, 0), 1 - result.transmittance, result.margin > DECIDED
@@ -68,7 +68,7 @@ def test_maps(comparison: Comparison, backend: Backend, scene: Scene, options: O
     assert seen.sum() > 100
 
 
-def test_maps_leave_the_picture_alone(backend: Backend, scene: Scene, options: Options) -> None:
+def test_maps_do_not_change_the_image(backend: Backend, scene: Scene, options: Options) -> None:
     renderer = renderer_of(backend, scene, options)
     plain = render_frame(renderer, 0, scene.background)
     assert (plain.alpha, plain.depth, plain.normal) == (None, None, None)
@@ -86,9 +86,13 @@ def test_distance_and_normal_of_a_disc(backend: Backend, longest: int) -> None:
     log_scales = np.full((1, 3), -1.0, np.float32)
     log_scales[0, longest] = -6
     disc = SplatArrays(
-        center[None].astype(np.float32), log_scales, np.array([[0.9, 0.1, -0.3, 0.2]], np.float32),
-        np.full(1, 6, np.float32), np.zeros((1, 3), np.float32), np.zeros((1, 0, 3), np.float32),
-    )  # fmt: skip
+        center[None].astype(np.float32),
+        log_scales,
+        np.array([[0.9, 0.1, -0.3, 0.2]], np.float32),
+        np.full(1, 6, np.float32),
+        np.zeros((1, 3), np.float32),
+        np.zeros((1, 0, 3), np.float32),
+    )
     renderer = ViewRenderer(backend, Splats.from_arrays(backend, disc), [view])
     pixel = tuple(np.int64([view.fy * aim[1] / aim[2] + view.cy, view.fx * aim[0] / aim[2] + view.cx]))
     for distances, expected in ((False, 2.0), (True, np.linalg.norm(aim))):

@@ -1,4 +1,4 @@
-"""Splats with non-finite parameters are invisible, and change no result of other splats."""
+"""Splats with non-finite parameters are invisible and do not change results of other splats."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from tests.render.on_device import OnDevice, by_parameter, on_device
 
 
 def gradients(device: OnDevice, scene: Scene) -> Splats:
-    """By raw parameters, of some function of the picture that `device` has rendered."""
+    """Gradients of the raw parameters, for random gradients of the image that `device` has rendered."""
     device.set_d_image(np.random.default_rng(0).normal(size=(3, scene.camera.height, scene.camera.width)))
     d_params = device.backend.xp.zeros_like(device.splats.params)
     device.rasterizer.backward(device.splats, device.state, Update(d_params=d_params))
@@ -22,12 +22,12 @@ def gradients(device: OnDevice, scene: Scene) -> Splats:
 
 
 def poisoned(scene: Scene, rows: slice) -> Scene:
-    """The scene with some of the poisoned splats before and behind its own."""
+    """The scene with poisoned splats before and after its own."""
     bad = poisons(0, scene.camera)[rows]
     return replace(scene, splats=Splats.concatenate([bad, scene.splats, bad]))
 
 
-def test_poisons_reach_no_neighbour(backend: Backend, scene: Scene, options: Options) -> None:
+def test_poisoned_splats_do_not_affect_others(backend: Backend, scene: Scene, options: Options) -> None:
     clean = on_device(backend, scene, options)
     clean.forward()
     device = on_device(backend, poisoned(scene, slice(None)), options)
@@ -52,8 +52,8 @@ def test_poison_is_invisible(backend: Backend, scene: Scene, poison: str) -> Non
     assert visible.any()
 
 
-def test_zero_quaternion_turns_nothing(backend: Backend, scene: Scene, options: Options) -> None:
-    """It is the same as that of no rotation, but for its own gradient."""
+def test_zero_quaternion_is_no_rotation(backend: Backend, scene: Scene, options: Options) -> None:
+    """Results equal those of the identity, except the gradient of the quaternion itself."""
     images, means = [], []
     for quat in ([0.0, 0, 0, 0], [1.0, 0, 0, 0]):
         quats = np.tile(quat, (scene.splats.num, 1))

@@ -17,14 +17,14 @@ def test_names_that_would_collide_are_numbered():
     assert len(set(names)) == 3
 
 
-def test_names_cannot_lead_out_of_the_folder():
+def test_names_cannot_leave_the_folder():
     for name in png_names(["../../etc/x.jpg", "/abs/y.jpg", "..", "", "./z.jpg"]):
         assert not name.is_absolute()
         assert ".." not in name.parts
         assert name.suffix == ".png"
 
 
-def test_picture_is_written_as_it_is(tmp_path):
+def test_png_has_the_same_pixels(tmp_path):
     pixels = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
     save_png(tmp_path / "new" / "a.png", pixels)
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["a.png"]

@@ -20,7 +20,7 @@ SSIM_WEIGHT = 0.2
 
 
 def differentiate(device: OnDevice, num: int) -> tuple[float, Splats]:
-    """The loss of the scene on the device, and its gradients by the raw parameters."""
+    """Loss of the scene on the device, and its gradients with respect to the raw parameters."""
     loss = PhotometricLoss(device.backend, device.cameras, SSIM_WEIGHT)
     picture = device.rasterizer.picture
     device.forward()
@@ -54,7 +54,7 @@ def test_central_differences(backend: Backend, comparison: Comparison, scene: Sc
         directions = [np.zeros(values.shape) for _ in range(4)]
         for direction, index in zip(directions, np.argsort(-np.abs(gradient), axis=None), strict=False):
             direction.flat[index] = 1
-        # Random signs times the gradient: every splat has its say, and they hardly cancel.
+        # The gradient times random factors: all splats take part, and they hardly cancel.
         directions += [gradient * rng.uniform(0.5, 1.5, values.shape) / np.abs(gradient).max() for _ in range(2)]
         actual = np.array([(gradient * direction).sum() for direction in directions])
         slopes = np.array([pipeline.central_difference(function, values, direction) for direction in directions])
@@ -63,11 +63,11 @@ def test_central_differences(backend: Backend, comparison: Comparison, scene: Sc
 
 @pytest.mark.parametrize("antialias", [False, True])
 def test_render_view(backend: Backend, scene: Scene, antialias: bool) -> None:
-    """What commands call: one picture from one view, whatever room it takes."""
+    """The function that commands call: one image of one view, whatever memory it needs."""
     device = on_device(backend, scene, Options())
     view, background = view_of(scene.camera), scene.background
     picture = render_view(backend, device.splats, view, background, antialias)
     options = Options(antialias=antialias)
     expected = pipeline.render(scene.splats, scene.camera, background, options).blended
-    np.testing.assert_allclose(np.moveaxis(picture, -1, 0)[:, expected.margin > 1e-3],
-                               expected.image[:, expected.margin > 1e-3], atol=1e-4)  # fmt: skip
+    decided = expected.margin > 1e-3
+    np.testing.assert_allclose(np.moveaxis(picture, -1, 0)[:, decided], expected.image[:, decided], atol=1e-4)

@@ -1,4 +1,4 @@
-"""docs/method.md: quoted code is the kernels'; compositing, moments, opacity are derivatives of a pixel's blending."""
+"""docs/method.md: quoted lines are in the kernels; compositing, moments and opacity are derivatives of the blend."""
 
 from types import SimpleNamespace
 
@@ -27,7 +27,7 @@ def composite(alphas, values, background):
 
 
 def walk(alphas, colors, d, background):
-    """What the kernel's loop leaves, splat by splat."""
+    """Variables of the kernel's loop after each splat."""
     T, behind = [1], [composite(alphas, [dot(c, d) for c in colors], background)[0]]
     for alpha, color in zip(alphas, colors, strict=True):
         state = {"T": T, "behind": behind, "weight": [0], "g": [0], "on": [True], "k": 0}
@@ -47,8 +47,8 @@ def test_compositing():
         assert vanishes(left.weight[0] * d.x - diff(loss, colors[i].x))
 
 
-def test_the_factor_of_the_background_is_not_that_of_colors():
-    """A source has T_final / (1 - alpha) before both: right for the last splat only."""
+def test_background_factor_does_not_apply_to_colors():
+    """A published formula applies T_final / (1 - alpha) to both, which is right only for the last splat."""
     alphas, values, background = symbols("a:3", real=True), symbols("v:3", real=True), Symbol("b")
     loss, final = composite(alphas, values, background)
     differences = []
@@ -72,7 +72,7 @@ def test_moments_of_a_pixel():
 
 
 def test_ellipse_from_moments():
-    """L = sum of g power: linear in the moments, whatever g is."""
+    """With L = sum of g * power, gradients are linear in the moments for any g."""
     conic, mean, pixels = symbols("A B C"), symbols("u v"), [symbols("x0 y0"), symbols("x1 y1")]
     g = symbols("g0 g1")
     deltas = [(x - mean[0], y - mean[1]) for x, y in pixels]

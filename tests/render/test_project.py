@@ -38,8 +38,8 @@ def test_project(backend: Backend, comparison: Comparison, scene: Scene, options
 
 
 @pytest.mark.parametrize("sh_degree", [0, 1, 2])
-def test_project_with_lower_harmonics(backend: Backend, comparison: Comparison, scene: Scene, sh_degree: int) -> None:
-    """Of splats that store all harmonics, and of splats that store only these."""
+def test_project_with_lower_sh_degree(backend: Backend, comparison: Comparison, scene: Scene, sh_degree: int) -> None:
+    """With splats that store all SH coefficients, and with splats that store only the lower ones."""
     options = Options(sh_degree=sh_degree)
     check_forward(comparison, on_device(backend, scene, options), scene, options)
     fewer = replace(scene.splats, shN=scene.splats.shN[:, : (sh_degree + 1) ** 2 - 1])
@@ -51,7 +51,7 @@ def test_project_with_lower_harmonics(backend: Backend, comparison: Comparison, 
 def differentiated(
     backend: Backend, scene: Scene, options: Options, request: pytest.FixtureRequest
 ) -> tuple[OnDevice, Options]:
-    """A scene of which the kernels have left random gradients of projected splats, all sums of absolute values too."""
+    """A scene after blend_backward of random image gradients, with the sums of absolute values."""
     options = replace(options, sh_degree=request.param)
     device = on_device(backend, scene, options)
     blend_backward_of_noise(device, absgrad=True)
@@ -59,7 +59,7 @@ def differentiated(
 
 
 def expected_gradients(device: OnDevice, scene: Scene, options: Options) -> tuple[reference.Splats, np.ndarray]:
-    """By raw parameters and, [N, 2], by means2d, from the sums on the device."""
+    """Gradients of the raw parameters, and of means2d [N, 2], from the sums on the device."""
     projected, d_projected = projected_gradients(device, scene, options)
     gradients, _ = reference_backward.backward(scene.splats, scene.camera, options, projected, d_projected)
     return gradients, d_projected.means2d
@@ -77,7 +77,7 @@ def test_project_backward(comparison: Comparison, differentiated: tuple[OnDevice
 
 
 def test_regularisers(differentiated: tuple[OnDevice, Options], scene: Scene) -> None:
-    """opacity_reg and scale_reg add the gradients of the mean opacity and of the mean scale, seen or not."""
+    """opacity_reg and scale_reg add gradients of the mean opacity and the mean scale, also to invisible splats."""
     device, options = differentiated
     device.projection.d_splats[...] = 0
     d_params = device.backend.xp.zeros_like(device.splats.params)
@@ -94,7 +94,7 @@ def test_regularisers(differentiated: tuple[OnDevice, Options], scene: Scene) ->
 def test_statistics(
     comparison: Comparison, differentiated: tuple[OnDevice, Options], scene: Scene, absgrad: bool
 ) -> None:
-    """What densification sums: the length of the mean's gradient in half images, and the views that saw the splat."""
+    """Sums for densification: length of d means2d in half images, and number of views that see the splat."""
     device, options = differentiated
     xp, num = device.backend.xp, scene.splats.num
     stats = xp.ones((2, device.splats.capacity), "float32")
@@ -107,6 +107,6 @@ def test_statistics(
     else:
         gradients = expected_gradients(device, scene, options)[1]
     half_image = np.array([scene.camera.width, scene.camera.height]) / 2
-    comparison.check("project_backward", f"statistics{' (abs)' * absgrad}", lengths - 1,
-                    np.linalg.norm(gradients * half_image, axis=1), BACKWARD)  # fmt: skip
+    expected, name = np.linalg.norm(gradients * half_image, axis=1), f"statistics{' (abs)' * absgrad}"
+    comparison.check("project_backward", name, lengths - 1, expected, BACKWARD)
     np.testing.assert_array_equal(views, 1 + device.visible())

@@ -1,4 +1,4 @@
-"""The 3D smoothing filter: kernels against the reference, that against central differences, and splats that hold it."""
+"""3D smoothing filter: kernels against the reference, the reference against central differences, the host."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ from tests.render.on_device import OnDevice, by_parameter, on_device
 
 
 def some_sigmas(num: int) -> np.ndarray:
-    """Some as large as splats, some small, some nothing."""
+    """Some as large as splats, some small, some 0."""
     return np.random.default_rng(5).choice([0, 1e-3, 0.03, 0.2], num).astype(np.float32).astype(float)
 
 
@@ -52,7 +52,7 @@ def with_sigmas(backend: Backend, scene: Scene, options: Options) -> tuple[OnDev
 
 
 def test_picture_and_gradients(backend: Backend, comparison: Comparison, scene: Scene, options: Options) -> None:
-    """As of splats that hold the filter already, and by the chain rule from their gradients."""
+    """The image is that of splats smoothed beforehand; their gradients give those of the raw splats."""
     device, sigmas = with_sigmas(backend, scene, options)
     held = replace(scene, splats=smooth_3d.forward(scene.splats, sigmas))
     plain = on_device(backend, held, options)
@@ -72,7 +72,7 @@ def test_picture_and_gradients(backend: Backend, comparison: Comparison, scene: 
         comparison.check("smooth_backward", name, getattr(planes[0], name)[visible], values[visible], 5 * BACKWARD)
 
 
-def test_regularisers_are_of_the_raw_splats(backend: Backend) -> None:
+def test_regularizers_apply_to_raw_splats(backend: Backend) -> None:
     device, _ = with_sigmas(backend, hard_scene(1), Options())
     device.forward()
     device.set_d_image(np.zeros((3, hard_scene(1).camera.height, hard_scene(1).camera.width)))
@@ -82,7 +82,7 @@ def test_regularisers_are_of_the_raw_splats(backend: Backend) -> None:
     np.testing.assert_allclose(actual.log_scales, 2 * np.exp(scene.splats.log_scales) / scene.splats.means.size, 1e-5)
 
 
-def test_sigmas_are_what_the_views_sample(backend: Backend, comparison: Comparison, scene: Scene) -> None:
+def test_sigmas_follow_the_sampling_of_the_views(backend: Backend, comparison: Comparison, scene: Scene) -> None:
     device, _ = with_sigmas(backend, scene, Options())
     update_smooth_3d_sigmas(device.splats, device.cameras, 0.3)
     camera = scene.camera
@@ -93,8 +93,8 @@ def test_sigmas_are_what_the_views_sample(backend: Backend, comparison: Comparis
     comparison.check("smooth_3d_sigmas", "sigmas", actual, expected, FORWARD)
 
 
-def test_splats_on_the_host_are_smoothed(backend: Backend) -> None:
-    """Also splats with opacities and sizes at the limits of what float32 holds."""
+def test_host_splats_are_smoothed(backend: Backend) -> None:
+    """Including opacities and scales at the limits of float32."""
     device, sigmas = with_sigmas(backend, hard_scene(2), Options())
     host = device.splats.to_arrays()
     expected = smooth_3d.forward(hard_scene(2).splats, sigmas)

@@ -11,10 +11,8 @@ from splat_cli.render.iter_state import IterState
 from splat_cli.render.tiles import TileLists
 from tests.views import unplaced_view
 
-LENGTHS = [
-    0, 1, 2, 3, 4, 5, 63, 64, 65, 127, 128, 129, 324, 512, 513, 1024, 1025, 2048, 2049, 2600, 4095, 4096, 4097, 9000,
-    12289, 16384,
-]  # fmt: skip
+AROUND = [power + change for power in (64, 128, 512, 1024, 2048, 4096) for change in (-1, 0, 1)]
+LENGTHS = [*range(6), *AROUND, 324, 2600, 9000, 12289, 16384]
 
 
 @pytest.mark.parametrize(("threads", "defines"), [(1, {"RADIX": 1}), (256, {})])
@@ -33,9 +31,15 @@ def test_every_list_is_sorted_by_depth_and_splat(
     lists.tile_begins[...], lists.keys[...] = backend.upload(begins), backend.upload(keys)
     lists.tile_order[...] = backend.upload(np.arange(len(LENGTHS), dtype=np.uint32)[::-1].copy())
     backend.kernel("raster/sort_tiles", "sort_tiles", **defines)(
-        (len(LENGTHS),), (threads,),
-        cameras.array, state.array, lists.tile_order, lists.tile_begins, lists.keys, lists.splat_from_pair,
-    )  # fmt: skip
+        (len(LENGTHS),),
+        (threads,),
+        cameras.array,
+        state.array,
+        lists.tile_order,
+        lists.tile_begins,
+        lists.keys,
+        lists.splat_from_pair,
+    )
     found = backend.download(lists.splat_from_pair)
     for begin, end in itertools.pairwise(begins):
         np.testing.assert_array_equal(found[begin:end], np.sort(keys[begin:end]) & np.uint64(0xFFFFFFFF))

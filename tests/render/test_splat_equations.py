@@ -14,7 +14,7 @@ SUMS = SimpleNamespace(**{name: Symbol(name, real=True) for name in ("g", "gx", 
 
 
 def ellipse():
-    """Rows of V as symbols, the covariance on the image, and what the kernel computes of them."""
+    """Rows of V as symbols, the 2D covariance, and the kernel's results for them."""
     p = SimpleNamespace(v0=vec("v0"), v1=vec("v1"), dilation=Symbol("e", positive=True))
     p.a, p.b, p.c = dot(p.v0, p.v0) + p.dilation, dot(p.v0, p.v1), dot(p.v1, p.v1) + p.dilation
     p.det0 = (p.a - p.dilation) * (p.c - p.dilation) - p.b**2
@@ -37,7 +37,7 @@ def test_compensated_opacity():
     names = {name: getattr(of, name) for name in ("x0", "x1", "w0", "w1")}
     extra = evaluate(quotation("Ellipse", "antialias"), p=p, s=SUMS, **names)
     for v, e in ((p.v0, extra.e0), (p.v1, extra.e1)):
-        by_log = (diff(p.det0, v.y) / p.det0 - diff(p.det, v.y) / p.det) / 2  # of ln sqrt(det0 / det)
+        by_log = (diff(p.det0, v.y) / p.det0 - diff(p.det, v.y) / p.det) / 2  # derivative of ln sqrt(det0 / det)
         assert vanishes(e.y - SUMS.g * by_log)
 
 

@@ -1,4 +1,4 @@
-"""Tile lists of a picture of many tiles: large splats go through a queue, small ones with their warp."""
+"""Tile lists of a large image: large splats go through a queue, warps handle small ones."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ from tests.render.on_device import OnDevice, on_device
 
 @pytest.fixture(scope="module")
 def wide() -> Scene:
-    """520 splats, every second one large, needles among them, in a picture of 27 x 21 tiles."""
+    """520 splats in an image of 27 x 21 tiles; half of them are large, some are needles."""
     scene, rng, num = hard_scene(4), np.random.default_rng(4), 520
     size = np.array([427, 333])
     focal = {"fx": 420.0, "fy": 430.0, "cx": 200.5, "cy": 170.25}
@@ -59,16 +59,16 @@ def test_lists_of_large_and_small_splats(device: OnDevice, wide: Scene) -> None:
     assert num_large > 100
 
 
-def test_lists_are_the_same_again(device: OnDevice) -> None:
-    """Counts and the queue start anew with every view."""
+def test_second_pass_gives_the_same_lists(device: OnDevice) -> None:
+    """Counts and the queue are reset for each view."""
     first = lists_of(device)
     device.forward()
     for before, after in zip(first, lists_of(device), strict=True):
         np.testing.assert_array_equal(before, after)
 
 
-def test_more_pairs_than_32_bits_count_do_not_fit(backend: Backend) -> None:
-    """As of 65,600 splats that fill 4096x4096 pixels: modulo 2^32, their pairs would fit in buffers of 5 million."""
+def test_pair_count_does_not_wrap_at_32_bits(backend: Backend) -> None:
+    """65,600 splats fill 4096x4096 pixels. Modulo 2^32, their pairs would fit in a buffer of 5 million."""
     view = View("view", None, 4096, 4096, 1.0, 1.0, 0.0, 0.0, np.eye(4))
     cameras, state = CameraTable(backend, [view]), IterState(backend)
     counts = backend.upload(np.full(65536, 65600, np.uint32))
@@ -81,20 +81,20 @@ def test_more_pairs_than_32_bits_count_do_not_fit(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("needed", [2**31, 2**32 - 1])
-def test_pairs_past_what_an_index_holds_are_refused(device: OnDevice, needed: int) -> None:
+def test_too_many_pairs_for_an_index_are_refused(device: OnDevice, needed: int) -> None:
     device.state.write(overflowed=1, needed_pairs=needed)
     with pytest.raises(MemoryError, match=r"a view needs .* pairs of a splat and a tile, of which .* fit"):
         device.rasterizer.grow_if_overflowed(device.state)
 
 
-def test_pairs_that_memory_cannot_hold_are_refused(device: OnDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_pairs_for_memory_are_refused(device: OnDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(device.backend), "memory", lambda _: (1_200_000, 0))
     with pytest.raises(MemoryError, match="a view needs 100,000 pairs"):
         device.rasterizer.resize_pairs(100_000)
 
 
 def test_nothing_is_written_past_the_counted_pairs(device: OnDevice) -> None:
-    """As if `project` had missed what `emit_tiles` finds: here all tiles of small splats."""
+    """As if `project` had missed tiles that `emit_tiles` finds; here it misses all tiles of small splats."""
     tiles, projection = device.rasterizer.tiles, device.projection
     device.state.clear_counts()
     project(device.splats, device.cameras, device.state, False, projection)

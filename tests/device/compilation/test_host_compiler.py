@@ -1,4 +1,4 @@
-"""The compiler of kernels for the CPU: which one is found, its messages, its end."""
+"""The compiler of CPU kernels: which one is found, its messages, interruption."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ case "$*" in *--version*) echo "slow 1.0";; *) touch "{folder}/started"; sleep {
 
 
 def test_ctrl_c_ends_the_compiler_too(sources, tmp_path):
-    """As a terminal sends it: to the whole process group."""
+    """A terminal sends it to the whole process group."""
     compiler = tmp_path / "slow"
     compiler.write_text(SLOW_COMPILER.format(folder=tmp_path, seconds=2 * HANG))
     compiler.chmod(0o755)
@@ -45,7 +45,7 @@ def test_compile_errors_name_the_line(sources):
 
 
 def test_a_full_disk_is_one_line(sources, tmp_path, monkeypatch):
-    """The compiler's intermediate files lie beside the cache."""
+    """The compiler's intermediate files are next to the cache."""
     compiler = tmp_path / "full"
     compiler.write_text(
         '#!/bin/sh\ncase "$*" in *--version*) echo full 1.0;; '
@@ -67,7 +67,7 @@ def test_no_compiler(sources, monkeypatch):
 
 @pytest.fixture
 def fresh_versions():
-    """Compilers are asked for their version anew, then and after the test."""
+    """Clears the cache of compiler versions before and after the test."""
     host_compiler._version.cache_clear()
     yield
     host_compiler._version.cache_clear()
@@ -88,7 +88,7 @@ def test_ziglang_is_the_last_resort(tmp_path, monkeypatch, fresh_versions):
 
 
 def test_ziglang_compiles_kernels_that_run(sources, monkeypatch):
-    """The runtime and a kernel, without a C++ library or debug information, with nothing left beside the cache."""
+    """The runtime and a kernel need no C++ library and have no debug information; no other files are left."""
     pytest.importorskip("ziglang", reason="extra cpu")
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
@@ -100,7 +100,7 @@ def test_ziglang_compiles_kernels_that_run(sources, monkeypatch):
 
 @pytest.mark.parametrize("home", [None, "/proc"])
 def test_ziglang_needs_no_home_folder(sources, monkeypatch, fresh_versions, home):
-    """With a missing or read-only one; in /proc, zig would look for the name of a new folder without end."""
+    """It is missing or read-only. In /proc, zig would try names of new folders without end."""
     pytest.importorskip("ziglang", reason="extra cpu")
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
@@ -130,14 +130,14 @@ def test_libraries_for_windows_are_made(sources, monkeypatch, fresh_versions, fi
 
 
 @pytest.mark.parametrize("command", ['"x', "'", "g++ \\"])
-def test_environment_that_names_no_command_line(sources, monkeypatch, command):
+def test_invalid_cxx_is_an_error(sources, monkeypatch, command):
     monkeypatch.setenv("CXX", command)
     with pytest.raises(DeviceError, match="which is not a valid command line") as caught:
         open_backend("cpu", sources=sources)
     assert "\n" not in str(caught.value)
 
 
-def test_environment_with_an_empty_command_names_none(sources, monkeypatch):
+def test_empty_cxx_is_ignored(sources, monkeypatch):
     monkeypatch.delenv("CXX", raising=False)
     usual = find_compiler().command
     for command in ("", " ", "\t\n"):
@@ -148,7 +148,7 @@ def test_environment_with_an_empty_command_names_none(sources, monkeypatch):
         find_compiler()
 
 
-def test_compiler_of_the_environment(sources, monkeypatch):
+def test_cxx_chooses_the_compiler(sources, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler -O1")
     with pytest.raises(DeviceError, match="no-such-compiler -O1"):
         open_backend("cpu", sources=sources)

@@ -1,4 +1,4 @@
-"""The cache of kernels compiled for the CPU: never stale, whole, and the user's own."""
+"""The cache of CPU kernels: never stale, never damaged, only the user's own."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +25,7 @@ def test_cache_is_used_and_never_stale(sources):
     assert not [p for p in cache_dir().iterdir() if p.suffix != ".so"]
 
 
-def test_who_needs_a_library_that_is_being_compiled_waits_for_it(sources, monkeypatch):
+def test_concurrent_users_compile_a_library_once(sources, monkeypatch):
     compiled, compile = [], HostCompiler._compile
 
     def counted(self, path, name, *arguments):
@@ -52,7 +52,7 @@ def test_a_damaged_library_is_compiled_again(sources, damage):
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o077])
-def test_the_cache_is_of_the_user_alone(sources, mask):
+def test_cache_belongs_to_the_user_alone(sources, mask):
     before = os.umask(mask)
     try:
         assert value(sources) == 1
@@ -70,8 +70,8 @@ def test_a_cache_that_others_may_write_is_refused(sources):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give files away")
-def test_a_cache_or_library_of_somebody_else_is_not_used(sources):
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to change the owner of files")
+def test_cache_or_library_of_another_user_is_not_used(sources):
     assert value(sources) == 1
     (library,) = cache_dir().glob("k-*.so")
     os.chown(library, 12345, 12345)
@@ -102,7 +102,7 @@ def test_cache_that_cannot_be_written(sources, tmp_path, monkeypatch):
 
 
 def test_no_home(sources, monkeypatch):
-    """Neither in the environment nor among the system's users, as in a container."""
+    """HOME is not set, and the system does not know the user, as in a container."""
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.setattr("pwd.getpwuid", lambda uid: {}[uid])

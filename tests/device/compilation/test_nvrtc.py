@@ -1,4 +1,4 @@
-"""Every kernel compiles for every architecture, on machines without a GPU too, and keeps its values in registers."""
+"""All kernels compile for all architectures, even without a GPU, and do not spill registers."""
 
 import re
 from itertools import combinations
@@ -16,14 +16,14 @@ from tests.run.test_device import RUNS
 from tests.training import SETTINGS
 
 FILES = sorted(resource_dir("cuda_src").rglob("*.cu"))
-CPU_ONLY = "RADIX"  # the sort of the CPU, whose buckets lie on the stack
-# No source tells 86 and 89 from 80, or 100 and 120 from 90: those see each file without defines.
-TOLD_APART = (75, 80, 90)
+CPU_ONLY = "RADIX"  # the CPU's sort, which keeps its buckets on the stack
+# Sources do not distinguish 86 and 89 from 80, or 100 and 120 from 90: these compile each file without defines only.
+DISTINCT = (75, 80, 90)
 CASES = [
     (path, defines, arch)
     for path in FILES
     for defines in variants(path)
-    for arch in (TOLD_APART if defines else ARCHITECTURES)
+    for arch in (DISTINCT if defines else ARCHITECTURES)
     if CPU_ONLY not in defines
 ]
 BENCHMARKS = sorted((Path(__file__).parents[3] / "scripts" / "bench" / "kernels").glob("*.cu"))
@@ -35,12 +35,12 @@ CASES += [  # further combinations and values of defines
     for file, defines in kernels_of_run(load_config(None, SETTINGS | run), "cuda")
 ]
 CASES = list({(path, *sorted(defines.items()), arch): (path, defines, arch) for path, defines, arch in CASES}.values())
-# Known bytes on sm_90: of the rare run that repeats to the bit and asks for the sums of AbsGS as well.
+# Known spills on sm_90, in bytes: a rare run, deterministic and with the sums of AbsGS.
 SPILLS = {
     ("blend_backward", "MATRIX_SUMS ABSGRAD FIXED_SUMS"): 16,
     ("blend_backward", "ABSGRAD FIXED_SUMS"): 16,
 }
-SPILLS_OF_BATCHES = 160  # of project_backward, for more warps: see its bounds
+SPILLS_OF_BATCHES = 160  # of project_backward, in exchange for more warps: see its launch bounds
 
 pytestmark = pytest.mark.skipif(bool(why_no_nvrtc()), reason=f"no NVRTC: {why_no_nvrtc()}")
 
@@ -63,8 +63,8 @@ def test_every_kernel_compiles(path, defines, arch):
             assert k.spills <= known, f"{k.kernel} spills {k.spills} bytes"
 
 
-def test_variants_have_the_defines_of_the_headers_that_a_file_includes():
-    """As when project_backward.cu was split: without them, the kernels of training were not compiled here any more."""
+def test_variants_include_defines_of_headers():
+    """Only headers test the defines of training. Without these, kernels of training would not be compiled here."""
     path = resource_dir("cuda_src") / "raster" / "project_backward.cu"
     names = [set(defines) for defines in variants(path)]
     assert all(
@@ -72,10 +72,10 @@ def test_variants_have_the_defines_of_the_headers_that_a_file_includes():
     )
 
 
-def test_no_source_tells_further_architectures_apart():
+def test_sources_distinguish_no_other_architectures():
     sources = [path.read_text() for path in resource_dir("cuda_src").rglob("*.cu*")]
     told = {int(arch) for text in sources for arch in re.findall(r"__CUDA_ARCH__ *[<>=]+ *(\d+)", text)}
-    assert told <= {10 * arch for arch in TOLD_APART}
+    assert told <= {10 * arch for arch in DISTINCT}
 
 
 def test_an_error_names_the_line(tmp_path):

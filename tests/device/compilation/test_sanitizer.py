@@ -1,4 +1,4 @@
-"""Sanitized kernels: correct ones pass, and a write past an array is named with its line."""
+"""With sanitizers, correct kernels pass, and a write past an array is reported with its line."""
 
 import os
 import re

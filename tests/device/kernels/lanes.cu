@@ -1,4 +1,4 @@
-// Kernels over lanes and their plain counterparts.
+// Lane kernels that each use one part of lanes.cuh; the tests compute the same with NumPy.
 #include "lanes.cuh"
 #include "vectors.cuh"
 
@@ -16,7 +16,7 @@ extern "C" __global__ void float_operators(const float* x /* [32] */, const floa
     for (int k = 0; k < 25; ++k) store_row(out + 32 * k, results[k], true);
 }
 
-// The same of vint.
+// The same for vint.
 extern "C" __global__ void int_operators(const int* x /* [32] */, const int* y /* [32], positive */, int* out /* [20, 32] */)
 {
     const vint a = load_row(x, true), b = load_row(y, true);
@@ -44,7 +44,7 @@ extern "C" __global__ void lane_votes(const float* x /* [32] */, float threshold
     store_row(out + 4, vint(touched), m & (lane_id() < 1));
 }
 
-// Gathers, scatters, masks and bytes: lane i of block b takes element index[i] where it is not negative.
+// Gathers, scatters, masks and bytes: lane i of block b takes element index[i] unless that is negative.
 extern "C" __global__ void lane_memory(
     const float* x, const int* y, const unsigned char* z, const float4* q,
     const int* index,                   // [N], N a multiple of 32
@@ -60,7 +60,7 @@ extern "C" __global__ void lane_memory(
     store(sum4, i, v.x + 10.0f * v.y + 100.0f * v.z + 1000.0f * v.w, m);
 }
 
-// Contiguous rows, of which the last may be short.
+// Contiguous rows; the last may be short.
 extern "C" __global__ void lane_rows(const float* x, const unsigned* y, const unsigned char* z, const float4* q, int n,
                                      float* fx, unsigned* iy, unsigned char* bz, float* sum4)    // [n]
 {
@@ -73,7 +73,7 @@ extern "C" __global__ void lane_rows(const float* x, const unsigned* y, const un
     store_row(sum4 + first, v.x + 10.0f * v.y + 100.0f * v.z + 1000.0f * v.w, m);
 }
 
-// Which (block, warp) came by.
+// Marks each (block, warp) that ran.
 extern "C" __global__ void lane_shape(int* out /* [blocks, W, Z, 3] */)
 {
     const int warp = (blockIdx.x * blockDim.z + threadIdx.z) * blockDim.y + threadIdx.y;
@@ -91,7 +91,7 @@ extern "C" __global__ void cuda_functions(const float* x /* [32] */, const float
     for (int k = 0; k < 15; ++k) store_own(out + 32 * k + own(0), results[k], true);
 }
 
-// Own elements, those of vectors and of rows included, where x is positive.
+// Own elements (scalars, vectors, rows) of lanes with positive x.
 extern "C" __global__ void own_elements(const float* x /* [32] */, const float2* pairs /* [32] */, const float4* rows /* [32, 3] */,
                                         float2* out_pairs /* [32] */, float4* out_quads /* [32] */, float4* out_rows /* [32, 3] */)
 {
@@ -106,7 +106,7 @@ extern "C" __global__ void own_elements(const float* x /* [32] */, const float2*
     }
 }
 
-// Counters: one for all lanes where x is positive, and one for each bin.
+// Counts lanes with positive x, in total and per bin.
 extern "C" __global__ void counters(const float* x /* [32 blocks] */, const int* bins /* [32 blocks] */, unsigned* count /* [2] */,
                                     unsigned* places /* [32 blocks] */, unsigned* sums, unsigned long long* pairs /* [32 blocks] */)
 {

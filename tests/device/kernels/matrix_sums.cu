@@ -1,11 +1,11 @@
-// One warp sums as blend_backward does with MATRIX_SUMS. A lane's pixels: (lane % 8, lane / 8) and 4 rows below.
+// One warp sums like blend_backward with MATRIX_SUMS. A lane's pixels: (lane % 8, lane / 8), and 4 rows below.
 #include "raster/matrix_sums.cuh"
 
 extern "C" __global__ void matrix_sums(
     const float* d_image,       // [3, 64] by lane, then by its pixel
     const float* g,             // [8, 64]
     const float* weights,       // [8, 64]
-    const float* means,         // [8, 2] px from the middle of the 8x8
+    const float* means,         // [8, 2] px, relative to the middle of the 8x8
     float* sums)                // [8, 9] six moments, three colours
 {
     __shared__ MatrixBuffer buffer;

@@ -2,7 +2,7 @@
 
 struct Settings { float scale; int offset; unsigned long long data; };
 
-// y[i] = scale * x[i] + data[offset]; one thread an element.
+// y[i] = scale * x[i] + data[offset]; one thread per element.
 extern "C" __global__ void __launch_bounds__(64) by_value(
     const float* __restrict__ x,        // [N]
     Settings settings, int n,
@@ -12,7 +12,7 @@ extern "C" __global__ void __launch_bounds__(64) by_value(
     if (i < n) y[i] = settings.scale * x[i] + ((const float*)settings.data)[settings.offset];
 }
 
-// Each argument as the kernel received it.
+// Stores each argument as the kernel received it.
 extern "C" __global__ void scalars(
     int i, unsigned u, float f, double d, unsigned long long q, unsigned char b, const float* nothing,
     double* out)                        // [7]
@@ -43,7 +43,7 @@ extern "C" __global__ void reverse(int* x /* [blocks, 128] */, int rounds)
     }
 }
 
-// Votes of a block of which threads past `n` have left.
+// Votes of a block after threads n, n + 1, ... have returned.
 extern "C" __global__ void votes(const int* x /* [threads] */, int n, int* out /* [threads, 3] */)
 {
     const int i = threadIdx.x;
@@ -53,7 +53,7 @@ extern "C" __global__ void votes(const int* x /* [threads] */, int n, int* out /
     out[3 * i + 2] = __syncthreads_and(x[i] < 2);
 }
 
-// Inclusive sum, sum, ballot, any, all, broadcast, rotation within groups of 8; of each warp.
+// Per warp: inclusive sum, sum, ballot, any, all, broadcast, shift within groups of 8.
 extern "C" __global__ void warp_operations(const int* x /* [threads] */, int* out /* [threads, 7] */)
 {
     const int lane = threadIdx.x & 31, v = x[threadIdx.x];
@@ -118,7 +118,7 @@ extern "C" __global__ void mathematics(float x, float* out /* [24] */, int* bits
     bits[5] = (int)__brev(1u); bits[6] = __clz(0); bits[7] = __ffs(0);
 }
 
-// a*b - c*c rounded twice, and fused as the compiler likes.
+// a*b - c*c rounded twice, and fused if the compiler wants.
 extern "C" __global__ void rounding(float a, float b, float c, float* out /* [1] */)
 {
     out[0] = __fsub_rn(__fmul_rn(a, b), __fmul_rn(c, c));
@@ -133,21 +133,21 @@ extern "C" __global__ void vectors(const float4* a /* [N] */, const float2* b, c
     out[i] = make_float4(v.x + b[i].x, v.y + b[i].y, v.z + (float)c[i].y, v.w + (float)d[i].w);
 }
 
-// The threads of a block wait at two different barriers: an error.
+// Threads of a block wait at two different barriers, which is an error.
 extern "C" __global__ void divergent(int* x)
 {
     if (threadIdx.x < 16) { __syncthreads(); x[0] = 1; }
     else { __syncthreads(); x[1] = 1; }
 }
 
-// A shuffle that half of its lanes never join: an error.
+// A shuffle that half of the lanes never join, which is an error.
 extern "C" __global__ void missing_lane(int* x)
 {
     if (threadIdx.x < 16) x[threadIdx.x] = __shfl_xor_sync(0xffffffffu, x[threadIdx.x], 16);
     else __syncthreads();
 }
 
-// Calls itself until its stack is full: an error.
+// Calls itself until the stack is full, which is an error.
 static __device__ __noinline__ int deep(int n, volatile int* x) { volatile int pad[256]; pad[n & 255] = n; x[0] = pad[n & 255]; return n ? deep(n - 1, x) + pad[n & 255] : 0; }
 extern "C" __global__ void overflow(int* x, int depth)
 {

@@ -1,4 +1,4 @@
-// Sums over the lanes of warps, of NUM values at once.
+// Sums NUM values at once over the lanes of warps.
 #include "lanes.cuh"
 
 // sums[k] += sum over all lanes of all warps of x^(k+1), and a block's sum through shared memory.

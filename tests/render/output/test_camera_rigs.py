@@ -1,4 +1,4 @@
-"""Panoramas and stereo pairs against pictures of single cameras."""
+"""Panoramas and stereo pairs against images of single cameras."""
 
 import dataclasses
 
@@ -41,7 +41,7 @@ def view_along(axis: np.ndarray, size: int = 129) -> View:
     return View("a", None, size, size, focal, focal, size / 2, size / 2, look_at(np.zeros(3), axis, -np.eye(3)[1]))
 
 
-def test_panorama_shows_what_a_camera_turned_there_shows(backend: Backend, shell: Splats) -> None:
+def test_panorama_agrees_with_single_cameras(backend: Backend, shell: Splats) -> None:
     width = 512
     panorama, view = Panorama(width), view_along(np.array([0, 0, 1.0]))
     cameras = panorama.views(view)
@@ -61,7 +61,7 @@ def test_panorama_shows_what_a_camera_turned_there_shows(backend: Backend, shell
             there.alpha[64, 64], abs=0.08
         )  # splats are flattened onto other planes
         assert joined.depth[row, column] == pytest.approx(4, abs=0.05)
-        towards = there.normal[64, 64] @ direct.cameras.views[0].w2c[:3, :3]  # in the world, which is the panorama's
+        towards = there.normal[64, 64] @ direct.cameras.views[0].w2c[:3, :3]  # in world axes, which are the panorama's
         assert joined.normal[row, column] @ towards > 0.95
     assert max(errors) < 0.06
     assert np.mean(errors) < 0.03
@@ -76,12 +76,16 @@ def test_panorama_closes_at_its_sides(backend: Backend, shell: Splats) -> None:
 
 
 def test_left_picture_shows_things_further_right(backend: Backend) -> None:
-    """By focal length times baseline over depth."""
+    """The disparity is focal length * baseline / depth."""
     view = view_along(np.array([0, 0, 1.0]), 64)
     ball = SplatArrays(
-        np.array([[0, 0, 5]], np.float32), np.full((1, 3), -4, np.float32), np.array([[1, 0, 0, 0]], np.float32),
-        np.full(1, 6, np.float32), np.ones((1, 3), np.float32), np.zeros((1, 0, 3), np.float32),
-    )  # fmt: skip
+        np.array([[0, 0, 5]], np.float32),
+        np.full((1, 3), -4, np.float32),
+        np.array([[1, 0, 0, 0]], np.float32),
+        np.full(1, 6, np.float32),
+        np.ones((1, 3), np.float32),
+        np.zeros((1, 0, 3), np.float32),
+    )
     rig = StereoPair(0.1)
     renderer = ViewRenderer(backend, Splats.from_arrays(backend, ball), rig.views(view))
     joined = rig.join([render_frame(renderer, i, maps={"depth"}) for i in range(2)])
@@ -92,7 +96,7 @@ def test_left_picture_shows_things_further_right(backend: Backend) -> None:
     assert joined.depth.max() == pytest.approx(5, rel=1e-5)
 
 
-def test_stereo_of_no_baseline_is_the_same_picture_twice(backend: Backend, shell: Splats) -> None:
+def test_stereo_without_baseline_shows_the_same_image_twice(backend: Backend, shell: Splats) -> None:
     rig = StereoPair(1e-12)
     view = dataclasses.replace(view_along(np.array([0, 0, 1.0])), width=20)
     renderer = ViewRenderer(backend, shell, rig.views(view))

@@ -1,4 +1,4 @@
-"""Frames as files: what each holds, and which are kept by a later call."""
+"""Files of rendered frames: their contents, and which files a later call keeps."""
 
 import dataclasses
 
@@ -61,7 +61,7 @@ def test_files_hold_the_frame(backend, splats, write, tmp_path, depth_format):
     np.testing.assert_allclose(over_nothing, np.minimum(frame.color[seen], frame.alpha[seen, None]), atol=0.012)
 
 
-def test_a_second_call_keeps_all_and_a_stopped_one_is_completed(write, tmp_path):
+def test_second_call_keeps_files_and_renders_missing_ones(write, tmp_path):
     views, settings = ring_of_views(4), RenderSettings(files=FrameFiles(ALL))
     _, first = write(views, settings)
     written, second = write(views, settings)
@@ -75,7 +75,7 @@ def test_a_second_call_keeps_all_and_a_stopped_one_is_completed(write, tmp_path)
     }
 
 
-def test_what_shows_something_else_is_rendered_again(write):
+def test_changed_frames_are_rendered_again(write):
     views, settings = ring_of_views(2), RenderSettings(files=FrameFiles(frozenset({"depth"})))
     write(views, settings)
     moved = [dataclasses.replace(view, cx=view.cx + 1) for view in views]
@@ -94,10 +94,10 @@ def test_what_shows_something_else_is_rendered_again(write):
         assert write(**arguments)[0].num_kept == 0
         write(views, settings)
     assert write(views, settings)[0].num_kept == 2
-    assert write(views, RenderSettings())[0].num_kept == 2  # the picture alone is the same
+    assert write(views, RenderSettings())[0].num_kept == 2  # the color image is the same
 
 
-def test_pictures_of_others_are_never_replaced(write, tmp_path):
+def test_files_of_others_are_never_overwritten(write, tmp_path):
     photograph = tmp_path / "out" / "a_01.png"
     photograph.parent.mkdir()
     Image.new("RGB", (4, 3)).save(photograph)
@@ -108,7 +108,7 @@ def test_pictures_of_others_are_never_replaced(write, tmp_path):
     assert photograph.read_bytes() == before
 
 
-def test_depths_that_do_not_fit_are_told(write):
+def test_depths_beyond_the_range_are_counted(write):
     views = ring_of_views(3)
     assert write(views, RenderSettings(files=FrameFiles(frozenset({"depth"}), depth_levels=1e5)))[0].num_cut == 3
     assert write(views, RenderSettings(files=FrameFiles(frozenset({"depth"}), depth_levels=1e3)))[0].num_cut == 0

@@ -1,4 +1,4 @@
-"""Several samples a pixel: what their mean is, and when they are taken."""
+"""Several samples per pixel: their mean, and when they are used."""
 
 import dataclasses
 
@@ -35,7 +35,7 @@ def test_maps_are_means_over_the_samples_that_have_them():
 
 @pytest.mark.parametrize("samples", [1, 3])
 def test_a_finer_view_shows_the_same_place(backend, samples):
-    """Splats of several pixels look alike, however many samples a pixel has."""
+    """Splats larger than a pixel look the same with any number of samples."""
     arrays = some_splats(100)
     arrays.log_scales = np.clip(arrays.log_scales, -1.5, -0.5)
     splats, view = Splats.from_arrays(backend, arrays), ring_of_views(1)[0]

@@ -1,4 +1,4 @@
-"""Videos of pictures, read back by the same program that reads users' videos."""
+"""Videos of rendered images, read back with ffmpeg."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ ffmpeg = pytest.importorskip("imageio_ffmpeg")
 
 
 def pictures(folder, count=6, width=41, height=31):
-    """A grey ramp that grows brighter."""
+    """A grey ramp that gets brighter."""
     paths = [folder / f"{i}.png" for i in range(count)]
     for i, path in enumerate(paths):
         row = np.linspace(20, 120, width)[None, :, None] + 20 * i
@@ -22,8 +22,8 @@ def pictures(folder, count=6, width=41, height=31):
     return paths
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # its reader leaves its pipes open
-def test_all_frames_in_order_at_their_speed(tmp_path):
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # ffmpeg's reader leaves pipes open
+def test_video_has_all_frames_in_order(tmp_path):
     done = []
     write_video(tmp_path / "a.mp4", pictures(tmp_path), 12, done.append)
     frames = ffmpeg.read_frames(str(tmp_path / "a.mp4"))
@@ -40,11 +40,15 @@ def test_all_frames_in_order_at_their_speed(tmp_path):
 @pytest.mark.skipif(os.name == "nt", reason="needs a shell")
 @pytest.mark.parametrize(
     ("script", "reason"),
-    [("cat > /dev/null; echo part > $last; echo 'no space\nleft' >&2; exit 1", "no space left"),
-     ("exit 3", "exit code 3"), ("cat > /dev/null", "exit code 0"), ("kill -SEGV $$", "signal SIGSEGV")],
-)  # fmt: skip
-def test_a_failure_of_ffmpeg_leaves_the_video_that_was_there(tmp_path, monkeypatch, capfd, script, reason):
-    """Such as a disk that is full when the encoder writes the end."""
+    [
+        ("cat > /dev/null; echo part > $last; echo 'no space\nleft' >&2; exit 1", "no space left"),
+        ("exit 3", "exit code 3"),
+        ("cat > /dev/null", "exit code 0"),
+        ("kill -SEGV $$", "signal SIGSEGV"),
+    ],
+)
+def test_failure_of_ffmpeg_keeps_the_earlier_video(tmp_path, monkeypatch, capfd, script, reason):
+    """For example, the disk is full when the encoder finishes."""
     program = tmp_path / "ffmpeg"
     program.write_text(f"#!/bin/sh\nfor last; do :; done\n{script}\n")
     program.chmod(0o755)
@@ -59,7 +63,7 @@ def test_a_failure_of_ffmpeg_leaves_the_video_that_was_there(tmp_path, monkeypat
     assert capfd.readouterr() == ("", "")
 
 
-def test_pictures_of_several_sizes_are_refused(tmp_path):
+def test_images_of_different_sizes_are_refused(tmp_path):
     both = [*pictures(tmp_path, 1), *pictures(tmp_path / "b", 1, width=50)]
     with pytest.raises(UsageError, match="--size"):
         write_video(tmp_path / "a.mp4", both, 10, print)
@@ -71,7 +75,7 @@ def test_other_kinds_of_video_are_refused():
         require_video(Path("a.avi"))
 
 
-def test_a_place_where_no_video_can_be_is_refused_before_the_pictures_are_rendered(tmp_path):
+def test_unwritable_path_is_refused_before_rendering(tmp_path):
     (tmp_path / "file").write_text("")
     (tmp_path / "folder.mp4").mkdir()
     for path in (tmp_path / "file" / "a.mp4", tmp_path / "folder.mp4"):
@@ -82,7 +86,7 @@ def test_a_place_where_no_video_can_be_is_refused_before_the_pictures_are_render
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs a shell")
-def test_a_full_disk_is_told_of_in_plain_words(tmp_path, monkeypatch):
+def test_full_disk_gives_a_plain_message(tmp_path, monkeypatch):
     program = tmp_path / "ffmpeg"
     program.write_text(
         "#!/bin/sh\ncat > /dev/null; echo '[out#0/mp4 @ 0x5] Error: No space left on device' >&2; exit 1\n"

@@ -1,4 +1,4 @@
-// The instructions of cuda_src/raster/mma.cuh without tensor cores, after the fragments of the PTX ISA.
+// cuda_src/raster/mma.cuh without tensor cores; fragments as in the PTX ISA.
 #pragma once
 
 __device__ inline float cut_tf32(float x) { return __uint_as_float(__float_as_uint(x) & 0xffffe000u); }
