@@ -6,8 +6,7 @@ import numpy as np
 
 from splat_cli.config.presets import load_config
 from splat_cli.device import open_backend
-from splat_cli.field.bounds import field_bounds
-from splat_cli.field.color_field import ColorField, FieldShape
+from splat_cli.field.color_field import ColorField, FieldShape, field_bounds
 from splat_cli.field.hash_grid import GridShape
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.pictures import to_8bit

@@ -9,7 +9,7 @@
 #include "field/contraction.cuh"
 #include "raster/sh.cuh"
 
-// Position and size of the scene. field/bounds.py mirrors this layout.
+// Position and size of the scene. field/color_field.py mirrors this layout.
 struct FieldBounds { float center[3], inv_radius; };
 
 __device__ __forceinline__ float3 load_vec_at(const float* __restrict__ planes /* [3, stride] */, size_t stride, int i)

@@ -22,7 +22,7 @@ from typing import Any
 
 import click
 
-from splat_cli.eval.flip import has_flip
+from splat_cli.eval.metrics import has_flip
 
 
 def run(scene: Path, preset: str, seed: int, options: Sequence[str], results: Path) -> dict[str, Any]:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from splat_cli.device.compilation.host_compiler import find_compiler
-from splat_cli.device.compilation.sanitizer import sanitizer_environment
+from splat_cli.device.compilation.host_compiler import find_compiler, sanitizer_environment
 
 if __name__ == "__main__":
     environment = sanitizer_environment(find_compiler(sanitize=True))

@@ -23,10 +23,10 @@ import click
 import numpy as np
 from fitting import Coordinates, Encoding, Fit, Frequencies, Result, Setup, draw_curves, shares, write_results
 from PIL import Image
+from regression import HUBER
 
 from splat_cli.device import Backend, DeviceArray, open_backend
 from splat_cli.field.hash_grid import GridShape, HashGrid
-from splat_cli.field.regression import HUBER
 from splat_cli.io.image_files import open_image
 from splat_cli.render.pictures import to_8bit
 from splat_cli.sample import make_sample_scene

@@ -18,10 +18,10 @@ import click
 import numpy as np
 from fitting import Coordinates, Encoding, Fit, Frequencies, Result, Setup, draw_curves, write_results
 from plyfile import PlyData, PlyElement
+from regression import HUBER, L2
 
 from splat_cli.device import Backend, DeviceArray, open_backend
 from splat_cli.field.directions import encode_directions
-from splat_cli.field.regression import HUBER, L2
 
 NUM_FREQUENCIES = 4
 MEASURE_EVERY = 25  # steps

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from regression import regression_loss
 
 from splat_cli.device import Backend, DeviceArray, Timer
 from splat_cli.field.network import Network
 from splat_cli.field.parameters import adam_bias
-from splat_cli.field.regression import regression_loss
 from splat_cli.render.iter_state import IterState
 
 Part = Callable[[str], AbstractContextManager[Any]]  # the time within it counts for the part of this name

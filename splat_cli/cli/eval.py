@@ -37,7 +37,7 @@ def command(source: Path, scene: Path | None, save_pictures: Path | None, device
     """
     from splat_cli.commands.evaluate import evaluate_run
     from splat_cli.device import open_backend
-    from splat_cli.eval.flip import has_flip
+    from splat_cli.eval.metrics import has_flip
 
     metrics = evaluate_run(source, scene, open_backend(device), display, pictures=save_pictures, with_flip=has_flip())
     width = max(len(name) for name in metrics.scores)

@@ -134,7 +134,7 @@ def open_backend(
     """Open a device: "cuda", "cpu", or "auto" for CUDA where CuPy sees a GPU and the CPU otherwise.
 
     `threads` (CPU): OS threads, by default one for each core this process may use. `sanitize` (CPU): compile
-    the kernels with AddressSanitizer and UBSan, see sanitizer.py. `sources`: folder of further kernel files, which
+    the kernels with AddressSanitizer and UBSan, see host_compiler.py. `sources`: folder of further kernel files, which
     is searched before cuda_src. Raises DeviceError with advice where the device, its driver or a compiler is missing.
     """
     from splat_cli.device.cuda import CudaBackend, require_cuda, why_no_cuda

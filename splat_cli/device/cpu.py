@@ -13,8 +13,7 @@ import numpy as np
 
 from splat_cli.device.arguments import Parameter, check_count, check_launch, check_pointer, scalar_value, struct_value
 from splat_cli.device.backend import Unit
-from splat_cli.device.compilation.host_compiler import find_compiler
-from splat_cli.device.compilation.sanitizer import check_preloaded
+from splat_cli.device.compilation.host_compiler import check_preloaded, find_compiler
 from splat_cli.device.compilation.sources import KernelSource, read_source, source_folders
 from splat_cli.device.compiled_units import CompiledUnits
 from splat_cli.device.host import how_limited, main_memory, num_cores, peak_memory

@@ -13,8 +13,7 @@ from splat_cli.device import Backend, DeviceArray
 from splat_cli.device.host import num_cores
 from splat_cli.errors import SceneError
 from splat_cli.eval.embedding_fit import fit_held_out_embeddings, half, has_appearances
-from splat_cli.eval.flip import flip
-from splat_cli.eval.metrics import Score
+from splat_cli.eval.metrics import Score, flip
 from splat_cli.eval.picture_scorer import PictureScorer
 from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.joint.appearance.camera_response import CameraResponse

@@ -1,14 +1,18 @@
-"""Metrics of an image, their mean over images, and the evaluation protocol."""
+"""PSNR, SSIM and FLIP of an image, their mean over images, and the evaluation protocol.
+
+FLIP (Andersson et al., "FLIP: A Difference Evaluator for Alternating Images", HPG 2020) is the perceived difference of
+two images, from 0 (identical) to 1. NVIDIA's package computes it; it comes with the extra `flip`.
+"""
 
 import dataclasses
+import importlib.util
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from splat_cli.eval.flip import PIXELS_PER_DEGREE
-
+PIXELS_PER_DEGREE = 67  # of visual angle: the package's default, a monitor at arm's length
 _MOVED = (
     "cameras that were not trained on are moved by the similarity that takes the others from their given to their "
     "refined poses; "
@@ -76,3 +80,18 @@ def psnr(x: np.ndarray, y: np.ndarray) -> float:
 def psnr_of(error: float) -> float:
     """PSNR of a mean squared error of values from 0 to 1, in dB; at most 100."""
     return -10 * math.log10(max(error, 1e-10))
+
+
+def has_flip() -> bool:
+    """Whether the package that computes FLIP is installed."""
+    return importlib.util.find_spec("flip_evaluator") is not None
+
+
+def flip(render: np.ndarray, photograph: np.ndarray, mask: np.ndarray | None = None) -> float:
+    """Mean FLIP of two sRGB images uint8 [H, W, 3], over the pixels where `mask`, uint8 [H, W], is not 0."""
+    import flip_evaluator
+
+    reference, test = (np.ascontiguousarray(image, dtype=np.float32) / 255 for image in (photograph, render))
+    settings = {"ppd": float(PIXELS_PER_DEGREE)}
+    error = flip_evaluator.evaluate(reference, test, "LDR", applyMagma=False, parameters=settings)[0][..., 0]
+    return float(np.mean(error if mask is None else error[mask > 0]))

@@ -10,11 +10,28 @@ from typing import Any
 import numpy as np
 
 from splat_cli.device import Backend, DeviceArray
-from splat_cli.field.bounds import BOUNDS_DTYPE
 from splat_cli.field.hash_grid import GridShape, HashGrid
 from splat_cli.field.network import Network, num_weights, padded
 from splat_cli.field.parameters import Parameters
 from splat_cli.render.iter_state import LEARNING_RATES, IterState
+
+# Mirrors `struct FieldBounds` in cuda_src/field/color_field.cu.
+BOUNDS_DTYPE = np.dtype([("center", np.float32, 3), ("inv_radius", np.float32)])
+
+INSIDE = 0.8  # fraction of the points within the radius
+
+
+def field_bounds(points: np.ndarray) -> np.ndarray:
+    """BOUNDS_DTYPE scalar: median of points [N, 3], and the distance within which the fraction INSIDE of them lies,
+    world units.
+    """
+    finite = points[np.isfinite(points).all(axis=1)]
+    center = np.median(finite, axis=0)
+    radius = float(np.quantile(np.linalg.norm(finite - center, axis=1), INSIDE))
+    frame = np.zeros((), BOUNDS_DTYPE)
+    frame["center"], frame["inv_radius"] = center, 1 / max(radius, 1e-6)
+    return frame
+
 
 OUTPUTS = 6  # gain - 1 and offset of three channels
 RATE = LEARNING_RATES.index("field")  # learning rate of the tables

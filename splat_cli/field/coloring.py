@@ -12,8 +12,7 @@ from splat_cli.device import DeviceArray, Unit, check_arrays
 from splat_cli.device.launch import ceil_div
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.errors import UsageError
-from splat_cli.field.bounds import field_bounds
-from splat_cli.field.color_field import ColorField, FieldShape
+from splat_cli.field.color_field import ColorField, FieldShape, field_bounds
 from splat_cli.field.directions import backward_directions, encode_directions
 from splat_cli.field.hash_grid import GridShape
 from splat_cli.field.parameters import Parameters

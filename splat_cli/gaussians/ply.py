@@ -1,6 +1,7 @@
 """Splats as PLY files, with the properties of the INRIA code in their order."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,7 +12,6 @@ from splat_cli.device import num_cores
 from splat_cli.errors import FormatError
 from splat_cli.gaussians.arrays import MAX_FILE_SH_DEGREE, MAX_SH_DEGREE, SplatArrays
 from splat_cli.gaussians.init import SH_C0
-from splat_cli.gaussians.ply_comments import is_antialiased, splat_comments, stated_origin
 from splat_cli.io.files import replacing
 from splat_cli.io.ply_header import check_header, damage_of, header_comments, plain_name
 
@@ -198,3 +198,57 @@ def _sh_rest_read(count: int) -> tuple[str, ...]:
     per_channel = count // 3
     kept = min(per_channel, (MAX_SH_DEGREE + 1) ** 2 - 1)
     return tuple(f"f_rest_{channel * per_channel + i}" for channel in range(3) for i in range(kept))
+
+
+_ANTIALIASED = "antialiased:"
+_ANTIALIASED_SPLATS = f"{_ANTIALIASED} seen by a pixel of variance 0.1, which keeps what a splat covers (Mip-Splatting)"
+"""Comment of antialiased splats; only the prefix is parsed."""
+_RENDER_MODE = "SplatRenderMode: mip"
+"""Comment of antialiased splats by Brush, which PlayCanvas's splat-transform reads and writes, too."""
+_ORIGIN = "subtracted_origin:"
+"""Prefix of the comment with the origin x y z."""
+
+
+def splat_comments(splats: SplatArrays) -> list[str]:
+    """Comments of an element that mark antialiased splats, and state their origin unless it is zero."""
+    comments = []
+    if splats.antialiased:
+        comments += [_RENDER_MODE, _ANTIALIASED_SPLATS]
+    if any(splats.origin):
+        comments.append(" ".join([_ORIGIN, *map(repr, map(float, splats.origin))]))
+    return comments
+
+
+def is_antialiased(comments: Iterable[str]) -> bool:
+    """Whether comments say that splats are antialiased, in the form of this program, Brush or Postshot; the last one
+    counts.
+    """
+    found = False
+    for comment in comments:
+        name, _, value = comment.strip().partition(" ")
+        match name.lower():
+            case "antialiased:":
+                found = True
+            case "splatrendermode:":  # of Brush and splat-transform: default, mip or 2dgs
+                found = value.strip().lower() == "mip"
+            case "antialiased":  # of Postshot: 0 or 1
+                found = value.strip() == "1"
+    return found
+
+
+def stated_origin(comments: Iterable[str]) -> tuple[float, float, float]:
+    """The origin that comments state (`SplatArrays.origin`), zeros if they state none, or an invalid one."""
+    for comment in comments:
+        if comment.startswith(_ORIGIN):
+            try:
+                x, y, z = map(float, comment[len(_ORIGIN) :].split())
+            except ValueError:
+                continue
+            if all(map(math.isfinite, (x, y, z))):
+                return x, y, z
+    return 0.0, 0.0, 0.0
+
+
+def origin_of_file(path: Path) -> tuple[float, float, float]:
+    """The origin that the header of a PLY of splats states, zeros for other files."""
+    return stated_origin(header_comments(path))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from splat_cli.device import Backend, DeviceArray
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.blend import Picture, blend, blend_backward, blend_scores
 from splat_cli.render.camera import CameraTable
-from splat_cli.render.coloring import Coloring
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import Projection, num_ahead, project
 from splat_cli.render.project_backward import Update, project_backward
@@ -19,6 +19,19 @@ from splat_cli.render.tiles import TileLists
 MIN_PAIRS = 1 << 16
 MAX_PAIRS = 2**31 - 2**10  # blending kernels index pairs by int, and read ahead by up to a batch
 HEADROOM, TRAINING_HEADROOM = 1.3, 1.5  # when pair buffers grow; larger in training, where splats are added
+
+
+class Coloring(Protocol):
+    """Colour model of visible splats that replaces their spherical harmonics, which then have degree 0."""
+
+    def resize(self, capacity: int) -> None:
+        """Allocate buffers for `capacity` splats."""
+
+    def forward(self, splats: Splats, cameras: CameraTable, state: IterState, projection: Projection) -> None:
+        """Overwrite projection.colors of the splats visible in the state's view."""
+
+    def backward(self, splats: Splats, cameras: CameraTable, state: IterState, projection: Projection) -> None:
+        """Backward pass from the gradients of colours in projection.d_splats to the model and the splats' colours."""
 
 
 class Rasterizer:

@@ -9,8 +9,7 @@ import numpy as np
 from splat_cli.device import Backend
 from splat_cli.eval.error_map import error_map
 from splat_cli.eval.evaluate import evaluate
-from splat_cli.eval.flip import has_flip
-from splat_cli.eval.metrics import Score
+from splat_cli.eval.metrics import Score, has_flip
 from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.field.color_field import ColorField
 from splat_cli.gaussians.splats import Splats

@@ -10,10 +10,9 @@ from splat_cli.gaussians.editing.selection import merged
 from splat_cli.joint.loss import PhotometricLoss
 from splat_cli.model.model import Model
 from splat_cli.render.camera import CameraTable
-from splat_cli.render.coloring import Coloring
 from splat_cli.render.project import num_ahead
 from splat_cli.render.rasterization_settings import RasterizationSettings
-from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.render.rasterizer import Coloring, Rasterizer
 from splat_cli.train.joint_models import joint_memory
 from splat_cli.train.ranked.exchange import Exchange
 from splat_cli.train.view_scores import ViewScorer, has_fixed_scores

@@ -58,7 +58,7 @@ def test_pictures_beside_each_other(splat, run_copy, tmp_path):
 
 @pytest.mark.parametrize("installed", [False, True])
 def test_flip_is_measured_where_it_is_installed(splat, run_copy, monkeypatch, installed):
-    monkeypatch.setattr("splat_cli.eval.flip.has_flip", lambda: installed)
+    monkeypatch.setattr("splat_cli.eval.metrics.has_flip", lambda: installed)
     monkeypatch.setattr("splat_cli.eval.evaluate.flip", lambda *pictures: 0.125)
     result = splat("eval", run_copy, "--device", "cpu")
     assert ("  0.1250" in result.out) is installed

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from splat_cli.device import Backend
-from splat_cli.field.bounds import BOUNDS_DTYPE
-from splat_cli.field.color_field import RATE
+from splat_cli.field.color_field import BOUNDS_DTYPE, RATE
 from splat_cli.field.hash_grid import LEVEL_DTYPE
 from splat_cli.gaussians.splats import LOG_SCALES, MEANS, OPACITIES, OPACITY, QUATS, SH0, SHN
 from splat_cli.io.paths import resource_dir

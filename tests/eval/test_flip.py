@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from splat_cli.eval.flip import flip, has_flip
-from splat_cli.eval.metrics import Score, mean_score, protocol
+from splat_cli.eval.metrics import Score, flip, has_flip, mean_score, protocol
 
 pytest.importorskip("flip_evaluator")
 

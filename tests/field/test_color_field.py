@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from splat_cli.device import Backend
-from splat_cli.field.bounds import BOUNDS_DTYPE, field_bounds
-from splat_cli.field.color_field import ColorField, FieldShape
+from splat_cli.field.color_field import BOUNDS_DTYPE, ColorField, FieldShape, field_bounds
 from splat_cli.field.coloring import FieldColoring
 from splat_cli.field.hash_grid import GridShape
 from splat_cli.render.project_backward import Update, project_backward

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from scripts.figures.regression import HUBER, L2, RELATIVE_L2, regression_loss
 from splat_cli.device import Backend
 from splat_cli.errors import ShapeError
 from splat_cli.field.network import Network, padded
-from splat_cli.field.regression import HUBER, L2, RELATIVE_L2, regression_loss
 from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import network as reference
 

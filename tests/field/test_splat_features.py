@@ -7,8 +7,7 @@ import pytest
 
 from splat_cli.density.operations import split_long_axis
 from splat_cli.device import Backend
-from splat_cli.field.bounds import field_bounds
-from splat_cli.field.color_field import ColorField, FieldShape
+from splat_cli.field.color_field import ColorField, FieldShape, field_bounds
 from splat_cli.field.coloring import FieldColoring
 from splat_cli.field.parameters import adam_bias
 from splat_cli.gaussians.arrays import SplatArrays

@@ -9,8 +9,7 @@ import numpy as np
 from splat_cli.commands.batch_list import plan_batch
 from splat_cli.config.presets import read_settings
 from splat_cli.device import Backend, open_backend
-from splat_cli.field.bounds import field_bounds
-from splat_cli.field.color_field import ColorField, FieldShape
+from splat_cli.field.color_field import ColorField, FieldShape, field_bounds
 from splat_cli.field.file import read_field, write_field
 from splat_cli.field.hash_grid import GridShape
 from splat_cli.gaussians.formats import FORMATS, read_splats, write_splats

@@ -14,8 +14,7 @@ from splat_cli.commands.render import plan_job
 from splat_cli.gaussians.editing.move import with_origin
 from splat_cli.gaussians.editing.selection import merged
 from splat_cli.gaussians.formats import read_splats, write_splats
-from splat_cli.gaussians.ply import read_ply, write_ply
-from splat_cli.gaussians.ply_comments import stated_origin
+from splat_cli.gaussians.ply import read_ply, stated_origin, write_ply
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene import SceneOptions, read_scene
 from splat_cli.scene.cameras_json import read_cameras, write_cameras

@@ -1,6 +1,7 @@
 """Compilation of kernel files to shared libraries by the host's C++ compiler, cached by all their inputs."""
 
 import atexit
+import ctypes
 import errno
 import functools
 import hashlib
@@ -256,3 +257,27 @@ def _zig_version() -> subprocess.CompletedProcess[str]:
 def _tls_flags(version: str) -> tuple[str, ...]:
     """Descriptor-based thread-local storage, for __shared__: the default on aarch64, an option of GCC on x86-64."""
     return ("-mtls-dialect=gnu2",) if platform.machine() == "x86_64" and "clang" not in version else ()
+
+
+def sanitizer_environment(compiler: HostCompiler) -> dict[str, str]:
+    """Variables for a process that loads sanitized kernels; DeviceError if the compiler has no sanitizer libraries.
+
+    The libraries come before all others. Python's own allocator would hide errors within its arenas, and what the
+    interpreter does not free at its end is no leak of a kernel.
+    """
+    names = ("libasan.so", "libubsan.so", "libstdc++.so")
+    paths = [Path(compiler.query(f"-print-file-name={name}")) for name in names]
+    if missing := [name for name, path in zip(names, paths, strict=True) if not path.is_absolute()]:
+        raise DeviceError(f"{compiler.label} has no {', '.join(missing)}: install GCC's sanitizer libraries")
+    return {
+        "LD_PRELOAD": " ".join(str(path.resolve()) for path in paths),
+        "PYTHONMALLOC": "malloc",
+        "ASAN_OPTIONS": "detect_leaks=0",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+    }
+
+
+def check_preloaded() -> None:
+    """DeviceError unless this process was started with the sanitizer libraries."""
+    if not hasattr(ctypes.CDLL(None), "__asan_init"):
+        raise DeviceError("sanitized kernels need the sanitizer libraries: start with scripts/checks/sanitized.py")

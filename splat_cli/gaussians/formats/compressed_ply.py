@@ -25,8 +25,7 @@ from splat_cli.gaussians.formats.quantize import (
     unit_quats,
 )
 from splat_cli.gaussians.init import SH_C0
-from splat_cli.gaussians.ply import finite_splats
-from splat_cli.gaussians.ply_comments import is_antialiased, splat_comments, stated_origin
+from splat_cli.gaussians.ply import finite_splats, is_antialiased, splat_comments, stated_origin
 from splat_cli.io.files import replacing
 from splat_cli.io.ply_header import MAX_HEADER_BYTES, check_header, damage_of, header_comments
 

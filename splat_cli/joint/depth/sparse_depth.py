@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,16 +14,18 @@ from splat_cli.device import Backend, DeviceArray, Unit
 from splat_cli.device.launch import ceil_div
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import Splats
-from splat_cli.joint.depth.blended_values import THREADS, BlendedValues
 from splat_cli.joint.depth.depth_maps import MapTargets
 from splat_cli.joint.joint_model import JointModel, TrainingSetup
 from splat_cli.joint.per_view import Decay
-from splat_cli.render.blend import Picture
+from splat_cli.render.blend import Picture, blend, blend_backward
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
+from splat_cli.render.project import SPLAT_SUMS
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.points.observations import Observations, observe
 from splat_cli.scene.view import View
+
+THREADS = 256
 
 
 class DepthTargets(Protocol):
@@ -63,6 +66,45 @@ class PointTargets:
             state.array, self.begins, self.pixels, self.targets, self.scales, weight.first, weight.last, weight.steps,
             picture.image, picture.d_image,
         )  # fmt: skip
+
+
+class BlendedValues:
+    """Blends three other values per splat instead of its colour.
+
+    values: float32 [capacity, 4], the last column is unused. d_values: their gradients, rows of d_splats.
+    """
+
+    bytes_per_splat = 4 * (4 + SPLAT_SUMS)
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self._allocate(0)
+
+    def resize(self, capacity: int) -> None:
+        """Make room for `capacity` splats; the buffers stay if they have it."""
+        if len(self.values) != capacity:
+            self._allocate(capacity)
+
+    def differentiate(self, state: IterState, rasterizer: Rasterizer, loss: Callable[[Picture], None]) -> None:
+        """Queue the blend of `values`, `loss`, and the backward pass to `d_values`, which are zero before.
+
+        loss: queues the loss of picture.image and writes picture.d_image, which is zero. Must follow the backward pass
+        of colours; overwrites the rasterizer's picture.
+        """
+        cameras, tiles, picture = rasterizer.cameras, rasterizer.tiles, rasterizer.picture
+        projection = dataclasses.replace(rasterizer.projection, colors=self.values, d_splats=self.d_values)
+        listed = dataclasses.replace(picture, segments=None)  # keeps those of the colours: the same
+        blend(cameras, state, projection, tiles, listed)
+        self.backend.kernel("optim/depth", "clear_depth")(
+            (ceil_div(cameras.extent.pixels, THREADS),), (THREADS,),
+            cameras.array, state.array, picture.final_T, picture.image, picture.d_image,
+        )  # fmt: skip
+        loss(picture)
+        blend_backward(cameras, state, projection, tiles, picture, absgrad=False)
+
+    def _allocate(self, capacity: int) -> None:
+        empty = self.backend.xp.empty
+        self.values, self.d_values = empty((capacity, 4), "float32"), empty((capacity, SPLAT_SUMS), "float32")
 
 
 class DepthSupervision(JointModel):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import ClassVar, Protocol
 
@@ -60,3 +61,108 @@ def _shifted(view: View, right: float) -> View:
     w2c = view.w2c.copy()
     w2c[0, 3] -= right
     return dataclasses.replace(view, w2c=w2c)
+
+
+_TURNS = np.array([  # camera to face: rows are the face's right, down and forward
+    [[1, 0, 0], [0, 1, 0], [0, 0, 1]],  # ahead
+    [[0, 0, -1], [0, 1, 0], [1, 0, 0]],  # right
+    [[-1, 0, 0], [0, 1, 0], [0, 0, -1]],  # behind
+    [[0, 0, 1], [0, 1, 0], [-1, 0, 0]],  # left
+    [[1, 0, 0], [0, 0, 1], [0, -1, 0]],  # up
+    [[1, 0, 0], [0, 0, -1], [0, 1, 0]],  # down
+], np.float64)  # fmt: skip
+_OVERLAP = 1.2
+"""Extent of a face, relative to that of the cube's: adjacent faces are blended where they overlap.
+
+Adjacent faces differ slightly there: each sorts splats by depth along its own axis, and projects them linearly.
+"""
+_BAND = 64
+"""Rows resampled at a time."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Panorama:
+    """Pictures of `width` x `width` / 2 pixels, 360 by 180 degrees; the view's axis in the centre.
+
+    The resolution of faces at their centres is that of the picture at the horizon. Depths are distances from the
+    camera.
+    """
+
+    width: int
+    distances: ClassVar[bool] = True
+
+    @property
+    def focal(self) -> float:
+        """Focal length of a face, in pixels."""
+        return self.width / (2 * math.pi)
+
+    @property
+    def side(self) -> int:
+        """Pixels along the edge of a face, with a margin of one on each side for interpolation."""
+        return 2 * (math.ceil(self.focal * _OVERLAP) + 1)
+
+    def views(self, view: View) -> list[View]:
+        """Six cameras at the view's position."""
+        faces = []
+        for turn in _TURNS:
+            w2c = view.w2c.copy()
+            w2c[:3] = turn @ w2c[:3]
+            side, focal, middle = self.side, self.focal, self.side / 2
+            faces.append(View(view.name, None, side, side, focal, focal, middle, middle, w2c))
+        return faces
+
+    def join(self, frames: Sequence[RenderedMaps]) -> RenderedMaps:
+        """One frame of the six faces; depths from the nearest pixel, other maps by bilinear interpolation."""
+        faces = [_in_one_frame(frame, turn) for frame, turn in zip(frames, _TURNS, strict=True)]
+        bands = [self._band(top, faces) for top in range(0, self.width // 2, _BAND)]
+        joined = {name: np.concatenate([band[name] for band in bands]) for name in faces[0]}
+        if "normal" in joined:
+            length = np.linalg.norm(joined["normal"], axis=-1, keepdims=True)
+            joined["normal"] /= np.maximum(length, 1e-12)
+        return RenderedMaps(**joined)
+
+    def _band(self, top: int, faces: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        """Rows of each map, starting at row `top`."""
+        directions = self._directions(top, min(top + _BAND, self.width // 2))
+        shape = directions.shape[:2]
+        sums = {name: np.zeros((*shape, *face.shape[2:]), np.float32) for name, face in faces[0].items()}
+        total, largest = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
+        for turn, maps in zip(_TURNS, faces, strict=True):
+            x, y, z = np.moveaxis(directions @ turn.T, -1, 0)
+            reach = np.maximum(abs(x), abs(y)) / np.maximum(z, 1e-12)
+            weight = np.clip((_OVERLAP - reach) / (_OVERLAP - 1 / _OVERLAP), 0, 1).astype(np.float32)
+            at = np.nonzero(weight)
+            pixels = [self.focal * v[at] / z[at] + self.side / 2 - 0.5 for v in (x, y)]
+            for name, face in maps.items():
+                if name != "depth":
+                    values = _bilinear(face, *pixels)
+                    sums[name][at] += weight[at].reshape(-1, *[1] * (values.ndim - 1)) * values
+            if "depth" in maps:
+                column, row = (np.rint(v).astype(int) for v in pixels)
+                closer = weight[at] > largest[at]
+                sums["depth"][at] = np.where(closer, maps["depth"][row, column], sums["depth"][at])
+            largest, total = np.maximum(largest, weight), total + weight
+        return {name: v if name == "depth" else (v.T / total.T).T for name, v in sums.items()}
+
+    def _directions(self, top: int, bottom: int) -> np.ndarray:
+        """Unit vectors float64 [rows, width, 3] of the pixels in rows `top` to `bottom`, in camera coordinates."""
+        longitude = ((np.arange(self.width) + 0.5) / self.width - 0.5) * 2 * np.pi
+        latitude = (0.5 - (np.arange(top, bottom) + 0.5) / (self.width // 2))[:, None] * np.pi
+        down = np.broadcast_to(-np.sin(latitude), (bottom - top, self.width))
+        return np.stack([np.cos(latitude) * np.sin(longitude), down, np.cos(latitude) * np.cos(longitude)], axis=-1)
+
+
+def _in_one_frame(frame: RenderedMaps, turn: np.ndarray) -> dict[str, np.ndarray]:
+    """The maps of a face, with normals in the coordinates of the front face."""
+    maps = frame.maps()
+    return maps if frame.normal is None else {**maps, "normal": frame.normal @ turn.astype(np.float32)}
+
+
+def _bilinear(face: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Bilinear interpolation of a map [side, side, ...] at pixel coordinates [P]; pixel centres are integers."""
+    left, top = np.floor(x).astype(int), np.floor(y).astype(int)
+    shape = (-1, *[1] * (face.ndim - 2))
+    right, down = ((v - w).astype(np.float32).reshape(shape) for v, w in ((x, left), (y, top)))
+    upper = face[top, left] * (1 - right) + face[top, left + 1] * right
+    lower = face[top + 1, left] * (1 - right) + face[top + 1, left + 1] * right
+    return upper * (1 - down) + lower * down

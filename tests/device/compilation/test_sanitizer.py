@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from splat_cli.device import open_backend
-from splat_cli.device.compilation.host_compiler import find_compiler
-from splat_cli.device.compilation.sanitizer import sanitizer_environment
+from splat_cli.device.compilation.host_compiler import find_compiler, sanitizer_environment
 from splat_cli.errors import DeviceError
 from tests.subprocesses import finished
 

@@ -9,8 +9,7 @@ from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.frame import render_frame
-from splat_cli.render.output.camera_rigs import StereoPair
-from splat_cli.render.output.panorama import Panorama
+from splat_cli.render.output.camera_rigs import Panorama, StereoPair
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.trajectories.look_at import look_at
 from splat_cli.scene.view import View
