@@ -9,7 +9,7 @@ from splat_cli.device import open_backend
 from splat_cli.field.color_field import ColorField, FieldShape, field_bounds
 from splat_cli.field.hash_grid import GridShape
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.pictures import to_8bit
+from splat_cli.render.images import to_8bit
 from splat_cli.render.view import ViewRenderer
 from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene.images.image_set import ImageSet

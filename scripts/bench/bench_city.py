@@ -23,7 +23,7 @@ from splat_cli.commands.city.plan import CityPlan, read_plan
 from splat_cli.device import Backend, open_backend
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.frame import render_frame
+from splat_cli.render.rendered_maps import render_maps
 from splat_cli.render.view import ViewRenderer
 from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.run.storage.run_dir import RunDir
@@ -98,7 +98,7 @@ def _errors(run: RunDir, plan: CityPlan, backend: Backend) -> tuple[np.ndarray, 
     renderer = ViewRenderer(backend, Splats.from_arrays(backend, splats), photographs.views, splats.antialiased)
     parts: tuple[list[np.ndarray], list[np.ndarray]] = [], []
     for index, view in enumerate(photographs.views):
-        frame = render_frame(renderer, index, maps=("depth",))
+        frame = render_maps(renderer, index, maps=("depth",))
         assert frame.depth is not None
         squared = ((np.clip(frame.color, 0, 1) - photographs.images[index] / 255) ** 2).mean(axis=2)
         near = _near_borders(view, frame.depth, plan)

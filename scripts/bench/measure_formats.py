@@ -20,7 +20,7 @@ from splat_cli.gaussians.editing.selection import in_morton_order
 from splat_cli.gaussians.formats import FORMATS, read_splats, write_splats
 from splat_cli.gaussians.init import SH_C0
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.pictures import background_color, to_8bit
+from splat_cli.render.images import background_color, to_8bit
 from splat_cli.render.view import ViewRenderer
 from splat_cli.run.storage.find_run import find_splats, open_run
 from splat_cli.scene.images.image_set import ImageSet, load_images

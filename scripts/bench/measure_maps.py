@@ -10,7 +10,7 @@ import numpy as np
 
 from splat_cli.device import open_backend
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.frame import RenderedMaps, render_frame
+from splat_cli.render.rendered_maps import RenderedMaps, render_maps
 from splat_cli.render.view import ViewRenderer
 from splat_cli.run.storage.load_splats import load_trained_splats
 from splat_cli.sample.nearest import nearest
@@ -31,7 +31,7 @@ def main(run: Path, device: str) -> None:
     renderer = ViewRenderer(backend, Splats.from_arrays(backend, splats), views, splats.antialiased)
     errors: dict[str, list[np.ndarray]] = {"depth, %": [], "normal, degrees": [], "normal from depth, degrees": []}
     for index, view in enumerate(views):
-        frame = render_frame(renderer, index, maps=("alpha", "depth", "normal"))
+        frame = render_maps(renderer, index, maps=("alpha", "depth", "normal"))
         for name, error in zip(errors, _errors(frame, view), strict=True):
             errors[name].append(error)
     for name, parts in errors.items():

@@ -27,8 +27,8 @@ from splat_cli.device import Backend, open_backend
 from splat_cli.device.launch import ceil_div
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.frame import RenderedMaps, render_frame
-from splat_cli.render.pictures import to_8bit
+from splat_cli.render.images import to_8bit
+from splat_cli.render.rendered_maps import RenderedMaps, render_maps
 from splat_cli.render.view import ViewRenderer, depth_factors
 from splat_cli.run.storage.load_splats import load_trained_splats
 from splat_cli.scene.trajectories.camera_path import CameraPath
@@ -145,7 +145,7 @@ def _rendered(
 ) -> Iterator[RenderedMaps]:
     renderer = ViewRenderer(backend, splats, views, antialias=True, novel_views=novel_views)
     for index in range(len(views)):
-        yield render_frame(renderer, index, maps=("alpha", "depth"))
+        yield render_maps(renderer, index, maps=("alpha", "depth"))
 
 
 def _depths(frame: RenderedMaps) -> np.ndarray:

@@ -26,9 +26,9 @@ from splat_cli.config import TrainConfig
 from splat_cli.config.presets import load_config
 from splat_cli.device import Backend, open_backend
 from splat_cli.eval.metrics import psnr
-from splat_cli.render.frame import render_frame
+from splat_cli.render.images import background_color, to_8bit
 from splat_cli.render.output.supersampling import coarser, finer, samples_as_fine
-from splat_cli.render.pictures import background_color, to_8bit
+from splat_cli.render.rendered_maps import render_maps
 from splat_cli.render.view import ViewRenderer
 from splat_cli.run.setup.build_run_trainer import build_trainer_from_data
 from splat_cli.run.setup.training_data import TrainingData, read_data
@@ -52,7 +52,7 @@ def renders(trainer: Trainer, photographs: ImageSet, samples: int) -> list[np.nd
     views = [finer(view, samples) for view in photographs.views]
     renderer = ViewRenderer(trainer.backend, trainer.splats, views, trainer.config.antialias)
     background = background_color(trainer.config.background)
-    frames = (render_frame(renderer, index, background) for index in range(len(views)))
+    frames = (render_maps(renderer, index, background) for index in range(len(views)))
     return [to_8bit(coarser(frame, samples).color) for frame in frames]
 
 

@@ -24,7 +24,7 @@ from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.metrics import mean_score
 from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.io.image_files import open_image
-from splat_cli.render.pictures import to_8bit
+from splat_cli.render.images import to_8bit
 from splat_cli.run.storage.find_run import find_splats
 from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.run.storage.load_model import load_model

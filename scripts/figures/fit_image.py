@@ -28,7 +28,7 @@ from regression import HUBER
 from splat_cli.device import Backend, DeviceArray, open_backend
 from splat_cli.field.hash_grid import GridShape, HashGrid
 from splat_cli.io.image_files import open_image
-from splat_cli.render.pictures import to_8bit
+from splat_cli.render.images import to_8bit
 from splat_cli.sample import make_sample_scene
 
 HIDDEN = [64, 64, 64, 64]

@@ -24,8 +24,8 @@ from splat_cli.gaussians.formats import format_for, write_splats
 from splat_cli.gaussians.ply import finite_splats
 from splat_cli.io.color import color_of
 from splat_cli.render.bake_antialiasing import bake_antialiasing
-from splat_cli.render.pictures import background_color
-from splat_cli.render.view import render_picture
+from splat_cli.render.images import background_color
+from splat_cli.render.view import render_image
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.view import View
 
@@ -98,7 +98,7 @@ class TrainedScene:
         """
         view = find_view(self.views, view)
         colors = self.background if background is None else color_of(background)
-        return RenderedImage(render_picture(self._model.splats, view, colors, self.config.antialias, self._coloring()))
+        return RenderedImage(render_image(self._model.splats, view, colors, self.config.antialias, self._coloring()))
 
     def compare(self, view: str | int = 0) -> RenderedImage:
         """A held-out photograph, the render of its camera and their error map, side by side.

@@ -22,7 +22,7 @@ from splat_cli.gaussians.editing.move import with_origin
 from splat_cli.gaussians.formats import read_splats, write_splats
 from splat_cli.gaussians.splats import Splats
 from splat_cli.io.color import color_of
-from splat_cli.render.view import render_picture
+from splat_cli.render.view import render_image
 from splat_cli.run.setup.training_data import load_image_set
 from splat_cli.scene.crop import parse_crop
 from splat_cli.scene.read import read_scene as read_scene_folder
@@ -52,7 +52,7 @@ def render_view(
         raise UsageError(f"view is {view!r}: expected a View, such as one of read_scene(...).views")
     arrays = splats if isinstance(splats, SplatArrays) else read_splats(splats)
     on_device = Splats.from_arrays(shared_backend(device), arrays)
-    return RenderedImage(render_picture(on_device, view, color_of(background), arrays.antialiased))
+    return RenderedImage(render_image(on_device, view, color_of(background), arrays.antialiased))
 
 
 def evaluate(

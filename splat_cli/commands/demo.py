@@ -13,8 +13,8 @@ from splat_cli.device import Backend
 from splat_cli.gaussians.ply import read_ply, write_ply
 from splat_cli.gaussians.splats import Splats
 from splat_cli.io.image_files import open_image
+from splat_cli.render.images import background_color, save_animation
 from splat_cli.render.output.render_sequence import RenderSettings, render_sequence
-from splat_cli.render.pictures import background_color, save_animation
 from splat_cli.run.device import prepare_kernels
 from splat_cli.run.storage.load_splats import load_splats_for_viewers
 from splat_cli.run.storage.result import RunSummary

@@ -15,7 +15,7 @@ from splat_cli.eval.metrics import Score, mean_score
 from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.pictures import png_names, refuse_foreign, save_png
+from splat_cli.render.images import png_names, refuse_foreign, save_png
 from splat_cli.run.storage.find_run import find_splats, step_of
 from splat_cli.run.storage.load_images import load_run_images, read_run_scene
 from splat_cli.run.storage.load_model import load_model

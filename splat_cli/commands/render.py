@@ -21,12 +21,12 @@ from splat_cli.gaussians.editing.move import resized
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.ply import origin_of_file
 from splat_cli.gaussians.splats import Splats
+from splat_cli.render.images import background_color
 from splat_cli.render.output.camera_rigs import CameraRig, Panorama, SingleCamera, StereoPair
 from splat_cli.render.output.frame_files import FrameFiles, remove_frames_from
 from splat_cli.render.output.render_sequence import RenderSettings, SequenceResult, render_sequence
 from splat_cli.render.output.supersampling import samples_as_fine
 from splat_cli.render.output.video import write_video
-from splat_cli.render.pictures import background_color
 from splat_cli.render.rasterizer import Coloring
 from splat_cli.run.storage.find_run import find_splats
 from splat_cli.run.storage.load_model import field_path

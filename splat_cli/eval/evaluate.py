@@ -18,7 +18,7 @@ from splat_cli.eval.picture_scorer import PictureScorer
 from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.joint.appearance.camera_response import CameraResponse
 from splat_cli.processes.threads import run_in_threads
-from splat_cli.render.pictures import background_color, to_8bit
+from splat_cli.render.images import background_color, to_8bit
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.images.image_set import ImageSet
 

@@ -11,8 +11,8 @@ import numpy as np
 from splat_cli.device import Backend, DeviceArray
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.camera import CameraTable
+from splat_cli.render.images import to_8bit
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.pictures import to_8bit
 from splat_cli.render.project import Projection
 from splat_cli.render.rasterization_settings import RasterizationSettings
 from splat_cli.render.rasterizer import Coloring, Rasterizer
@@ -119,7 +119,7 @@ class ViewRenderer:
         return np.ascontiguousarray(image.transpose(1, 2, 0))
 
 
-def render_picture(
+def render_image(
     splats: Splats, view: View, background: Sequence[float], antialias: bool, coloring: Coloring | None = None
 ) -> np.ndarray:
     """Picture of one view, uint8 [H, W, 3]. For several views, a ViewRenderer keeps its buffers. Raises UsageError."""

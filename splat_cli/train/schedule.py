@@ -9,7 +9,7 @@ import numpy as np
 
 from splat_cli.config import ResolvedConfig
 from splat_cli.device import Backend, DeviceArray
-from splat_cli.render.pictures import background_color
+from splat_cli.render.images import background_color
 
 # Mirrors `struct Schedule` in cuda_src/optim/begin_step.cu.
 SCHEDULE_DTYPE = np.dtype([

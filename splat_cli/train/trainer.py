@@ -19,8 +19,8 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.joint.joint_model import TrainingSetup
 from splat_cli.model.smooth_3d import update_smooth_3d_sigmas
 from splat_cli.ranks.share import WHOLE
+from splat_cli.render.images import background_color
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.pictures import background_color
 from splat_cli.scene.extent import REFERENCE_SIZE, scene_extent, scene_size
 from splat_cli.terminal.console import Progress
 from splat_cli.terminal.phase_timer import PhaseTimer

@@ -12,7 +12,7 @@ import numpy as np
 from splat_cli.errors import UsageError
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.ply import origin_of_file
-from splat_cli.render.pictures import background_color
+from splat_cli.render.images import background_color
 from splat_cli.run.storage.find_run import find_splats
 from splat_cli.scene.cameras_json import read_cameras
 from splat_cli.scene.georeferenced import relative_views

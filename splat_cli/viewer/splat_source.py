@@ -13,8 +13,8 @@ from splat_cli.device import Backend
 from splat_cli.errors import SceneError
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.pictures import background_color
-from splat_cli.render.view import render_picture
+from splat_cli.render.images import background_color
+from splat_cli.render.view import render_image
 from splat_cli.run.setup.training_data import load_image_set
 from splat_cli.run.storage.find_run import find_splats
 from splat_cli.run.storage.run_dir import RunDir
@@ -51,7 +51,7 @@ class SplatSource(Protocol):
 
 def picture(source: SplatSource, index: int) -> np.ndarray:
     """Render of camera `index`, uint8 [H, W, 3], as in training."""
-    return render_picture(source.splats, source.views[index], source.background, source.config.antialias)
+    return render_image(source.splats, source.views[index], source.background, source.config.antialias)
 
 
 class LiveSource:

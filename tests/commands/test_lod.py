@@ -15,7 +15,7 @@ from splat_cli.eval.metrics import psnr
 from splat_cli.gaussians.editing.edits import Edits
 from splat_cli.gaussians.formats import read_splats, write_splats
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.pictures import to_8bit
+from splat_cli.render.images import to_8bit
 from splat_cli.render.view import ViewRenderer
 from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.run.storage.run_dir import RunDir

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from splat_cli.eval.evaluate import fit_color_on_left_half
 from splat_cli.eval.metrics import Score, mean_score, protocol, psnr
-from splat_cli.render.pictures import to_8bit
+from splat_cli.render.images import to_8bit
 from tests.reference.metrics import score, ssim
 
 

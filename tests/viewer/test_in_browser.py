@@ -11,7 +11,7 @@ from splat_cli.config.presets import load_config
 from splat_cli.eval.metrics import psnr
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.pictures import to_8bit
+from splat_cli.render.images import to_8bit
 from splat_cli.run.device import open_device
 from splat_cli.run.storage.load_splats import load_splats_for_viewers
 from splat_cli.run.storage.run_lock import new_run_folder

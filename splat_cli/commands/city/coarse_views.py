@@ -11,7 +11,7 @@ from PIL import Image, ImageFilter
 from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.pictures import to_8bit
+from splat_cli.render.images import to_8bit
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.view import View
 

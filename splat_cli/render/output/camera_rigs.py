@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from splat_cli.render.frame import RenderedMaps
+from splat_cli.render.rendered_maps import RenderedMaps
 from splat_cli.scene.view import View
 
 

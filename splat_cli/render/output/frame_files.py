@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from splat_cli.render.frame import MIN_ALPHA, RenderedMaps
-from splat_cli.render.pictures import key_of, save_png, save_tiff, to_8bit
+from splat_cli.render.images import key_of, save_png, save_tiff, to_8bit
+from splat_cli.render.rendered_maps import MIN_ALPHA, RenderedMaps
 
 MAPS = ("alpha", "depth", "normal")
 _MOST = 65535

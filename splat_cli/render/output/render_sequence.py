@@ -14,12 +14,12 @@ from splat_cli import __version__
 from splat_cli.device import Backend
 from splat_cli.gaussians.splats import Splats
 from splat_cli.processes.threads import run_in_threads
-from splat_cli.render.frame import RenderedMaps, render_frame
+from splat_cli.render.images import png_names, refuse_foreign
 from splat_cli.render.output.camera_rigs import CameraRig, SingleCamera
 from splat_cli.render.output.frame_files import FrameFiles
 from splat_cli.render.output.supersampling import coarser, finer
-from splat_cli.render.pictures import png_names, refuse_foreign
 from splat_cli.render.rasterizer import Coloring
+from splat_cli.render.rendered_maps import RenderedMaps, render_maps
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.view import View
 
@@ -96,7 +96,7 @@ def _frames(renderer: ViewRenderer, settings: RenderSettings, cameras_each: int)
     maps, distances = settings.files.needed_maps, settings.rig.distances
     for first in range(0, len(renderer.cameras.views), cameras_each):
         numbers = range(first, first + cameras_each)
-        frames = [render_frame(renderer, n, background, maps, distances) for n in numbers]
+        frames = [render_maps(renderer, n, background, maps, distances) for n in numbers]
         yield settings.rig.join([coarser(frame, settings.samples) for frame in frames])
 
 

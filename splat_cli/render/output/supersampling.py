@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image
 
-from splat_cli.render.frame import RenderedMaps
+from splat_cli.render.rendered_maps import RenderedMaps
 from splat_cli.scene.view import View
 
 MAX_SAMPLES = 4

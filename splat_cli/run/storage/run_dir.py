@@ -15,7 +15,7 @@ from splat_cli.config.presets import config_toml, read_settings, read_toml
 from splat_cli.errors import FormatError, UsageError
 from splat_cli.io.files import replacing
 from splat_cli.joint.appearance.camera_response import CameraResponse
-from splat_cli.render.pictures import background_color
+from splat_cli.render.images import background_color
 from splat_cli.run.storage.records import check_background, check_metrics, check_responses, check_result
 from splat_cli.run.storage.train_log import TrainLog
 from splat_cli.scene.cameras_json import read_cameras, read_json, write_cameras

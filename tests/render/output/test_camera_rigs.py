@@ -8,8 +8,8 @@ import pytest
 from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.frame import render_frame
 from splat_cli.render.output.camera_rigs import Panorama, StereoPair
+from splat_cli.render.rendered_maps import render_maps
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.trajectories.look_at import look_at
 from splat_cli.scene.view import View
@@ -45,7 +45,7 @@ def test_panorama_agrees_with_single_cameras(backend: Backend, shell: Splats) ->
     panorama, view = Panorama(width), view_along(np.array([0, 0, 1.0]))
     cameras = panorama.views(view)
     renderer = ViewRenderer(backend, shell, cameras)
-    frames = [render_frame(renderer, i, maps=MAPS, distances=True) for i in range(6)]
+    frames = [render_maps(renderer, i, maps=MAPS, distances=True) for i in range(6)]
     joined = panorama.join(frames)
     assert joined.color.shape == (width // 2, width, 3)
     errors = []
@@ -54,7 +54,7 @@ def test_panorama_agrees_with_single_cameras(backend: Backend, shell: Splats) ->
         at = np.array([(column + 0.5) / width - 0.5, 0.25 - (row + 0.5) / width]) * 2 * np.pi
         axis = np.array([np.cos(at[1]) * np.sin(at[0]), -np.sin(at[1]), np.cos(at[1]) * np.cos(at[0])])
         direct = ViewRenderer(backend, shell, [view_along(axis)])
-        there = render_frame(direct, 0, maps=MAPS, distances=True)
+        there = render_maps(direct, 0, maps=MAPS, distances=True)
         errors.append(np.abs(joined.color[row, column] - there.color[64, 64]).max())
         assert joined.alpha[row, column] == pytest.approx(
             there.alpha[64, 64], abs=0.08
@@ -69,7 +69,7 @@ def test_panorama_agrees_with_single_cameras(backend: Backend, shell: Splats) ->
 def test_panorama_closes_at_its_sides(backend: Backend, shell: Splats) -> None:
     panorama = Panorama(512)
     renderer = ViewRenderer(backend, shell, panorama.views(view_along(np.array([1.0, 0, 0]))))
-    color = panorama.join([render_frame(renderer, i) for i in range(6)]).color
+    color = panorama.join([render_maps(renderer, i) for i in range(6)]).color
     across = np.abs(np.diff(color, axis=1)).mean()
     assert np.abs(color[:, 0] - color[:, -1]).mean() < 1.5 * across
 
@@ -87,7 +87,7 @@ def test_left_picture_shows_things_further_right(backend: Backend) -> None:
     )
     rig = StereoPair(0.1)
     renderer = ViewRenderer(backend, Splats.from_arrays(backend, ball), rig.views(view))
-    joined = rig.join([render_frame(renderer, i, maps={"depth"}) for i in range(2)])
+    joined = rig.join([render_maps(renderer, i, maps={"depth"}) for i in range(2)])
     assert joined.color.shape == (64, 128, 3)
     left, right = joined.color[:, :64, 0], joined.color[:, 64:, 0]
     columns = [(one.sum(axis=0) * np.arange(64)).sum() / one.sum() for one in (left, right)]
@@ -99,5 +99,5 @@ def test_stereo_without_baseline_shows_the_same_image_twice(backend: Backend, sh
     rig = StereoPair(1e-12)
     view = dataclasses.replace(view_along(np.array([0, 0, 1.0])), width=20)
     renderer = ViewRenderer(backend, shell, rig.views(view))
-    joined = rig.join([render_frame(renderer, i) for i in range(2)])
+    joined = rig.join([render_maps(renderer, i) for i in range(2)])
     np.testing.assert_array_equal(joined.color[:, :20], joined.color[:, 20:])

@@ -8,9 +8,9 @@ from PIL import Image
 
 from splat_cli.errors import UsageError
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.frame import render_frame
 from splat_cli.render.output.frame_files import FrameFiles
 from splat_cli.render.output.render_sequence import RenderSettings, render_sequence
+from splat_cli.render.rendered_maps import render_maps
 from splat_cli.render.view import ViewRenderer
 from tests.gaussians.some_splats import some_splats
 from tests.views import ring_of_views
@@ -46,7 +46,7 @@ def test_files_hold_the_frame(backend, splats, write, tmp_path, depth_format):
     settings = RenderSettings(files=FrameFiles(ALL, transparent=True, depth_levels=2000, depth_format=depth_format))
     _, names = write([view], settings)
     assert set(names) == {"a_00.png", "alpha/a_00.png", f"depth/a_00.{depth_format}", "normal/a_00.png"}
-    frame = render_frame(ViewRenderer(backend, splats, [view]), 0, maps=ALL)
+    frame = render_maps(ViewRenderer(backend, splats, [view]), 0, maps=ALL)
     out, seen = tmp_path / "out", frame.alpha > 0.05
     np.testing.assert_allclose(pixels(out / "alpha/a_00.png") / 255, frame.alpha, atol=0.51 / 255)
     depth = pixels(out / f"depth/a_00.{depth_format}")

@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.frame import RenderedMaps, render_frame
 from splat_cli.render.output.supersampling import coarser, finer, samples_as_fine
+from splat_cli.render.rendered_maps import RenderedMaps, render_maps
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.trajectories.interpolate import with_size
 from tests.gaussians.some_splats import some_splats
@@ -40,7 +40,7 @@ def test_a_finer_view_shows_the_same_place(backend, samples):
     arrays.log_scales = np.clip(arrays.log_scales, -1.5, -0.5)
     splats, view = Splats.from_arrays(backend, arrays), ring_of_views(1)[0]
     one, several = (
-        coarser(render_frame(ViewRenderer(backend, splats, [finer(view, n)], antialias=True), 0), n).color
+        coarser(render_maps(ViewRenderer(backend, splats, [finer(view, n)], antialias=True), 0), n).color
         for n in (1, samples)
     )
     assert one.shape == several.shape

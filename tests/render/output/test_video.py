@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from splat_cli.errors import DiskError, SplatError, UnwritableError, UsageError
+from splat_cli.render.images import save_png
 from splat_cli.render.output.video import require_video, write_video
-from splat_cli.render.pictures import save_png
 
 ffmpeg = pytest.importorskip("imageio_ffmpeg")
 

@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 import numpy as np
 from PIL import Image
 
-from splat_cli.render.pictures import png_names, save_animation, save_png
+from splat_cli.render.images import png_names, save_animation, save_png
 
 
 def test_names_follow_the_photographs():

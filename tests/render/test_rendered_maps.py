@@ -8,7 +8,7 @@ import pytest
 from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.frame import MIN_ALPHA, render_frame, splat_normals
+from splat_cli.render.rendered_maps import MIN_ALPHA, render_maps, splat_normals
 from splat_cli.render.view import ViewRenderer
 from tests.compare import FORWARD, Comparison
 from tests.reference import blend as reference
@@ -46,7 +46,7 @@ def blended(flat, values, camera):
 
 def test_maps(comparison: Comparison, backend: Backend, scene: Scene, options: Options) -> None:
     renderer, camera = renderer_of(backend, scene, options), scene.camera
-    frame = render_frame(renderer, 0, scene.background, {"alpha", "depth", "normal"})
+    frame = render_maps(renderer, 0, scene.background, {"alpha", "depth", "normal"})
     flat, rows = flat_of(renderer)
 
     positions = scene.splats.means[rows] @ camera.w2c[:3, :3].T + camera.w2c[:3, 3]
@@ -70,11 +70,11 @@ def test_maps(comparison: Comparison, backend: Backend, scene: Scene, options: O
 
 def test_maps_do_not_change_the_image(backend: Backend, scene: Scene, options: Options) -> None:
     renderer = renderer_of(backend, scene, options)
-    plain = render_frame(renderer, 0, scene.background)
+    plain = render_maps(renderer, 0, scene.background)
     assert (plain.alpha, plain.depth, plain.normal) == (None, None, None)
-    with_maps = render_frame(renderer, 0, scene.background, {"depth", "normal"})
+    with_maps = render_maps(renderer, 0, scene.background, {"depth", "normal"})
     np.testing.assert_array_equal(with_maps.color, plain.color)
-    np.testing.assert_array_equal(render_frame(renderer, 0, scene.background).color, plain.color)
+    np.testing.assert_array_equal(render_maps(renderer, 0, scene.background).color, plain.color)
 
 
 @pytest.mark.parametrize("longest", range(3))
@@ -96,7 +96,7 @@ def test_distance_and_normal_of_a_disc(backend: Backend, longest: int) -> None:
     renderer = ViewRenderer(backend, Splats.from_arrays(backend, disc), [view])
     pixel = tuple(np.int64([view.fy * aim[1] / aim[2] + view.cy, view.fx * aim[0] / aim[2] + view.cx]))
     for distances, expected in ((False, 2.0), (True, np.linalg.norm(aim))):
-        frame = render_frame(renderer, 0, maps={"depth", "normal"}, distances=distances)
+        frame = render_maps(renderer, 0, maps={"depth", "normal"}, distances=distances)
         assert frame.depth[pixel] == pytest.approx(expected, rel=1e-5)
         assert frame.normal[pixel] @ aim < 0
     normals = backend.download(splat_normals(renderer.splats, view.w2c))

@@ -37,7 +37,7 @@ class RenderedMaps:
         return {name: value for name, value in values.items() if value is not None}
 
 
-def render_frame(
+def render_maps(
     renderer: ViewRenderer,
     index: int,
     background: Sequence[float] = (0.0, 0.0, 0.0),
