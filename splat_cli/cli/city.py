@@ -78,7 +78,8 @@ def command(
 
     unlimited = {} if options["splat_budget"] == 0 else {"max_splats": _NO_LIMIT}
     config = load_config(preset, {**unlimited, **given(options)})
-    scene, _ = scene_folder(prepared_scene(scene, config.seed, display), config.format)
+    scene, config = prepared_scene(scene, config, display)
+    scene, _ = scene_folder(scene, config.format)
     steps = config.steps if cell_steps is None else cell_steps
     with locked_folder(out, make=True):
         result = train_city(open_city(scene, out, config, cell_splats, steps, device, cluster, display), display)

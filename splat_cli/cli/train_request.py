@@ -79,12 +79,12 @@ class TrainRequest:
             yield run, start
 
     def _new_run(self, scene: Path, display: Display, timer: PhaseTimer) -> Iterator[LockedRun]:
-        """Context with a new run. Of photographs or a video, makes a scene first; resumes an interrupted run."""
+        """Context with a new run. Makes a scene first of photographs or a video; resumes an interrupted run."""
         config = load_config(self.preset, self.changes)
         for line in unused_options(config, self.changes):
             display.warn(line)
         with timer("camera poses"):
-            prepared = prepared_scene(scene, config.seed, display)
+            prepared, config = prepared_scene(scene, config, display)
         is_made = prepared != scene
         scene, dataset_format = scene_folder(prepared, config.format)
         config = dataclasses.replace(config, format=dataset_format)

@@ -1,16 +1,21 @@
 """Scenes made from other inputs of `splat train`: zip files, and photographs or videos without camera poses."""
 
+import dataclasses
 import json
 import math
 from contextlib import suppress
 from pathlib import Path
 
-from splat_cli.errors import SplatError, UsageError
+from splat_cli.config import TrainConfig
+from splat_cli.errors import SceneError, SplatError, UsageError
 from splat_cli.io.folder_lock import FolderInUse, wait_until_unlocked
 from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.storage.run_lock import numbered_folders
 from splat_cli.scene.formats import has_dataset, has_photographs, nested_scenes, num_photographs
+from splat_cli.scene.images.locate import given_image_folder
+from splat_cli.scene.options import SceneOptions
+from splat_cli.scene.read import read_scene
 from splat_cli.scene.sfm import SfmOptions, is_video, job_record, make_scene
 from splat_cli.scene.sfm.mapping import require_pycolmap
 from splat_cli.scene.sfm.photographs import MIN_PHOTOGRAPHS
@@ -41,15 +46,21 @@ def lacks_poses(path: Path) -> bool:
     return not scenes and has_photographs(path)
 
 
-def prepared_scene(path: Path, seed: int, display: Display) -> Path:
-    """The scene to train on: `path` itself, or one made in scenes/NAME of a zip file, photographs or a video.
+def prepared_scene(path: Path, config: TrainConfig, display: Display) -> tuple[Path, TrainConfig]:
+    """The scene to train on, and the settings for it.
 
-    Raises UsageError, SceneError and Interrupted.
+    It is `path` itself, or made in scenes/NAME from a zip file, photographs or a video. A scene that is made from the
+    photographs of --images has them in its own folder: the setting is then None. Raises UsageError, SceneError and
+    Interrupted.
     """
     refuse_run(path)
     if is_zipped_scene(path):
         path = _unzipped(path, display)
-    return _with_poses(path, seed, display) if lacks_poses(path) else path
+    photographs = None if config.images is None or is_video(path) else given_image_folder(path, config.images)
+    is_empty = photographs is not None and path.is_dir() and not has_dataset(path) and has_photographs(photographs)
+    if not (is_empty or lacks_poses(path)):
+        return path, config
+    return _with_poses(path, photographs, config.seed, display), dataclasses.replace(config, images=None)
 
 
 def refuse_run(path: Path) -> None:
@@ -84,9 +95,13 @@ def _is_unzipped(scene: Path, record: str) -> bool:
     return (scene / _ZIP_RECORD).is_file() and (scene / _ZIP_RECORD).read_text() == record
 
 
-def _with_poses(source: Path, seed: int, display: Display) -> Path:
-    """The scene of a video or a folder of photographs (in `images` where it has that), by structure from motion."""
-    photographs = source / "images" if (source / "images").is_dir() else source
+def _with_poses(source: Path, photographs: Path | None, seed: int, display: Display) -> Path:
+    """The scene of a video or of a folder of photographs, by structure from motion.
+
+    photographs: their folder; None: `images` of `source` if there is one, else `source`.
+    """
+    if photographs is None:
+        photographs = source / "images" if (source / "images").is_dir() else source
     options = SfmOptions(seed=seed)
     record = job_record(photographs, options)
     name = source.resolve().stem if is_video(source) else source.resolve().name
@@ -95,15 +110,14 @@ def _with_poses(source: Path, seed: int, display: Display) -> Path:
     if is_made_of(scene, record):
         display.say(f"Camera poses: those of {scene}, estimated before")
         return scene
+    _refuse_photographs_with_poses(source)
     require_pycolmap()
-    if has_dataset(source.parent):
-        display.warn(f"{source.parent} has camera poses: `splat train {source.parent}` would use them")
     display.say(f"{source} has no camera poses: estimating them with COLMAP, in {scene}")
     try:
         found = make_scene(photographs, scene, options, display.counting, display.say)
     except FolderInUse:  # by another process, as of a batch, for these photographs or others of the same name
         wait_until_unlocked(scene, math.inf, lambda: False, display.say)
-        return _with_poses(source, seed, display)
+        return _with_poses(source, photographs, seed, display)
     except SplatError:
         with suppress(OSError):  # it holds other scenes
             SCENES.rmdir()
@@ -112,3 +126,21 @@ def _with_poses(source: Path, seed: int, display: Display) -> Path:
     if advice := found.advice():
         display.warn("\n".join(advice))
     return scene
+
+
+def _refuse_photographs_with_poses(source: Path) -> None:
+    """UsageError if the photographs in `source` are those of a dataset in the folder above."""
+    above = source.resolve().parent
+    if not (source.is_dir() and has_dataset(above)):
+        return
+    try:
+        read_scene(above, SceneOptions(images=source.resolve()))
+    except SceneError:  # they are others
+        return
+    shown = above if source == Path() else source.parent
+    name = source.resolve().name
+    images = "" if name == "images" else f" --images {name}"
+    raise UsageError(
+        f"{shown} has camera poses of these photographs: `splat train {shown}{images}` uses them, "
+        f"`splat sfm {source} -o SCENE` estimates others"
+    )

@@ -29,7 +29,11 @@ class DatasetSettings:
             "record3d",
         ),
     )
-    images: str | None = setting(None, "Folder of the photographs; by default SCENE/images.", metavar="DIR")
+    images: str | None = setting(
+        None,
+        "Folder of the photographs, relative to SCENE or to the current folder; by default SCENE/images.",
+        metavar="DIR",
+    )
     max_size: int | None = setting(
         None,
         "Maximum length of a photograph's longer side, in pixels; larger photographs are downscaled.",

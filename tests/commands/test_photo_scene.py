@@ -12,6 +12,7 @@ from PIL import Image
 
 from splat_cli.commands import photo_scene
 from splat_cli.commands.photo_scene import lacks_poses, prepared_scene
+from splat_cli.config import TrainConfig
 from splat_cli.scene.sfm import mapping
 from splat_cli.terminal.console import Display
 from tests.scene.transforms_files import write_blender
@@ -108,6 +109,53 @@ def test_photographs_in_images_leave_out_what_lies_beside(splat, photos, colmap,
     assert colmap[0]["names"] == sorted(path.name for path in (tmp_path / "shed/images").iterdir())
 
 
+@pytest.mark.parametrize("images", ["pics", "../odd/pics", "pics/"])
+def test_images_of_a_folder_without_poses(splat, photos, colmap, tmp_path, images):
+    """--images is relative to the scene or to the current folder; what lies beside is left out."""
+    odd = tmp_path / "odd"
+    odd.mkdir()
+    (tmp_path / "cwd").mkdir(exist_ok=True)
+    shutil.copytree(photos, odd / "copies")
+    photos.rename(odd / "pics")
+    result = splat("train", odd, "--images", images, *OPTIONS)
+    assert result.code == 0, result.err
+    assert colmap[0]["names"] == sorted(path.name for path in (odd / "pics").iterdir())
+    assert "Run: runs/odd\n" in result.out
+    assert (splat("train", odd, "--images", images, *OPTIONS).code, len(colmap)) == (0, 1)
+
+
+def test_images_of_an_empty_folder_and_a_missing_folder(splat, photos, colmap, tmp_path):
+    (tmp_path / "empty").mkdir()
+    assert splat("train", tmp_path / "empty", "--images", photos, *OPTIONS).code == 0
+    result = splat("train", tmp_path / "empty", "--images", "pics", *OPTIONS)
+    expected = (
+        f"there is no folder pics: --images DIR is relative to the scene, {tmp_path / 'empty'}, or to the current"
+    )
+    assert (result.code, expected in result.err, result.err.count("\n")) == (2, True, 1), result.err
+
+
+@pytest.mark.parametrize(("name", "option"), [("images", ""), ("pics", " --images pics")])
+def test_photographs_with_poses_in_the_folder_above_are_not_given_to_colmap(
+    splat, scene, colmap, tmp_path, monkeypatch, name, option
+):
+    posed = shutil.copytree(scene, tmp_path / "posed")
+    (posed / "images").rename(posed / name)
+    result = splat("train", posed / name, *OPTIONS)
+    assert (result.code, result.err.count("\n"), colmap) == (2, 1, [])
+    told = f"{posed} has camera poses of these photographs: `splat train {posed}{option}` uses them, `splat sfm"
+    assert told in result.err
+    monkeypatch.chdir(posed / name)
+    assert told in splat("train", ".", *OPTIONS).err
+
+
+def test_other_photographs_beside_a_scene_are_given_to_colmap(splat, scene, photos, colmap, tmp_path):
+    posed = shutil.copytree(scene, tmp_path / "posed")
+    (posed / "more").mkdir()
+    for path in photos.iterdir():
+        path.rename(posed / "more" / f"other_{path.name}")
+    assert splat("train", posed / "more", *OPTIONS, "--steps", "1").err.count("estimating them with COLMAP") == 1
+
+
 def test_few_registered_photographs_are_a_warning(splat, photos, colmap, monkeypatch):
     monkeypatch.setitem(FIGURES, "unregistered", [f"{number}.jpg" for number in range(5)])
     result = splat("train", photos, *OPTIONS)
@@ -134,10 +182,10 @@ def test_processes_that_begin_with_the_same_photographs_share_their_poses(photos
     monkeypatch.setattr(Display, "say", say)
     display = Display(io.StringIO(), bar=False)
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(prepared_scene, photos, 0, display)
+        first = pool.submit(prepared_scene, photos, TrainConfig(), display)
         assert begun.wait(HANG)
-        second = pool.submit(prepared_scene, photos, 0, display)
-        assert first.result(HANG) == second.result(HANG) == Path("scenes/garden")
+        second = pool.submit(prepared_scene, photos, TrainConfig(), display)
+        assert first.result(HANG)[0] == second.result(HANG)[0] == Path("scenes/garden")
     assert len(colmap) == 1
 
 
@@ -149,11 +197,11 @@ def test_processes_that_unpack_the_same_zip_file_share_the_scene(scene, tmp_path
 
     def late(path, folder, complete):
         monkeypatch.setattr(photo_scene, "unzip_scene", unpack)
-        assert prepared_scene(archive, 0, display) == Path("scenes/garden")  # the other process
+        assert prepared_scene(archive, TrainConfig(), display)[0] == Path("scenes/garden")  # the other process
         unpack(path, folder, complete)
 
     monkeypatch.setattr(photo_scene, "unzip_scene", late)
-    assert prepared_scene(archive, 0, display) == Path("scenes/garden")
+    assert prepared_scene(archive, TrainConfig(), display)[0] == Path("scenes/garden")
     assert [path.name for path in Path("scenes").iterdir()] == ["garden"]
 
 

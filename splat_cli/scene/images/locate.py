@@ -24,18 +24,27 @@ def image_folder(root: Path, beside: Path, options: SceneOptions) -> Path:
     beside: folder of the dataset's files; `images` is searched there and up to three levels above.
     """
     if options.images is not None:
-        candidates = [root / options.images, Path(options.images)]
-    else:
-        candidates = [folder / "images" for folder in (root, *beside.resolve().parents[:3])]
+        return given_image_folder(root, options.images)
+    candidates = [folder / "images" for folder in (root, *beside.resolve().parents[:3])]
     for folder in candidates:
         smaller = folder.with_name(f"{folder.name}_{options.downscale}")
-        if options.images is None and options.downscale > 1 and smaller.is_dir():
+        if options.downscale > 1 and smaller.is_dir():
             return smaller
         if folder.is_dir():
             return folder
     others = sorted(path.name for path in root.glob("*") if _has_photographs(path))
-    named = f", such as --images {others[0]}" if others and options.images is None else ""
+    named = f", such as --images {others[0]}" if others else ""
     raise SceneError(f"there is no folder {candidates[0]}; name the folder of the photographs with --images DIR{named}")
+
+
+def given_image_folder(root: Path, images: str | Path) -> Path:
+    """The folder of --images, relative to the scene or to the current folder. SceneError if it is missing."""
+    for folder in (root / images, Path(images)):
+        if folder.is_dir():
+            return folder
+    raise SceneError(
+        f"there is no folder {images}: --images DIR is relative to the scene, {root}, or to the current folder"
+    )
 
 
 def export_image_folder(root: Path, options: SceneOptions) -> Path:
