@@ -58,6 +58,12 @@ class UnwritableError(DiskError, UsageError):
     exit_code = 2
 
 
+class UnreadableError(DiskError, UsageError):
+    """A file that cannot be read now, such as on a failing disk or share or without permission. It may be intact."""
+
+    exit_code = 2
+
+
 class DivergedError(SplatError):
     """Training left no splat with finite parameters."""
 

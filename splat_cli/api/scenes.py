@@ -115,7 +115,7 @@ def _train_into(
             train_into_run(scene, run, config, backend, display, callback=callback)
             try_report(run, backend, display)
         except Interrupted:
-            if callback is None or not callback.has_stopped:
+            if callback is None or not callback.has_stopped or not run.saved_steps():
                 raise
     return open_run(out, device=device)
 

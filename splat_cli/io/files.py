@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from splat_cli.errors import DiskError, UnwritableError
+from splat_cli.errors import DiskError, UnreadableError, UnwritableError, reason_of
+from splat_cli.io.folder_lock import require_held
 
 _WRONG_PLACE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST,
                 errno.ENAMETOOLONG, errno.ELOOP)  # fmt: skip
@@ -22,19 +23,24 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
     """Yield a temporary path in the same folder, which replaces `path` at the end, or is removed after an error.
 
     Creates missing parent folders. Where `path` is a symbolic link, replaces the file that it points to. durable:
-    flushed to disk. DiskError if the disk is full or fails, UnwritableError if the folder cannot be written.
+    flushed to disk. DiskError if the disk is full or fails, UnwritableError if the folder cannot be written,
+    FolderLost if it is part of a locked folder that is gone.
     """
-    path = path.resolve() if path.is_symlink() else path
+    named, path = path, path.resolve() if path.is_symlink() else path
     temporary = _temporary(path)
     try:
+        require_held(named)
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
         if durable:
             flush(temporary)
+        require_held(named)
         temporary.replace(path)
         if durable and os.name != "nt":  # Windows opens no folders
             flush(path.parent)
     except OSError as error:
+        with suppress(OSError):
+            require_held(named)  # says more than that a file is missing
         raise write_error(path, error) from error
     finally:
         with suppress(OSError):
@@ -85,8 +91,10 @@ def replacing_together(last: Path) -> Iterator[Path]:
     """
     temporary = _temporary(last)
     try:
+        require_held(last)
         temporary.mkdir(parents=True)
         yield temporary
+        require_held(last)
         last.unlink(missing_ok=True)
         files = [path for path in temporary.rglob("*") if path.is_file() and path != temporary / last.name]
         for path in (*files, temporary / last.name):
@@ -117,6 +125,24 @@ def write_error(path: Path, error: OSError) -> DiskError:
     if error.errno in _WRONG_PLACE:
         return UnwritableError(f"{reason}; make it writable, or choose another place")
     return DiskError(f"{reason}; check the disk")
+
+
+def entries(folder: Path) -> list[Path]:
+    """The entries of a folder, none if it is missing or a file. UnreadableError if it cannot be read.
+
+    `Path.glob` finds nothing in a folder without permission.
+    """
+    try:
+        return list(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise read_error(folder, error) from error
+
+
+def read_error(path: Path, error: OSError) -> UnreadableError:
+    """The exception for a file that cannot be read now; it may be intact."""
+    return UnreadableError(f"{path} cannot be read: {reason_of(error)}; make it readable, then try again")
 
 
 def flush(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Lock of a folder: one process at a time writes into it."""
+"""Lock of a folder: one process at a time writes into it, as long as the folder stays in its place."""
 
 import errno
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from splat_cli.errors import UsageError, escape_unprintable
+from splat_cli.errors import SplatError, UsageError, escape_unprintable
 
 LOCK_NAME = ".lock"
 """File in a locked folder; its text names the process that holds the lock."""
@@ -27,8 +27,16 @@ _ATTEMPTS = 100
 _LOST = 120.0  # seconds without one, after which the holder counts as lost; shared storage shows a time with delay
 
 
+_held: list[tuple[Path, os.stat_result]] = []
+"""Folders that this process has locked, absolute, and the files of their locks."""
+
+
 class FolderInUse(UsageError):
     """Another process holds the lock of the folder."""
+
+
+class FolderLost(SplatError):
+    """A folder that this process has locked was moved, removed or replaced. No handler of disk errors may catch it."""
 
 
 @contextmanager
@@ -42,19 +50,46 @@ def locked_folder(folder: Path, make: bool = False) -> Iterator[None]:
     lock = _acquire(folder, make)
     path = folder / LOCK_NAME
     locked = path.stat()
+    held = folder.absolute(), locked
+    _held.append(held)
     released = threading.Event()
-    threading.Thread(target=_refresh_mtime, args=(path, released), daemon=True).start()
+    threading.Thread(target=_refresh_mtime, args=(path, locked, released), daemon=True).start()
     try:
         yield
     except BaseException:
-        _remove_empty(missing)  # while the lock is held
+        if _is_own(path, locked):
+            _remove_empty(missing)  # while the lock is held
         raise
     finally:
         released.set()
-        with suppress(OSError):  # the folder may have been removed, and made and locked by others since
-            if os.path.samestat(locked, path.stat()):
+        with suppress(OSError):
+            if _is_own(path, locked):
                 path.unlink()  # not on Windows, where releasing the lock does it
+        _held.remove(held)
         lock.release()
+
+
+def require_held(path: Path) -> None:
+    """FolderLost if `path` is in a folder that this process has locked, and the lock there is not its own any more.
+
+    Called before every write: a folder that was moved must not be made again, and one that others have made in its
+    place is theirs. OSError if the lock cannot be examined.
+    """
+    path = path.absolute()
+    for folder, locked in list(_held):
+        if path.is_relative_to(folder) and not _is_own(folder / LOCK_NAME, locked):
+            raise FolderLost(
+                f"{folder} was moved, removed or replaced while this process wrote into it: nothing more is written "
+                "there; if it was moved, continue it at its new place"
+            )
+
+
+def _is_own(path: Path, locked: os.stat_result) -> bool:
+    """Whether the file of a lock is the one that this process has locked; that stays open, so its number is unique."""
+    try:
+        return os.path.samestat(locked, path.stat())
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def wait_until_unlocked(
@@ -83,11 +118,12 @@ def wait_until_unlocked(
         time.sleep(_POLL)
 
 
-def _refresh_mtime(path: Path, released: threading.Event) -> None:
+def _refresh_mtime(path: Path, locked: os.stat_result, released: threading.Event) -> None:
     """Update the modification time of the lock's file at intervals: a heartbeat for processes on other computers."""
     while not released.wait(_REFRESH_INTERVAL):
         with suppress(OSError):
-            os.utime(path)
+            if _is_own(path, locked):
+                os.utime(path)
 
 
 def _acquire(folder: Path, make: bool) -> FileLock:

@@ -30,8 +30,12 @@ class TrainingCallback(Protocol):
         """Called after the loss of a rank, before a new trainer is built: drop all references to the old one."""
 
 
+class StoppedByCallback(KeyboardInterrupt):
+    """Raised by a callback to end training early: the run saves its state as after Ctrl-C."""
+
+
 class ProgressCallback:
-    """A TrainingCallback that calls a function; if it returns False, the run ends as after Ctrl-C."""
+    """A TrainingCallback that calls a function; if it returns False, training ends and is saved."""
 
     def __init__(self, function: OnProgress) -> None:
         self.function, self.has_stopped = function, False
@@ -46,4 +50,4 @@ class ProgressCallback:
         """See TrainingCallback.on_steps."""
         if self.function(progress) is False:
             self.has_stopped = True
-            raise KeyboardInterrupt
+            raise StoppedByCallback

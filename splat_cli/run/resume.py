@@ -60,7 +60,8 @@ def _is_interrupted(run: RunDir, scene: Path, wanted: TrainConfig) -> bool:
 def plan_resumption(run: RunDir, scene: Path | None, changes: dict[str, Any], display: Display) -> Resumption:
     """How to continue `run` with `changes` to its settings; scene: new location of the scene, if it moved.
 
-    FinishedError if nothing is left to do, UsageError if a setting cannot be changed.
+    FinishedError if nothing is left to do; UsageError if a setting cannot be changed, or if there is no checkpoint but
+    something that training from step 0 would replace. Only renames damaged checkpoints.
     """
     before, scene = run.config(), scene or run.scene_path()
     config = with_fixed_paths(dataclasses.replace(before, **changes), scene)
@@ -76,6 +77,11 @@ def plan_resumption(run: RunDir, scene: Path | None, changes: dict[str, Any], di
         raise FinishedError(f"{run.path} is finished after {done} steps: give more --steps to continue")
     checkpoint = newest_checkpoint(run.checkpoints_path, display.warn)
     if checkpoint is None:
+        if steps := run.saved_steps():
+            raise UsageError(
+                f"{run.path} has splats of step {steps[-1]} but no checkpoint to continue from: restore one, or start "
+                f"a new run with --init-from {run.ply_path(steps[-1])}"
+            )
         display.say("No checkpoint was saved yet: starting from step 0")
     elif checkpoint.step > config.num_steps:
         raise UsageError(f"{run.path} is at step {checkpoint.step} already: give more than {config.num_steps} --steps")

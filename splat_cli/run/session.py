@@ -4,11 +4,11 @@ import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from splat_cli.errors import DiskError, SceneError
+from splat_cli.errors import DiskError, SceneError, UsageError
 from splat_cli.ranks.protocol import RankError
-from splat_cli.run.callback import TrainingCallback
-from splat_cli.run.checkpoints.checkpointer import Checkpointer, checkpoint_of
-from splat_cli.run.checkpoints.file import Checkpoint
+from splat_cli.run.callback import StoppedByCallback, TrainingCallback
+from splat_cli.run.checkpoints.checkpointer import Checkpointer, checkpoint_path, checkpoint_paths
+from splat_cli.run.checkpoints.file import Checkpoint, read_checkpoint
 from splat_cli.run.checkpoints.state import restore_state
 from splat_cli.run.logging.run_log import RunLog
 from splat_cli.run.plan import RunPlan
@@ -24,7 +24,7 @@ from splat_cli.train.trainer import Trainer
 
 
 class Session:
-    """A trainer and the folder of its run. `continue_from` restores a checkpoint, `train` runs the remaining steps."""
+    """A trainer and the folder of its run: `restore` a checkpoint, `begin`, and `train` the remaining steps."""
 
     def __init__(
         self,
@@ -44,19 +44,41 @@ class Session:
         self.writer = RunWriter(run, plan.requested, trainer, data, self.log.board, display)
         self._check: Callable[[], None] = lambda: None
 
-    def continue_from(self, checkpoint: Checkpoint) -> None:
-        """Restore the state of the checkpoint; first write results that earlier sessions failed to write."""
-        for step in self.run.unsaved_steps(self.config, checkpoint.step):
-            earlier = checkpoint if step == checkpoint.step else checkpoint_of(self.run.checkpoints_path, step)
-            if earlier is not None:
-                restore_state(self.trainer, earlier)
-                self.writer.try_to_write(earlier.metadata["seconds"])
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Restore the state of the checkpoint; writes nothing. Raises as `restore_state`."""
         restore_state(self.trainer, checkpoint)
         self.clock = Stopwatch(checkpoint.metadata["seconds"])
         self.checkpoints.start_from(checkpoint.step)
+
+    def begin(self, checkpoint: Checkpoint | None) -> None:
+        """Prepare the files of the run for the steps after the restored checkpoint, None for step 0.
+
+        Writes results that earlier sessions failed to write.
+        """
+        if checkpoint is None:
+            if self.run.log.path.is_file():  # of a session without a checkpoint
+                self.run.log.cut(0)
+            return
         self.run.log.cut(checkpoint.step)
+        for step in self.run.unsaved_steps(self.config, checkpoint.step):
+            earlier = checkpoint if step == checkpoint.step else self._earlier(step)
+            if earlier is not None:
+                restore_state(self.trainer, earlier)
+                self.writer.try_to_write(earlier.metadata["seconds"])
+                restore_state(self.trainer, checkpoint)
         self.writer.save_joint_models()
         self.display.say(f"Continuing from step {checkpoint.step}")
+
+    def _earlier(self, step: int) -> Checkpoint | None:
+        """The checkpoint after `step` steps; None, with a warning, if it cannot be read."""
+        path = checkpoint_path(self.run.checkpoints_path, step)
+        if not path.is_file():
+            return None
+        try:
+            return read_checkpoint(path)
+        except UsageError as error:
+            self.display.warn(f"{error}; the results of step {step} are not written")
+            return None
 
     def train(self, wait_for_kernels: Callable[[], None]) -> RunSummary:
         """Train to the last step and save the result.
@@ -70,7 +92,10 @@ class Session:
         with self.display.training(last, first) as show:
             on_progress = functools.partial(self._on_progress, show)
             with self._closed_after_loss():
-                self._run_until(min(first + 1, last), on_progress)  # compiles kernels: signals may end it at once
+                try:
+                    self._run_until(min(first + 1, last), on_progress)  # compiles kernels: signals may end it at once
+                except StoppedByCallback as error:
+                    raise Interrupted(self._stop_early(), error) from None
                 with self.timer("compiling"):  # what later steps need: a deferred signal would wait for the compiler
                     wait_for_kernels()
             with deferred_interrupt() as self._check, self._closed_after_loss():
@@ -114,6 +139,9 @@ class Session:
     def _save(self, stop: int) -> None:
         """Write results after step `stop`. A write error is fatal only after the last step."""
         if stop < self.config.steps:
+            if not checkpoint_paths(self.run.checkpoints_path):  # without one, saved splats prevent a resume
+                self.checkpoints.save(self.trainer, self.clock.seconds)
+                self.checkpoints.finish()
             if not self.writer.try_to_write(self.clock.seconds):
                 self.checkpoints.save(self.trainer, self.clock.seconds)  # the next session writes results from it
             return

@@ -28,6 +28,8 @@ from splat_cli.run.session import Session
 from splat_cli.run.setup.build_run_trainer import build_trainer_within_memory
 from splat_cli.run.setup.initial_state import InitialState, find_initial_state, placeholder_state
 from splat_cli.run.setup.training_data import TrainingData, read_data, with_fixed_paths
+from splat_cli.run.storage.inputs import inputs_of, refuse_other_inputs
+from splat_cli.run.storage.records import Inputs
 from splat_cli.run.storage.result import RunSummary
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.formats import scene_folder
@@ -107,29 +109,36 @@ def _train(job: _Job, checkpoint: Checkpoint | None, ranks: Ranks, timer: PhaseT
         if backend.name == "cpu":
             warn_of_duration(plan.config, data.training.views, checkpoint.step if checkpoint else 0, display)
         start = _initial_state(plan, data, checkpoint, backend, display)
+        inputs = inputs_of(data.scene.views)
     display.say(f"Device: {backend.describe()}")
     if checkpoint:
         _check_origin(run, job.scene_path, data.scene.origin)
-    _save_inputs(job, plan, data)
+        refuse_other_inputs(run, inputs, job.scene_path, plan.requested)
     trainer = build_trainer_within_memory(backend, plan, data, start, display, timer, ranks)
     session = Session(run, plan, display, trainer, data, job.callback)
     rows = len(trainer.splats.params)
     require_space(run.path, (checkpoint_bytes if plan.requested.keep else ply_bytes)(trainer.model.num, rows))
     if checkpoint:
-        session.continue_from(checkpoint)
-    elif run.log.path.is_file():  # of a session without a checkpoint
-        run.log.cut(0)
+        session.restore(checkpoint)
+    _save_inputs(job, plan, data, inputs, has_refined=checkpoint is not None and plan.requested.pose_opt)
+    session.begin(checkpoint)
     if job.callback:
         job.callback.begin(trainer, run)
     return session.train(wait_for_kernels)
 
 
-def _save_inputs(job: _Job, plan: RunPlan, data: TrainingData) -> None:
-    """Write what the run is trained on: cameras, settings, and the split if it is not by number."""
-    job.run.save_cameras(data.scene.views)
-    job.run.save_config(plan.requested, job.scene_path, job.backend.describe(), data.scene.origin)  # makes it a run
+def _save_inputs(job: _Job, plan: RunPlan, data: TrainingData, inputs: Inputs, has_refined: bool) -> None:
+    """Write what the run is trained on: inputs, cameras, the split if it is by name, settings.
+
+    Called when nothing can refuse the run or its checkpoint any more: a refused command changes nothing. has_refined:
+    cameras.json has the refined poses of a run that continues.
+    """
+    job.run.save_inputs(inputs)
+    if not has_refined:
+        job.run.save_cameras(data.scene.views)
     if data.is_split_by_name:
         write_split(job.run.split_path, *data.split)
+    job.run.save_config(plan.requested, job.scene_path, job.backend.describe(), data.scene.origin)  # makes it a run
 
 
 def _check_origin(run: RunDir, scene_path: Path, origin: np.ndarray) -> None:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import splat_cli as splat
-from splat_cli.errors import UsageError
+from splat_cli.errors import DiskError, UsageError
+from splat_cli.terminal.interrupt import Interrupted
 from tests.documented import notebook_cells, python_blocks, run_cell
 from tests.subprocesses import ROOT, finished
 
@@ -100,6 +101,24 @@ def test_training_ends_where_the_callback_says(scene, tmp_path):
     for out in (None, tmp_path / "run"):
         result = splat.train_scene(scene, steps=1000, on_progress=lambda progress: progress.step < 3, out=out, **FAST)
         assert 3 <= result.steps < 1000
+
+
+def test_training_that_is_stopped_at_once_is_saved(scene, tmp_path):
+    """In the first call, while kernels of later steps may still be compiled."""
+    for out in (None, tmp_path / "run"):
+        result = splat.train_scene(scene, steps=1000, on_progress=lambda progress: False, out=out, **FAST)
+        assert result.steps == 1
+        assert len(result.splats) > 0
+    assert (tmp_path / "run" / "checkpoints" / "step_1.npz").is_file()
+
+
+def test_a_stopped_run_that_could_not_be_saved_is_an_error(scene, tmp_path, monkeypatch):
+    def fail(*arguments, **options):
+        raise DiskError("no space left")
+
+    monkeypatch.setattr("splat_cli.run.run_writer.save_splats", fail)
+    with pytest.raises(Interrupted, match="no space left"):
+        splat.train_scene(scene, steps=1000, on_progress=lambda progress: False, out=tmp_path / "run", **FAST)
 
 
 def test_run_and_memory_measure_the_same(result, trained):

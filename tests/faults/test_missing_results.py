@@ -78,6 +78,21 @@ def test_a_run_killed_between_a_checkpoint_and_what_is_saved_after_it(training, 
     _compare(run, whole)
 
 
+def test_a_checkpoint_is_on_disk_before_the_first_splats(training, tmp_path, monkeypatch):
+    """A run that has saved splats and no checkpoint cannot be resumed."""
+
+    class Killed(BaseException):
+        """Ends the run at once."""
+
+    def kill(self, *args):
+        raise Killed
+
+    monkeypatch.setattr(RunWriter, "write", kill)
+    with pytest.raises(Killed):
+        training.new(tmp_path / "run", save_at=(30,), checkpoint_every=0, checkpoint_minutes=0.0)
+    assert (tmp_path / "run" / "checkpoints" / "step_30.npz").is_file()
+
+
 def test_a_finished_run_without_a_report_gets_one(splat, trained, tmp_path):
     run = RunDir(shutil.copytree(trained, tmp_path / "run"))
     expected = run.result()

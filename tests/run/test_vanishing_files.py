@@ -1,6 +1,4 @@
-"""Photographs, or the run's folder, that vanish during training: the run ends with advice, or goes on."""
-
-import shutil
+"""Photographs that vanish during training: the run ends with advice, or goes on."""
 
 import pytest
 
@@ -51,12 +49,6 @@ def test_a_run_goes_on_when_held_out_photographs_are_gone(training, folder, tmp_
         training.new(tmp_path / "run", after(16, remove), **settings)
     assert any("none of the" in line and "; training continues; splat" in line for line in training.display.warnings)
     assert (tmp_path / "run/point_cloud/iteration_60/point_cloud.ply").is_file()
-
-
-def test_a_run_whose_folder_is_gone_writes_its_results(training, folder, tmp_path):
-    run = training.new(tmp_path / "run", after(16, lambda: shutil.rmtree(tmp_path / "run")), eval=True)
-    assert run.ply_path(60).is_file()
-    assert run.metrics()["steps"]["60"]
 
 
 def test_photographs_that_come_back_are_used_again(folder):

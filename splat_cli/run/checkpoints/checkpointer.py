@@ -12,10 +12,14 @@ from pathlib import Path
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.errors import DiskError, FormatError, OutOfMemory, SplatError
-from splat_cli.io.files import require_space
+from splat_cli.io.files import entries, require_space
+from splat_cli.io.folder_lock import FolderLost, require_held
 from splat_cli.run.checkpoints.file import Checkpoint, read_checkpoint, write_checkpoint
 from splat_cli.run.checkpoints.state import capture_state, checkpoint_bytes
 from splat_cli.train.trainer import Trainer
+
+_DAMAGED = ".unreadable"
+"""Added to the name of a damaged checkpoint."""
 
 
 class Checkpointer:
@@ -63,13 +67,15 @@ class Checkpointer:
         self._thread.start()
 
     def finish(self) -> None:
-        """Wait for the last checkpoint to be written; warn if that failed."""
+        """Wait for the last checkpoint to be written; warn if that failed. FolderLost."""
         if self._thread:
             self._thread.join()
             self._thread = None
-        if self._failure:
-            self._warn_of(self._failure)
-            self._failure = None
+        failure, self._failure = self._failure, None
+        if isinstance(failure, FolderLost):
+            raise failure
+        if failure:
+            self._warn_of(failure)
 
     def _due(self, step: int) -> bool:
         every, minutes = self.config.checkpoint_every, self.config.checkpoint_minutes
@@ -91,6 +97,7 @@ class Checkpointer:
         for path in checkpoint_paths(self.folder)[self.config.keep :]:
             if path in needed:
                 continue
+            require_held(path)
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:
@@ -103,40 +110,38 @@ class Checkpointer:
         self.warn(f"{error}; training continues, older checkpoints are as they were")
 
 
-def checkpoint_of(folder: Path, step: int) -> Checkpoint | None:
-    """The checkpoint after `step` steps; None if there is none that is readable."""
-    try:
-        return read_checkpoint(checkpoint_path(folder, step))
-    except FormatError:
-        return None
-
-
 def checkpoint_path(folder: Path, step: int) -> Path:
     """Path of the checkpoint after `step` steps."""
     return folder / f"step_{step}.npz"
 
 
 def checkpoint_paths(folder: Path) -> list[Path]:
-    """Paths of the checkpoints in a folder, newest first."""
-    paths = [path for path in folder.glob("step_*.npz") if path.is_file() or path.is_dir()]  # no pipes: they block
-    found = ((re.fullmatch(r"step_(\d+)\.npz", path.name), path) for path in paths)
-    return [path for _, path in sorted(((int(match[1]), path) for match, path in found if match), reverse=True)]
+    """Paths of the checkpoints in a folder, newest first. UnreadableError if the folder cannot be read."""
+    found = ((re.fullmatch(r"step_(\d+)\.npz", path.name), path) for path in entries(folder))
+    steps = [(int(match[1]), path) for match, path in found if match and (path.is_file() or path.is_dir())]  # no pipes
+    return [path for _, path in sorted(steps, reverse=True)]
 
 
 def newest_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
-    """The newest readable checkpoint; None if there is none.
+    """The newest undamaged checkpoint; None if none was saved.
 
-    Warns about unreadable ones and renames them to FILE.unreadable. FormatError if all are unreadable.
+    Warns about damaged ones and renames them to FILE.unreadable. FormatError if all are damaged, those renamed earlier
+    included. UsageError and UnreadableError as `read_checkpoint`: nothing is renamed, as an older one would do without
+    steps that are not lost.
     """
-    last_error = None
+    reason = ""
     for path in checkpoint_paths(folder):
         try:
             return read_checkpoint(path)
         except FormatError as error:
-            last_error = error
+            reason = f", the last because {error}"
             warn(f"{error}; trying the one before")
+            require_held(path)
             with suppress(OSError):
-                path.rename(path.with_name(path.name + ".unreadable"))
-    if last_error:
-        raise FormatError(f"no checkpoint of the run can be read, the last because {last_error}")
+                path.rename(path.with_name(path.name + _DAMAGED))
+    if reason or any(path.name.endswith(_DAMAGED) for path in entries(folder)):
+        raise FormatError(
+            f"no checkpoint of the run can be read{reason}: restore one in {folder}, or start a new run, from saved "
+            "splats with --init-from"
+        )
     return None

@@ -9,9 +9,9 @@ from typing import IO, Any
 import numpy as np
 
 from splat_cli import __version__
-from splat_cli.errors import ZIP_ERRORS, FormatError, reason_of
+from splat_cli.errors import ZIP_ERRORS, FormatError, UsageError, reason_of
 from splat_cli.io.archives import read_npz
-from splat_cli.io.files import replacing
+from splat_cli.io.files import read_error, replacing
 from splat_cli.io.json_input import parse_json
 from splat_cli.run.checkpoints.validate import check_contents
 
@@ -55,7 +55,10 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint. FormatError if it is damaged, of another version or unreadable."""
+    """Read a checkpoint. FormatError if it is damaged.
+
+    UsageError if another version wrote it, UnreadableError if it cannot be read now: such a file may be intact.
+    """
     try:
         with path.open("rb") as file:
             _check_digest(path, file)
@@ -63,8 +66,10 @@ def read_checkpoint(path: Path) -> Checkpoint:
         metadata = parse_json(arrays.pop("header").tobytes())
         _check_version(path, metadata)
         check_contents(arrays, metadata)
-    except OSError as error:
+    except IsADirectoryError as error:
         raise FormatError(f"{path} cannot be read: {reason_of(error)}") from error
+    except OSError as error:
+        raise read_error(path, error) from error
     except (*ZIP_ERRORS, KeyError) as error:
         reason = f"it lacks {error}" if isinstance(error, KeyError) else reason_of(error)
         raise FormatError(f"{path} is not a checkpoint of this program ({reason}); name another file") from error
@@ -76,7 +81,7 @@ def _check_version(path: Path, metadata: Any) -> None:
         raise ValueError("its header is not a JSON object")
     if metadata.pop("format", None) != FORMAT:
         version = str(metadata.get("program"))[:40]
-        raise FormatError(
+        raise UsageError(
             f"{path} was written by version {version!a} in a format that {__version__} cannot read; resume with that "
             "version"
         )

@@ -7,7 +7,10 @@ from typing import Any
 from splat_cli.io.json_input import parse_json
 from splat_cli.joint.appearance.camera_response import CameraResponse
 
-Color = tuple[float, float, float]
+Inputs = dict[str, dict[str, Any]]
+"""Name of a view -> its INTRINSICS, its pose `w2c` (12 numbers, row-major), and fingerprints of its `files`."""
+INTRINSICS = ("width", "height", "fx", "fy", "cx", "cy")
+"""Of a view, in pixels."""
 
 
 def check_metrics(content: dict[str, Any]) -> None:
@@ -32,6 +35,13 @@ def check_result(content: dict[str, Any]) -> None:
     needed = ["steps", "num_splats", "seconds", *(key for key in ("psnr", "ssim") if content.keys() & {"psnr", "ssim"})]
     if not all(_is_number(content.get(key)) for key in needed):
         raise ValueError(f"expected numbers: {', '.join(needed)}")
+
+
+def check_inputs(content: dict[str, Any]) -> None:
+    """ValueError unless `views` of inputs.json is a valid `Inputs`."""
+    views = content.get("views", {})
+    if not isinstance(views, dict) or not all(map(_is_input, views.values())):
+        raise ValueError("expected `views`, an object of views with their intrinsics, w2c and files")
 
 
 def check_background(content: dict[str, Any]) -> None:
@@ -71,6 +81,19 @@ def _is_number(value: Any) -> bool:
 
 def _is_share(value: Any) -> bool:
     return _is_number(value) and math.isfinite(value) and 0 <= value <= 1
+
+
+def _is_input(entry: Any) -> bool:
+    """Whether an entry of inputs.json has finite numbers and an object of texts."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("w2c"), list) or len(entry["w2c"]) != 12:
+        return False
+    numbers = [*entry["w2c"], *(entry.get(name) for name in INTRINSICS)]
+    files = entry.get("files")
+    return (
+        all(_is_number(value) and math.isfinite(value) for value in numbers)
+        and isinstance(files, dict)
+        and all(isinstance(value, str) for value in files.values())
+    )
 
 
 def _is_score(entry: Any, excluded: tuple[str, ...] = ()) -> bool:

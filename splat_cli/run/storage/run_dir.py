@@ -13,12 +13,20 @@ from splat_cli import __version__
 from splat_cli.config import TrainConfig
 from splat_cli.config.presets import config_toml, read_settings, read_toml
 from splat_cli.errors import FormatError, UsageError
-from splat_cli.io.files import replacing
+from splat_cli.io.files import entries, read_error, replacing
+from splat_cli.io.json_input import parse_json, read_json_text
 from splat_cli.joint.appearance.camera_response import CameraResponse
 from splat_cli.render.images import background_color
-from splat_cli.run.storage.records import check_background, check_metrics, check_responses, check_result
+from splat_cli.run.storage.records import (
+    Inputs,
+    check_background,
+    check_inputs,
+    check_metrics,
+    check_responses,
+    check_result,
+)
 from splat_cli.run.storage.train_log import TrainLog
-from splat_cli.scene.cameras_json import read_cameras, read_json, write_cameras
+from splat_cli.scene.cameras_json import read_cameras, write_cameras
 from splat_cli.scene.split import read_split, split
 from splat_cli.scene.view import View
 
@@ -40,7 +48,7 @@ class RunDir:
 
     def saved_steps(self) -> list[int]:
         """Steps with saved splats, ascending."""
-        matches = (re.fullmatch(r"iteration_(\d+)", found.name) for found in (self.path / "point_cloud").glob("*"))
+        matches = (re.fullmatch(r"iteration_(\d+)", found.name) for found in entries(self.path / "point_cloud"))
         return sorted(step for match in matches if match and self.ply_path(step := int(match[1])).is_file())
 
     def unsaved_steps(self, config: TrainConfig, done: int) -> list[int]:
@@ -59,6 +67,11 @@ class RunDir:
     @property
     def cameras_path(self) -> Path:
         return self.path / "cameras.json"
+
+    @property
+    def inputs_path(self) -> Path:
+        """Cameras and fingerprints of the photographs, as they were when the run began."""
+        return self.path / "inputs.json"
 
     @property
     def split_path(self) -> Path:
@@ -162,6 +175,17 @@ class RunDir:
     def save_cameras(self, views: Sequence[View]) -> None:
         write_cameras(self.cameras_path, views)
 
+    def inputs(self) -> Inputs:
+        """Content of inputs.json; empty for runs of earlier versions."""
+        found: Inputs = _read_json(self.inputs_path, check_inputs).get("views", {})
+        return found
+
+    def save_inputs(self, inputs: Inputs) -> None:
+        """Write inputs.json, one line per view."""
+        lines = (f"{json.dumps(name)}: {json.dumps(entry)}" for name, entry in inputs.items())
+        with replacing(self.inputs_path, durable=True) as temporary:
+            temporary.write_text('{"views": {\n' + ",\n".join(lines) + "\n}}\n", encoding="utf-8")
+
     def metrics(self) -> dict[str, Any]:
         """Content of metrics.json, empty before the first evaluation."""
         return _read_json(self.metrics_path, check_metrics)
@@ -178,11 +202,18 @@ class RunDir:
 
 
 def _read_json(path: Path, check: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """The object in a file, empty if there is none. FormatError if `check` raises ValueError."""
+    """The object in a file, empty if there is no file. FormatError if it is damaged or `check` raises ValueError.
+
+    UnreadableError if it cannot be read now.
+    """
     try:
-        content = read_json(path) if path.is_file() else {}
-    except FormatError as error:
-        raise FormatError(f"{error}; remove the file") from None
+        content = parse_json(read_json_text(path))
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise read_error(path, error) from error
+    except ValueError as error:
+        raise FormatError(f"{path} is not a JSON file ({error}); remove the file") from None
     try:
         if not isinstance(content, dict):
             raise ValueError("expected a JSON object")

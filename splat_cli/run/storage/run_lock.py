@@ -69,5 +69,5 @@ def _check_writable(folder: Path) -> None:
 
 
 def _counts_as_nothing(path: Path) -> bool:
-    """Whether a file in a folder may be left from a run that was killed before reading its scene."""
-    return is_leftover(path) or path.name in (LOCK_NAME, "cameras.json")
+    """Whether a file in a folder may be left from a run that was killed before it began."""
+    return is_leftover(path) or path.name in (LOCK_NAME, "inputs.json", "cameras.json", "split.json")

@@ -1,0 +1,112 @@
+"""Cameras and files that a run is trained on: recorded in inputs.json when it begins, compared when it is resumed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from splat_cli.config import TrainConfig
+from splat_cli.errors import UsageError
+from splat_cli.io.files import read_error
+from splat_cli.run.storage.records import INTRINSICS, Inputs
+from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.scene.view import View
+from splat_cli.terminal.console import first_of
+
+_NUM_BLOCKS, _BLOCK = 5, 4096
+"""Number of blocks of a file that its fingerprint covers, and their size in bytes."""
+_VIEW_OPTIONS = ("images", "max_size", "downscale", "masks", "depths")
+"""Settings that change sizes or files of views."""
+_TOLERANCE = 1e-5
+"""Of rotations, of positions relative to the cameras' extent, of intrinsics: some formats write rounded numbers."""
+
+
+def inputs_of(views: Sequence[View]) -> Inputs:
+    """The inputs of the views as they are now. UnreadableError for a file that cannot be read."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        files = list(pool.map(_fingerprints, views))
+    return {view.name: {**_camera(view), "files": found} for view, found in zip(views, files, strict=True)}
+
+
+def refuse_other_inputs(run: RunDir, now: Inputs, scene: Path, config: TrainConfig) -> None:
+    """UsageError that names what has changed if the scene is not the one that the run was trained on.
+
+    config: settings from now on; where they read the views in another way, sizes, intrinsics and files may differ. Runs
+    of earlier versions have no inputs.json: their cameras are those of cameras.json, unless refined, and their files
+    are unknown.
+    """
+    has_refined, earlier = config.pose_opt, run.config()
+    before = run.inputs() or {view.name: {} if has_refined else _camera(view) for view in run.views("all")}
+    changes = [f"{name} is missing" for name in before if name not in now]
+    changes += [f"{name} is new" for name in now if name not in before]
+    same_options = all(getattr(earlier, option) == getattr(config, option) for option in _VIEW_OPTIONS)
+    limit = _TOLERANCE * _extent(now)
+    for name in before.keys() & now.keys():
+        if changed := _changed_parts(before[name], now[name], limit, same_options):
+            changes.append(f"{name} has another {' and '.join(changed)}")
+    if changes:
+        raise UsageError(
+            f"{scene} is not what {run.path} was trained on ({first_of(sorted(changes))}): restore it, or start a new "
+            "run, from saved splats with --init-from"
+        )
+
+
+def _camera(view: View) -> dict[str, Any]:
+    numbers = {name: getattr(view, name) for name in INTRINSICS}
+    return {**numbers, "w2c": view.w2c[:3].ravel().tolist()}
+
+
+def _fingerprints(view: View) -> dict[str, str]:
+    files = {"photograph": view.path, "mask": view.mask, "depth map": view.depth.path if view.depth else None}
+    return {kind: _fingerprint(path) for kind, path in files.items() if path is not None}
+
+
+def _fingerprint(path: Path) -> str:
+    """Size and hash of a few blocks of a file: edits of a photograph change most of its bytes.
+
+    Modification times do not count: copies of a scene have others.
+    """
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            for number in range(_NUM_BLOCKS):
+                file.seek(max(size - _BLOCK, 0) * number // (_NUM_BLOCKS - 1))
+                digest.update(file.read(_BLOCK))
+    except OSError as error:
+        raise read_error(path, error) from error
+    return f"{size}-{digest.hexdigest()[:16]}"
+
+
+def _extent(inputs: Inputs) -> float:
+    """Largest distance of a camera from the mean of all, world units; at least 1e-3 of that from the origin."""
+    centers = np.array([_center(entry) for entry in inputs.values()])
+    spread = np.linalg.norm(centers - centers.mean(axis=0), axis=1)
+    return float(max(spread.max(), 1e-3 * np.abs(centers).max()))
+
+
+def _center(entry: dict[str, Any]) -> np.ndarray:
+    w2c = np.reshape(entry["w2c"], (3, 4))
+    return -w2c[:, :3].T @ w2c[:, 3]
+
+
+def _changed_parts(before: dict[str, Any], now: dict[str, Any], limit: float, same_options: bool) -> list[str]:
+    """What differs between the inputs of a view, except what was not recorded. limit: of positions, world units."""
+    parts = []
+    if "w2c" in before:
+        turned = np.abs(np.reshape(before["w2c"], (3, 4)) - np.reshape(now["w2c"], (3, 4)))[:, :3].max()
+        if turned > _TOLERANCE or np.linalg.norm(_center(before) - _center(now)) > limit:
+            parts.append("pose")
+    if not same_options:
+        return parts
+    intrinsics = [(before[name], now[name]) for name in INTRINSICS if name in before]
+    if any(abs(one - other) > _TOLERANCE * max(abs(one), 1.0) for one, other in intrinsics):
+        parts.append("size or focal length")
+    files, others = before.get("files", now["files"]), now["files"]
+    return parts + [kind for kind in {**files, **others} if files.get(kind) != others.get(kind)]

@@ -1,0 +1,130 @@
+"""The folder of a run that is moved, removed or replaced while it trains: the run ends, and writes nothing more."""
+
+import shutil
+
+import pytest
+
+from splat_cli.errors import DiskError
+from splat_cli.io.files import replacing, replacing_together
+from splat_cli.io.folder_lock import LOCK_NAME, FolderLost, locked_folder, require_held
+from splat_cli.run.storage.run_lock import new_run_folder
+from tests.ranks.runs import Callback
+from tests.subprocesses import wait_until
+
+
+def _after(step, work):
+    """A callback that works once, after that many steps."""
+    waiting = [work]
+    return Callback(lambda trainer: trainer.step >= step and waiting and waiting.pop()())
+
+
+def _contents(folder):
+    return {path.relative_to(folder): path.is_file() and path.read_bytes() for path in folder.rglob("*")}
+
+
+def test_a_run_whose_folder_is_removed_ends(training, tmp_path):
+    with pytest.raises(FolderLost, match="run was moved, removed or replaced .*: nothing more is written there"):
+        training.new(tmp_path / "run", _after(16, lambda: shutil.rmtree(tmp_path / "run")), save_at=(30,))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_whose_folder_is_moved_ends_and_goes_on_at_its_new_place(training, finished, tmp_path):
+    path, place = tmp_path / "run", tmp_path / "place"
+    with pytest.raises(FolderLost, match="if it was moved, continue it at its new place"):
+        training.new(path, _after(16, lambda: path.rename(place)))
+    assert not path.exists()
+    run = training.resume(place)
+    assert run.ply_path(60).read_bytes() == finished.ply_path(60).read_bytes()
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_another_run_in_the_place_of_a_removed_one_is_not_touched(training, trained, tmp_path, ended):
+    """ended: the other run has ended, and its lock is gone."""
+    path, before = tmp_path / "run", {}
+
+    def replace():
+        shutil.rmtree(path)
+        shutil.copytree(trained, path)
+        if not ended:
+            (path / LOCK_NAME).touch()
+        before.update(_contents(path))
+
+    with pytest.raises(FolderLost):
+        training.new(path, _after(16, replace), save_at=(30,))
+    assert before
+    assert _contents(path) == before
+
+
+def test_an_empty_folder_of_another_process_is_not_removed(tmp_path):
+    """An error of the first, after the second has made the folder anew."""
+    path = tmp_path / "run"
+
+    def lose():
+        with new_run_folder(path):
+            shutil.rmtree(path)
+            path.mkdir()
+            (path / LOCK_NAME).touch()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        lose()
+    assert (path / LOCK_NAME).is_file()
+
+
+@pytest.mark.parametrize("replace", [replacing, replacing_together])
+def test_a_file_is_not_written_into_a_folder_that_was_lost_meanwhile(tmp_path, replace):
+    path = tmp_path / "run"
+    with locked_folder(path, make=True):
+        with pytest.raises(FolderLost), replace(path / "a" / "b") as temporary:
+            shutil.rmtree(path)
+        assert not path.exists()
+        with pytest.raises(FolderLost), replace(path / "a" / "b") as temporary:
+            raise AssertionError(temporary)
+        assert not path.exists()
+        path.mkdir()
+        with pytest.raises(FolderLost):
+            require_held(path / "c")
+    require_held(path / "c")
+    require_held(tmp_path / "else")
+
+
+def test_a_lock_that_cannot_be_examined_is_a_disk_error(tmp_path, monkeypatch):
+    path = tmp_path / "run"
+    with locked_folder(path, make=True):
+        stat = type(path).stat
+
+        def fail(self, **options):
+            if self.name == LOCK_NAME:
+                raise OSError(5, "Input/output error")
+            return stat(self, **options)
+
+        monkeypatch.setattr(type(path), "stat", fail)
+        with pytest.raises(DiskError, match="Input/output error"), replacing(path / "a"):
+            pass
+        monkeypatch.undo()
+    assert not (path / LOCK_NAME).exists()
+
+
+def test_the_heartbeat_of_a_lost_lock_stops(tmp_path, monkeypatch):
+    monkeypatch.setattr("splat_cli.io.folder_lock._REFRESH_INTERVAL", 0.01)
+    path = tmp_path / "run"
+    with locked_folder(path, make=True):
+        lock = path / LOCK_NAME
+        first = lock.stat().st_mtime_ns
+        wait_until(lambda: lock.stat().st_mtime_ns != first)
+        shutil.rmtree(path)
+        path.mkdir()
+        lock.touch()
+        first = lock.stat().st_mtime_ns
+        with pytest.raises(TimeoutError):
+            _wait_a_little(lambda: lock.stat().st_mtime_ns != first)
+
+
+def _wait_a_little(condition):
+    import time
+
+    end = time.monotonic() + 0.3
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError
+        time.sleep(0.01)
