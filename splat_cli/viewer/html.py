@@ -1,6 +1,6 @@
 """Self-contained HTML page with splats and a viewer, for use without a server or network.
 
-The viewer is PlayCanvas's (scripts/vendor_viewer.py builds it). The splats are embedded as a compressed PLY in gzip,
+The viewer is PlayCanvas's (scripts/viewer/bundle.py builds it). The splats are embedded as a compressed PLY in gzip,
 which the browser unpacks: smaller than SPZ, as small as SOG and written 30 times as fast.
 """
 
