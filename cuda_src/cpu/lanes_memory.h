@@ -12,13 +12,19 @@ template <class U> using HeldVector = typename held<std::remove_const_t<U>>::Vec
 
 #if defined(SPLAT_CPU_AVX512) && !defined(__SANITIZE_ADDRESS__)
 #define SPLAT_CPU_MASKED_MEMORY
-SPLAT_CPU_INLINE Ints gather(const void* p, Ints at, Mask m) { return (Ints)_mm512_mask_i32gather_epi32(__m512i{}, m.bits, (__m512i)at, p, 4); }
+SPLAT_CPU_INLINE Ints gather(const void* p, Ints at, Mask m)
+{
+    return (Ints)_mm512_mask_i32gather_epi32(__m512i{}, m.bits, (__m512i)at, p, 4);
+}
 SPLAT_CPU_INLINE void scatter(void* p, Ints at, Ints v, Mask m) { _mm512_mask_i32scatter_epi32(p, m.bits, (__m512i)at, (__m512i)v, 4); }
 SPLAT_CPU_INLINE Ints load_masked(const void* p, Mask m) { return (Ints)_mm512_maskz_loadu_epi32(m.bits, p); }
 SPLAT_CPU_INLINE void store_masked(void* p, Ints v, Mask m) { _mm512_mask_storeu_epi32(p, m.bits, (__m512i)v); }
 #elif defined(SPLAT_CPU_AVX2) && !defined(__SANITIZE_ADDRESS__)
 #define SPLAT_CPU_MASKED_MEMORY
-SPLAT_CPU_INLINE Ints gather(const void* p, Ints at, Mask m) { return (Ints)_mm256_mask_i32gather_epi32(__m256i{}, (const int*)p, (__m256i)at, (__m256i)m, 4); }
+SPLAT_CPU_INLINE Ints gather(const void* p, Ints at, Mask m)
+{
+    return (Ints)_mm256_mask_i32gather_epi32(__m256i{}, (const int*)p, (__m256i)at, (__m256i)m, 4);
+}
 SPLAT_CPU_INLINE void scatter(void* p, Ints at, Ints v, Mask m)
 {
     for (unsigned left = bits_of(m); left; left &= left - 1) { const int lane = __builtin_ctz(left); ((int*)p)[at[lane]] = v[lane]; }

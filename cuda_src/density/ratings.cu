@@ -51,7 +51,7 @@ extern "C" __global__ void rate_splats(
     float prune_opacity,
     float* __restrict__ weights,                // [num]
     bool* __restrict__ dead,                    // [num]
-    unsigned* __restrict__ totals)              // [3], zero before: number of dead splats, number of positive weights, bits of the largest weight
+    unsigned* __restrict__ totals)              // [3] zero before: number of dead splats, of positive weights, bits of the largest
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= num) return;

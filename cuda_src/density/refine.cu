@@ -3,7 +3,7 @@
 #include "common.cuh"
 #include "vectors.cuh"
 
-#define MAX_SHARES 51               // maximum number of splats that share a parent's opacity in a round, including the parent; as in 3DGS-MCMC
+#define MAX_SHARES 51               // maximum number of splats that share a parent's opacity, with the parent; as in 3DGS-MCMC
 
 __device__ __forceinline__ float logit(float opacity)
 {
@@ -31,7 +31,7 @@ extern "C" __global__ void share_opacity(
     float min_opacity,                      // lower limit of opacity'
     float* __restrict__ params,             // [rows, capacity]
     float* __restrict__ moments1,           // [rows, capacity] zeroed for parents
-    float* __restrict__ moments2)
+    float* __restrict__ moments2)           // [rows, capacity] zeroed for parents
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= num || copies[i] == 0) return;
@@ -63,7 +63,7 @@ __device__ __forceinline__ Geometry load_geometry(const float* __restrict__ para
     return g;
 }
 
-__device__ __forceinline__ void store_vec(float* params, size_t stride, size_t i, int row, float3 v)
+__device__ __forceinline__ void store_vec(float* params /* [rows, stride] */, size_t stride, size_t i, int row, float3 v)
 {
     params[row * stride + i] = v.x; params[(row + 1) * stride + i] = v.y; params[(row + 2) * stride + i] = v.z;
 }
@@ -124,11 +124,11 @@ extern "C" __global__ void split_random(
 
 // Opacity reset (3DGS, Kerbl et al. 2023, sec. 5.2): lowers logits to at most max_logit and zeroes their Adam moments.
 extern "C" __global__ void reset_opacities(
-    int num_frozen, int num,                // frozen ones come first
+    int num_frozen, int num,                // frozen splats come first
     float max_logit,
     float* __restrict__ logit_opacities,    // [num] changed
     float* __restrict__ moments1,           // [num] of the opacities
-    float* __restrict__ moments2)
+    float* __restrict__ moments2)           // [num] of the opacities
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < num_frozen || i >= num) return;

@@ -90,7 +90,8 @@ extern "C" __global__ void add_feature_gradients(
 }
 
 // Colour of splat i from its own SH, before the network corrects it.
-__device__ __forceinline__ float3 color_from_sh(const float* __restrict__ params /* [rows, stride] */, size_t stride, int i, int degree, float3 direction)
+__device__ __forceinline__ float3 color_from_sh(
+    const float* __restrict__ params /* [rows, stride] */, size_t stride, int i, int degree, float3 direction)
 {
     const float* coefficients = params + ROW_SH0 * stride;
     return sh_color(degree, direction, [&](int k) { return load_vec_at(coefficients + 3 * k * stride, stride, i); });

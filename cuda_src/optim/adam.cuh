@@ -29,7 +29,8 @@ __device__ __forceinline__ vfloat adam_step(vfloat& moment1, vfloat& moment2, vf
     return __fdividef(LR_FACTOR * lr * state.inv_bias1 * m, root * state.inv_root_bias2 + ADAM_EPSILON);
 }
 
-__device__ __forceinline__ void adam_update(vfloat& param, vfloat& moment1, vfloat& moment2, vfloat gradient, vfloat lr, const IterState& state)
+__device__ __forceinline__ void adam_update(
+    vfloat& param, vfloat& moment1, vfloat& moment2, vfloat gradient, vfloat lr, const IterState& state)
 {
     param -= adam_step(moment1, moment2, gradient, lr, state);
 }

@@ -124,7 +124,7 @@ __device__ __forceinline__ void restart_view(IterState* state /* [1] */, const B
     clear_sums(*state);
 }
 
-__device__ __forceinline__ void clear_slots(int count, int stride, float* __restrict__ slots)
+__device__ __forceinline__ void clear_slots(int count, int stride, float* __restrict__ slots /* [count, stride] */)
 {
     for (int b = threadIdx.x; b < count; b += blockDim.x) slots[(size_t)b * stride] = 0.0f;
 }
@@ -183,7 +183,7 @@ extern "C" __global__ void next_views(
     const Camera* __restrict__ cameras,     // [num_views]
     int count, int first_rendered,
     int stride,
-    float* __restrict__ slots,              // see begin_batch
+    float* __restrict__ slots,              // [count, stride] as in begin_batch
     BatchView* __restrict__ views)          // [count]
 {
     if (state->overflowed) return;

@@ -37,7 +37,8 @@ __device__ __forceinline__ vfloat column_place(const Patch& p, int x)
 
 struct Color { vfloat r, g, b; };
 
-__device__ __forceinline__ Color load_color(const float* __restrict__ image, const Patch& p, int x, int y, vbool in)
+__device__ __forceinline__ Color load_color(
+    const float* __restrict__ image /* [3, height, width] */, const Patch& p, int x, int y, vbool in)
 {
     const float* row = image + (size_t)y * p.width + x;
     const size_t plane = (size_t)p.width * p.height;
@@ -45,7 +46,8 @@ __device__ __forceinline__ Color load_color(const float* __restrict__ image, con
     return c;
 }
 
-__device__ __forceinline__ void store_color(float* __restrict__ image, const Patch& p, int x, int y, const Color& c, vbool in)
+__device__ __forceinline__ void store_color(
+    float* __restrict__ image /* [3, height, width] */, const Patch& p, int x, int y, const Color& c, vbool in)
 {
     float* row = image + (size_t)y * p.width + x;
     const size_t plane = (size_t)p.width * p.height;
@@ -67,8 +69,9 @@ __device__ __forceinline__ vfloat level_weight(vfloat level, int z, vbool in)
 }
 
 // For each level and value of the patch: E + D at the first corner, and the increments to the right, down, and both (bilinear form).
-__device__ __forceinline__ void load_patch(float* shared /* [GRID_LEVELS, AFFINE, 4] */,
-                                           const float* __restrict__ exposures, const float* __restrict__ grids, int view)
+__device__ __forceinline__ void load_patch(
+    float* shared /* [GRID_LEVELS, AFFINE, 4] */, const float* __restrict__ exposures /* [num_views, 3, AFFINE] */,
+    const float* __restrict__ grids /* [num_views, 3, GRID_VALUES] */, int view)
 {
     const float* exposure = exposures + (size_t)view * 3 * AFFINE;
     const float* grid = grids + (size_t)view * 3 * GRID_VALUES;
@@ -122,7 +125,8 @@ extern "C" __global__ void __launch_bounds__(256) apply_bilateral_grid(
 
 // Sums the gradients of the values at the patch's four corners, at one level.
 __device__ __forceinline__ void sum_gradients(
-    const Patch& p, int z, const float* __restrict__ image, const float* __restrict__ d_image, float* __restrict__ out /* [CORNERS, AFFINE] */)
+    const Patch& p, int z, const float* __restrict__ image /* [3, height, width] */,
+    const float* __restrict__ d_image /* [3, height, width] */, float* __restrict__ out /* [CORNERS, AFFINE] */)
 {
     vfloat sums[CORNERS * AFFINE];
     for (int k = 0; k < CORNERS * AFFINE; ++k) sums[k] = 0.0f;

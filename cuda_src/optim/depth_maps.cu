@@ -51,13 +51,13 @@ __device__ __forceinline__ Sample sample_map(const DepthMap& map, const Camera& 
     return found;
 }
 
-__device__ __forceinline__ float target_of(const float* __restrict__ fit, float value)
+__device__ __forceinline__ float target_of(const float* __restrict__ fit /* [3] */, float value)
 {
     return fmaxf(fit[1] + fit[0] * (value - 1.0f), 0.0f);       // at most infinitely far
 }
 
 // Inverse of the expected depth (blended depth / opacity); 0 if the pixel is too transparent.
-__device__ __forceinline__ float expected_inverse(const float* __restrict__ image, int plane, int p)
+__device__ __forceinline__ float expected_inverse(const float* __restrict__ image /* [3, plane] */, int plane, int p)
 {
     const float depth = image[plane + p], opacity = image[2 * plane + p];
     return opacity >= OPAQUE && depth > 0.0f && is_finite(depth) ? opacity / depth : 0.0f;

@@ -27,8 +27,9 @@ struct Hit {                        // one splat per lane on a ray
 
 // Loads splats `first`, `first` + 1, ... of the pairs of the ray's tile. beyond: whether one of them lies behind free space.
 __device__ __forceinline__ Hit load_hit(
-    const Ray& ray, unsigned first, const unsigned* __restrict__ splat_from_pair, const float* __restrict__ depths,
-    const float2* __restrict__ means2d, const float4* __restrict__ conic_opacity, bool& beyond)
+    const Ray& ray, unsigned first, const unsigned* __restrict__ splat_from_pair /* [pair_capacity] */,
+    const float* __restrict__ depths /* [capacity] */, const float2* __restrict__ means2d /* [capacity] */,
+    const float4* __restrict__ conic_opacity /* [capacity] */, bool& beyond)
 {
     Hit hit;
     const vbool listed = lane_id() < (int)(ray.end_pair - first);
@@ -48,7 +49,8 @@ __device__ __forceinline__ Hit load_hit(
 
 // Adds `value` to sum k of the lane's splat, if it is hit.
 __device__ __forceinline__ void add_sum(
-    float* __restrict__ d_splats, int k, vfloat value, const Hit& hit, const float4* __restrict__ conic_opacity, int num_pixels)
+    float* __restrict__ d_splats /* [capacity, SPLAT_SUMS] */, int k, vfloat value, const Hit& hit,
+    const float4* __restrict__ conic_opacity /* [capacity] */, int num_pixels)
 {
     for_each(hit.splat, value, hit.on, [=](int splat, float v) {
 #ifdef FIXED_SUMS

@@ -10,7 +10,8 @@ struct Isp {
     int width, height;
 };
 
-__device__ __forceinline__ Isp load_isp(const Camera& camera, const float* photo /* [PHOTO_VALUES] */, const float* values /* [CAMERA_VALUES] */)
+__device__ __forceinline__ Isp load_isp(
+    const Camera& camera, const float* photo /* [PHOTO_VALUES] */, const float* values /* [CAMERA_VALUES] */)
 {
     Isp k;
     const float gain = exp2f(photo[0]);
@@ -36,7 +37,10 @@ __device__ __forceinline__ Place place_of(const Isp& k, int x, int y)
     return p;
 }
 
-__device__ __forceinline__ vfloat light_of(const float* m /* [4] */, vfloat r, vfloat g, vfloat b) { return m[0] * r + m[1] * g + m[2] * b + m[3]; }
+__device__ __forceinline__ vfloat light_of(const float* m /* [4] */, vfloat r, vfloat g, vfloat b)
+{
+    return m[0] * r + m[1] * g + m[2] * b + m[3];
+}
 
 __device__ __forceinline__ vfloat vignetting(const float* a /* [3] */, vfloat r2) { return 1.0f + r2 * (a[0] + r2 * (a[1] + r2 * a[2])); }
 
@@ -67,7 +71,8 @@ extern "C" __global__ void apply_isp(
 {
     if (state->overflowed) return;
     const int view = state->view;
-    const Isp k = load_isp(cameras[view], photo_params + view * 3 * PHOTO_VALUES, camera_params + camera_from_view[view] * 3 * CAMERA_VALUES);
+    const Isp k = load_isp(
+        cameras[view], photo_params + view * 3 * PHOTO_VALUES, camera_params + camera_from_view[view] * 3 * CAMERA_VALUES);
     const int plane = k.width * k.height;
     for (int y = blockIdx.x * blockDim.y + threadIdx.y; y < k.height; y += gridDim.x * blockDim.y) {
         for (int x = 0; x < k.width; x += 32) {
@@ -97,7 +102,8 @@ extern "C" __global__ void apply_isp_backward(
 {
     if (state->overflowed) return;
     const int view = state->view, warp = blockIdx.x * blockDim.y + threadIdx.y;
-    const Isp k = load_isp(cameras[view], photo_params + view * 3 * PHOTO_VALUES, camera_params + camera_from_view[view] * 3 * CAMERA_VALUES);
+    const Isp k = load_isp(
+        cameras[view], photo_params + view * 3 * PHOTO_VALUES, camera_params + camera_from_view[view] * 3 * CAMERA_VALUES);
     const int plane = k.width * k.height;
     vfloat sums[ISP_SUMS];
     for (int i = 0; i < ISP_SUMS; ++i) sums[i] = 0.0f;

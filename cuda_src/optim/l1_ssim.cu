@@ -14,7 +14,7 @@
 
 struct Photo { const unsigned char *pixels, *mask, *outliers; int width, height, channel; };
 
-__device__ __forceinline__ Photo photo_of(const Camera& camera, const unsigned char* outliers, int channel)
+__device__ __forceinline__ Photo photo_of(const Camera& camera, const unsigned char* outliers /* [height, width] or null */, int channel)
 {
     Photo p = {(const unsigned char*)camera.photo, (const unsigned char*)camera.mask, outliers, camera.width, camera.height, channel};
     return p;

@@ -7,7 +7,8 @@ __device__ __forceinline__ unsigned pcg3(unsigned a, unsigned b, unsigned c) { r
 
 // Moves splat `splat`, which is in column i.
 __device__ __forceinline__ void add_noise(
-    const IterState& state, int capacity, int splat, int i, unsigned seed, float noise_scale, float* __restrict__ params)
+    const IterState& state, int capacity, int splat, int i, unsigned seed, float noise_scale,
+    float* __restrict__ params /* [rows, capacity] */)
 {
     const size_t stride = capacity;
     const Gaussian g = load_gaussian(params + i, stride, true);

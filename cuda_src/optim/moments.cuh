@@ -36,7 +36,8 @@ __device__ __forceinline__ void load_moments(const Moments<PACKED>& moments, siz
 }
 
 template <bool PACKED>
-__device__ __forceinline__ void store_moments(const Moments<PACKED>& moments, size_t at, vfloat first, vfloat second, vint seed, int row, vbool m)
+__device__ __forceinline__ void store_moments(
+    const Moments<PACKED>& moments, size_t at, vfloat first, vfloat second, vint seed, int row, vbool m)
 {
     if (PACKED) {
         const vint random = map_each(seed, [=](int s) { return (int)pcg((unsigned)s + row); });

@@ -15,7 +15,8 @@
 #define BINS 128                    // bin k of the histogram begins at a residual of (k / BINS)^2
 
 // Mean absolute difference between a pixel and the photograph, over channels; 0 if the pixel does not count.
-__device__ __forceinline__ vfloat residual(const Camera& camera, const float* __restrict__ image, vint p, vbool in)
+__device__ __forceinline__ vfloat residual(
+    const Camera& camera, const float* __restrict__ image /* [3, height, width] */, vint p, vbool in)
 {
     const unsigned char *photo = (const unsigned char*)camera.photo, *mask = (const unsigned char*)camera.mask;
     const int plane = camera.width * camera.height;

@@ -14,7 +14,8 @@ extern "C" __global__ void bilateral_grid_gradient(
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= GRID_VALUES || state->overflowed) return;
-    const int k = i % AFFINE, x = i / AFFINE % GRID_WIDTH, y = i / (AFFINE * GRID_WIDTH) % GRID_HEIGHT, z = i / (AFFINE * GRID_WIDTH * GRID_HEIGHT);
+    const int k = i % AFFINE, x = i / AFFINE % GRID_WIDTH, y = i / (AFFINE * GRID_WIDTH) % GRID_HEIGHT;
+    const int z = i / (AFFINE * GRID_WIDTH * GRID_HEIGHT);
     float sum = 0.0f;
     for (int corner = 0; corner < CORNERS; ++corner) {
         const int px = x - corner % 2, py = y - corner / 2;     // the patch that has this node as its corner `corner`

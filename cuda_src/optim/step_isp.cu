@@ -3,7 +3,7 @@
 #include "optim/per_view.cuh"
 
 #define LN2 0.69314718f
-#define EXPOSURE_RATE 2.5f          // times the learning rate of photographs: exposures differ more than colours, and are harder to get wrong
+#define EXPOSURE_RATE 2.5f          // times the learning rate of photographs: exposures differ more than colours and are more certain
 #define COLOR_RATE 0.5f
 
 // Gradient of a photograph's value k, from the summed gradients of m = 2^exposure (I + D). Reads every stride-th element of `sums`.
@@ -61,7 +61,8 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) step_isp(
         adam_update(photo[k], photo[PHOTO_VALUES + k], photo[2 * PHOTO_VALUES + k], gradients[k],
                     (k == 0 ? EXPOSURE_RATE : COLOR_RATE) * photo_rate, photo_bias);
     for (int k = threadIdx.x; k < CAMERA_VALUES; k += blockDim.x)
-        adam_update(values[k], values[CAMERA_VALUES + k], values[2 * CAMERA_VALUES + k], gradients[PHOTO_VALUES + k], camera_rate, camera_bias);
+        adam_update(values[k], values[CAMERA_VALUES + k], values[2 * CAMERA_VALUES + k], gradients[PHOTO_VALUES + k],
+                    camera_rate, camera_bias);
     __syncthreads();
     if (threadIdx.x > 0) return;
     for (int c = 0; c < 3; ++c) limit_curvature(values + c * CHANNEL_VALUES + 3);

@@ -38,7 +38,9 @@ struct Staged {                             // a batch in shared memory, scaled 
 __device__ __forceinline__ void stage(
     Staged& s, int n,
     const unsigned* __restrict__ splat_from_pair,   // [n] of this batch
-    const float2* __restrict__ means2d, const float4* __restrict__ conic_opacity, const float4* __restrict__ colors)
+    const float2* __restrict__ means2d,             // [capacity] px
+    const float4* __restrict__ conic_opacity,       // [capacity] conic in px^-2, opacity
+    const float4* __restrict__ colors)              // [capacity] rgb
 {
     BLOCK_FOR(i, n) {
         const unsigned id = splat_from_pair[i];

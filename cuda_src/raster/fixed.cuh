@@ -17,7 +17,7 @@ __device__ __forceinline__ float fixed_unit(int k, float4 conic, int num_pixels)
     return length / (3.0f * num_pixels);
 }
 
-__device__ __forceinline__ bool add_fixed(unsigned long long* sum, float value)     // false: too large or not a number
+__device__ __forceinline__ bool add_fixed(unsigned long long* sum /* [1] */, float value)     // false: too large or not a number
 {
     if (!(fabsf(value) < 4e18f)) return false;
     atomicAdd(sum, (unsigned long long)(long long)rintf(value));

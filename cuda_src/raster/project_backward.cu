@@ -87,7 +87,7 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
     float* __restrict__ moments1,           // [rows, capacity] see optim/moments.cuh; only with FUSED_ADAM
     float* __restrict__ moments2,           // [rows, capacity]; only with FUSED_ADAM and without BF16_MOMENTS
     float* __restrict__ d_params,           // [rows, capacity]; only without FUSED_ADAM
-    float* __restrict__ stats,              // [2, capacity] accumulated: |d mean2d| in half images, number of views that saw the splat; may be null
+    float* __restrict__ stats,              // [2, capacity] accumulated: |d mean2d| in half images, views that see the splat; may be null
     float* __restrict__ last_seen)          // [capacity] step of the last update with a colour gradient; may be null
 {
     const int first_own = (blockIdx.x * blockDim.y + threadIdx.y) * 32, first = splat_of(share, first_own), n = state->num_splats;

@@ -5,7 +5,7 @@
 
 // Stores a warp's visible splats in a slot (visible.cuh). first_own: index in the share of the warp's first splat.
 __device__ __forceinline__ void put_splats(
-    float* __restrict__ slot, int columns, int rows, int first_own, vbool visible, const SplatInView& projected)
+    float* __restrict__ slot /* see visible.cuh */, int columns, int rows, int first_own, vbool visible, const SplatInView& projected)
 {
     VisibleGroup group = {ballot(visible), 0};
     if (group.mask) group.begin = warp_atomic_add((unsigned*)slot, __popc(group.mask));

@@ -24,7 +24,11 @@ __device__ inline void sort_by_word(unsigned long long* keys /* [n] */, unsigned
         const int at = shift + 8 * byte;
         if (counts[byte][from[0] >> at & 255u] == n) continue;
         unsigned begin = 0;
-        for (int digit = 0; digit < 256; ++digit) { const unsigned count = counts[byte][digit]; counts[byte][digit] = begin; begin += count; }
+        for (int digit = 0; digit < 256; ++digit) {
+            const unsigned count = counts[byte][digit];
+            counts[byte][digit] = begin;
+            begin += count;
+        }
         for (unsigned i = 0; i < n; ++i) to[counts[byte][from[i] >> at & 255u]++] = from[i];
         unsigned long long* const swapped = from;
         from = to;

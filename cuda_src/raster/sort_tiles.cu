@@ -54,7 +54,7 @@ __device__ __forceinline__ void strided_step(Key* keys /* [n] */, unsigned n, un
     }
 }
 
-__device__ __forceinline__ void copy(Key* to, const Key* from, unsigned n)
+__device__ __forceinline__ void copy(Key* to /* [n] */, const Key* from /* [n] */, unsigned n)
 {
     for (unsigned i = threadIdx.x; i < n; i += blockDim.x) to[i] = from[i];
 }

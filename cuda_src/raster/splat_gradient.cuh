@@ -13,7 +13,8 @@ struct SplatGradient {
 // element of the first plane.
 __device__ __forceinline__ SplatGradient splat_backward(
     const SplatSums& sums, Gaussian g, vfloat4 rgb, const Camera& camera, int antialias, int degree,
-    const float* __restrict__ params, const float* __restrict__ smooth_3d_sigmas, size_t stride, vbool m)
+    const float* __restrict__ params /* [rows, stride] */, const float* __restrict__ smooth_3d_sigmas /* [1, stride] */,
+    size_t stride, vbool m)
 {
     SplatGradient d;
     Smooth3D smoothing = {};

@@ -14,7 +14,10 @@ template <class F>
 __device__ __forceinline__ void for_each_large_tile(
     TileWork& work, int block, int num_blocks, const Camera& camera, unsigned num_large,
     const unsigned* __restrict__ large_splats,  // [num_large]
-    const float* __restrict__ depths, const float2* __restrict__ means2d, const float4* __restrict__ conic_opacity, F visit)
+    const float* __restrict__ depths,           // [capacity]
+    const float2* __restrict__ means2d,         // [capacity] px
+    const float4* __restrict__ conic_opacity,   // [capacity] conic in px^-2, opacity
+    F visit)
 {
     for (unsigned k = block; k < num_large; k += num_blocks) {
         const unsigned i = large_splats[k];

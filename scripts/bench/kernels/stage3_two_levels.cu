@@ -10,7 +10,7 @@
 #define WARP_HEIGHT 4
 
 // Whether alpha >= 1/255 anywhere in the warp's rectangle of pixel centres from (left, top). If the ellipse's centre is outside the
-// rectangle, the quadratic form is smallest on an edge that faces it, which is a column or a row. The test has some slack; each pixel tests again.
+// rectangle, the quadratic form is smallest on an edge that faces it, a column or a row. The test has some slack; each pixel tests again.
 __device__ __forceinline__ bool reaches(const Splat& splat, float left, float top)
 {
     const float A = splat.conic_opacity.x, B = splat.conic_opacity.y, C = splat.conic_opacity.z;
