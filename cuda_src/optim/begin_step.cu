@@ -4,7 +4,7 @@
 //
 // One state, without projecting ahead: begin_step, then project and render the view, for each view.
 //
-// Two states, projecting ahead in a batch (ViewPipeline in train/batch_step.py). State S is rendered, while state N is already at the
+// Two states, projecting ahead in a batch (ViewPipeline in train/step.py). State S is rendered, while state N is already at the
 // next view. copy_view_state hands over:
 //
 //              stream of S                              parallel branch of N

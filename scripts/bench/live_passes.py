@@ -13,7 +13,7 @@ from pass_work import BYTES, work_of
 
 from splat_cli.device import Backend
 from splat_cli.device.backend import Timer
-from splat_cli.train.step_loop import CapturedGraph
+from splat_cli.train.step import CapturedGraph
 from splat_cli.train.trainer import Trainer
 
 WARM_UP = 8  # steps that load kernels and let the host get ahead of the device

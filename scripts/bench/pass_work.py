@@ -10,7 +10,7 @@ import numpy as np
 from splat_cli.device import Backend
 from splat_cli.device.launch import ceil_div
 from splat_cli.render.camera import TILE
-from splat_cli.render.project import LARGE_BOX, Projection
+from splat_cli.render.project import LARGE_BOX, ProjectedBatch, Projection
 from splat_cli.train.trainer import Trainer
 
 PIECE = 4  # tiles of a row that a lane looks at together: IN_FLIGHT of cuda_src/raster/tile_walk.cuh
@@ -91,7 +91,7 @@ def work_of(trainer: Trainer, num_steps: int) -> tuple[Work, int, int]:
     return work, with_queue, without
 
 
-def visible_splats(backend: Backend, projection: Projection, num: int) -> np.ndarray:
+def visible_splats(backend: Backend, projection: Projection | ProjectedBatch, num: int) -> np.ndarray:
     """Which of the first `num` splats the view, or a view of the batch, shows, bool [num]."""
     depths = backend.download(projection.depths)
     return np.any(depths.reshape(-1, depths.shape[-1])[:, :num], axis=0)

@@ -26,7 +26,7 @@ from splat_cli.train.density_control import DensityControl
 from splat_cli.train.ranked import following_trainer, ranked_trainer
 from splat_cli.train.ranked.ranked_scores import RankedScorer
 from splat_cli.train.ranked.ranked_step import RankedStep
-from splat_cli.train.step_loop import StepLoop
+from splat_cli.train.step import StepLoop
 from splat_cli.train.trainer import Trainer
 
 FOLDER, KERNELS_AT = "RANK_PASSES_FOLDER", "RANK_PASSES_KERNELS_AT"  # environment variables: of the files; batch

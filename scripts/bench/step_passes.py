@@ -75,7 +75,7 @@ def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], antiali
         ("l1_ssim", lambda: loss.forward(state, pic.image)),
         ("l1_ssim_backward", lambda: loss.backward(state, pic.image, pic.d_image)),
         ("blend_backward", lambda: blend_backward(cameras, state, p, raster.tiles, pic, False, settings.matrix_sums)),
-        ("project_backward+adam", lambda: project_backward(splats, cameras, state, antialias, p, update)),
+        ("project_backward+adam", lambda: project_backward(splats, cameras, state, antialias, raster.updated, update)),
     ]
     return Bench(backend, splats, raster, state, passes)
 

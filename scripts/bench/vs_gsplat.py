@@ -63,7 +63,7 @@ def our_milliseconds(
     assert d_image is not None  # make_bench allocates for training
     d_image[...] = backend.xp.random.default_rng(0).random(d_image.shape) - 0.5
     forward: list[Callable[[], None]] = [passes[name] for name in ("begin_step", "project", "tiles", "blend")]
-    geometry = (bench.splats, raster.cameras, bench.state, antialias, raster.projection, update)
+    geometry = (bench.splats, raster.cameras, bench.state, antialias, raster.updated, update)
     both: list[Callable[[], None]] = [*forward, passes["blend_backward"], partial(project_backward, *geometry)]
     times = {
         name: statistics.median(time_replay(backend, partial(run_all, steps), len(views)))

@@ -32,9 +32,10 @@ class FieldColoring(JointModel):
     """Colours visible splats by a field: a render.rasterizer.Coloring.
 
     embeddings: one row per view of the camera table; by default those of the field. moves: also write gradients of
-    positions to `d_means` float32 [3, capacity], else None. only_embeddings: the backward pass skips the tables.
+    positions to projection.d_means. only_embeddings: the backward pass skips the tables.
     """
 
+    ROLE = "coloring"
     LATE_ARRAYS = ("field_bounds",)
 
     def __init__(
@@ -48,7 +49,6 @@ class FieldColoring(JointModel):
         self.embeddings = field.embeddings if embeddings is None else embeddings
         self.moves, self.only_embeddings = moves, only_embeddings
         self.num_rows = self.backend.xp.zeros(1, "uint32")
-        self.d_means: DeviceArray | None = None
         self._capacity = 0
 
     @staticmethod
@@ -71,6 +71,10 @@ class FieldColoring(JointModel):
             units.append(("field/splat_features", batch | moment_defines(config.moments == "bf16")))
         return units
 
+    @staticmethod
+    def moves_splats(config: TrainConfig) -> bool:
+        return config.field_moves
+
     @classmethod
     def make(cls, setup: TrainingSetup) -> FieldColoring:
         """See JointModel.make. UsageError with --deterministic on a GPU."""
@@ -81,10 +85,6 @@ class FieldColoring(JointModel):
     def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
         shape = field_shape(config)
         return MemoryCost(fixed=shape.bytes, per_splat=shape.bytes_per_row + 4 * shape.features)
-
-    def position_gradients(self, capacity: int) -> DeviceArray | None:
-        """See JointModel.position_gradients."""
-        return self.d_means
 
     def update(self, model: Model, state: IterState, views: DeviceArray | None, dense: bool) -> None:
         """See JointModel.update: Adam on the field, and on the features of all splats."""
@@ -115,7 +115,7 @@ class FieldColoring(JointModel):
         self.positions, self.directions = empty((3, capacity), "float32"), empty((3, capacity), "float32")
         self.d_features = self.backend.xp.zeros((self.field.shape.features, capacity), "float32")
         if self.moves:
-            self.d_positions, self.d_directions, self.d_means = (empty((3, capacity), "float32") for _ in range(3))
+            self.d_positions, self.d_directions = (empty((3, capacity), "float32") for _ in range(2))
 
     def forward(self, splats: Splats, cameras: CameraTable, state: IterState, projection: Projection) -> None:
         """See Coloring.forward."""
@@ -166,7 +166,7 @@ class FieldColoring(JointModel):
             backward_directions(self.backend, self.directions, self.num_rows, degree, direction, self.d_directions)
             self._launch(
                 "field_means_backward", cameras.array, state.array, splats.params, self._capacity, self.field.frame,
-                *rows, self.d_positions, self.d_directions, self.d_means,
+                *rows, self.d_positions, self.d_directions, projection.d_means,
             )  # fmt: skip
 
     def _parts(self, planes: DeviceArray) -> list[DeviceArray]:

@@ -52,7 +52,7 @@ class LearnedBackground(JointModel):
         """Copy the colour to `shown`."""
         self.shown[...] = self.trained[0, 0]
 
-    def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, d_means: DeviceArray | None) -> None:
+    def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, has_d_means: bool) -> None:
         """Sum the gradients in picture.d_image into rows of d_background [.., 3]."""
         picture = rasterizer.picture
         self.backend.kernel("optim/background", "background_backward")(

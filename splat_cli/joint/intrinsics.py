@@ -50,7 +50,8 @@ class CameraRefinement(PoseRefinement):
         self, backend: Backend, cameras: CameraTable, decay: Decay, extent: float, weight: float,
         distortion: bool = False,
     ) -> None:  # fmt: skip
-        cameras.radial = cameras.radial or distortion
+        if distortion:
+            cameras.allow_radial()
         super().__init__(backend, cameras, decay, extent)
         self.weight = weight
         _, self.camera_from_view = camera_rows(backend, cameras.views)

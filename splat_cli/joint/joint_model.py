@@ -45,12 +45,14 @@ class TrainingSetup:
 class JointModel:
     """Parameters optimised jointly with the splats. Every method does nothing unless a model overrides it.
 
-    A model that is also a `PhotometricLoss` replaces the loss; one that is a `Coloring` colours the splats.
+    ROLE: what the model replaces, if anything: "loss" (a PhotometricLoss), "mask" of its pixels (an OutlierMask),
+    "coloring" of the splats (a Coloring), "poses" of the cameras (a PoseRefinement).
     LATE_ARRAYS: names in `arrays` that checkpoints of earlier versions lack; `make` computes them from the initial
     splats.
     PROJECTS_AHEAD: whether the next view of a batch may be projected before this view's step.
     """
 
+    ROLE: ClassVar[str | None] = None
     LATE_ARRAYS: ClassVar[tuple[str, ...]] = ()
     PROJECTS_AHEAD: ClassVar[bool] = False
 
@@ -74,6 +76,11 @@ class JointModel:
         """Kernel files and defines of the model, if enabled; compiled while photographs are read."""
         return []
 
+    @staticmethod
+    def moves_splats(config: TrainConfig) -> bool:
+        """Whether the model, if enabled, writes gradients of positions to projection.d_means."""
+        return False
+
     @classmethod
     def from_setup(cls, setup: TrainingSetup) -> Self | None:
         """`make`, if the settings enable the model, else None."""
@@ -84,9 +91,8 @@ class JointModel:
         """`cost`, if the settings enable the model, else zero."""
         return cls.cost(config, num_views) if cls.enabled(config) else MemoryCost()
 
-    def position_gradients(self, capacity: int) -> DeviceArray | None:
-        """Gradients of positions to add to the rasterizer's, float32 [3, capacity], or None."""
-        return None
+    def resize(self, capacity: int) -> None:
+        """Allocate buffers for `capacity` splats."""
 
     def add_loss(self, state: IterState, picture: Picture) -> None:
         """Queue another loss of the rendered picture: add its gradient to picture.d_image, float32 planes [3, H, W].
@@ -97,10 +103,10 @@ class JointModel:
     def add_gradients(self, state: IterState, rasterizer: Rasterizer) -> None:
         """Queue a loss of projected splats: add its gradients to projection.d_splats, as blending will."""
 
-    def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, d_means: DeviceArray | None) -> None:
+    def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, has_d_means: bool) -> None:
         """Queue gradient sums, after the backward pass of blending and before the update of the splats.
 
-        d_means: float32 [3, capacity] with gradients of positions written by a model before this one, or None.
+        has_d_means: a model before this one has written projection.d_means; else a model that moves splats writes it.
         """
 
     def step(self, state: IterState) -> None:
@@ -133,7 +139,3 @@ class JointModel:
     def camera_responses(self) -> dict[int, CameraResponse]:
         """Vignetting and response by camera id: a picture to compare with a photograph is changed by them."""
         return {}
-
-    def refined_views(self) -> Sequence[View] | None:
-        """The training views at their refined poses, or None."""
-        return None

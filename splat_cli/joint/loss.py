@@ -73,6 +73,8 @@ class AppearanceLoss(PhotometricLoss, JointModel):
     changed: the corrected picture, float32 [3 * max_pixels].
     """
 
+    ROLE = "loss"
+
     def __init__(self, backend: Backend, cameras: CameraTable, ssim_weight: float) -> None:
         super().__init__(backend, cameras, ssim_weight)
         self.changed = backend.xp.empty(3 * cameras.max_pixels, "float32")

@@ -26,6 +26,8 @@ class OutlierMask(JointModel):
     quantile. start: number of steps without a mask.
     """
 
+    ROLE = "mask"
+
     def __init__(self, backend: Backend, cameras: CameraTable, factor: float, start: int) -> None:
         self.backend, self.cameras, self.factor, self.start = backend, cameras, factor, start
         self.keep = 1 - 1 / min(max(len(cameras.views), 2), _MEMORY)

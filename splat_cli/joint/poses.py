@@ -46,6 +46,8 @@ class PoseRefinement(JointModel):
     the steps; translations move by `extent` times as many world units.
     """
 
+    ROLE = "poses"
+
     def __init__(self, backend: Backend, cameras: CameraTable, decay: Decay, extent: float) -> None:
         self.backend, self.cameras, self.decay, self.extent = backend, cameras, decay, extent
         self.originals = cameras.array.copy()
@@ -74,7 +76,7 @@ class PoseRefinement(JointModel):
     def _from_rates(cls, setup: TrainingSetup, decay: Decay) -> PoseRefinement:
         return cls(setup.backend, setup.cameras, decay, setup.extent)
 
-    def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, d_means: DeviceArray | None) -> None:
+    def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, has_d_means: bool) -> None:
         """Sum the gradient of the state's pose. Reads projection.d_splats; splats must be those that were rendered.
 
         Writes rows of sums to d_pose [.., 6 + num_intrinsics]: rotation about the camera centre and translation, in

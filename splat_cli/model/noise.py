@@ -6,14 +6,14 @@ from splat_cli.device.launch import ceil_div
 from splat_cli.gaussians.splats import Splats
 from splat_cli.ranks.share import WHOLE, Share
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import Projection
+from splat_cli.render.project import ProjectedBatch
 
 THREADS = 256
 
 
 def langevin_noise(
     splats: Splats, state: IterState, seed: int, noise_scale: float, share: Share = WHOLE,
-    visible_in: Projection | None = None,
+    visible_in: ProjectedBatch | None = None,
 ) -> None:  # fmt: skip
     """Add noise to the means, with the splats' covariances, decreasing with opacity (3DGS-MCMC, eq. 9).
 
@@ -26,6 +26,5 @@ def langevin_noise(
         kernel = splats.backend.kernel("optim/langevin_noise", "langevin_noise")
         kernel((blocks,), (THREADS,), *own, *strength, splats.params)
     else:
-        defines, layout = visible_in.batch_defines, visible_in.layout_of(columns)
-        kernel = splats.backend.kernel("optim/langevin_noise", "langevin_noise_of_visible", **defines)
-        kernel((blocks,), (THREADS,), *own, layout, visible_in.depths, *strength, splats.params)
+        kernel = splats.backend.kernel("optim/langevin_noise", "langevin_noise_of_visible", **visible_in.defines)
+        kernel((blocks,), (THREADS,), *own, visible_in.layout, visible_in.depths, *strength, splats.params)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -16,16 +16,19 @@ SHARE_DTYPE = np.dtype([("rank", np.int32), ("num_ranks", np.int32), ("sharded",
 
 @dataclass(frozen=True)
 class Share:
-    """The splats of rank `rank` of `num_ranks`. sharded: its planes hold the columns of these splats only."""
+    """The splats of rank `rank` of `num_ranks`. sharded: its planes hold the columns of these splats only.
+
+    struct: the argument of a kernel.
+    """
 
     rank: int = 0
     num_ranks: int = 1
     sharded: bool = False
+    struct: np.ndarray = field(init=False, repr=False, compare=False)
 
-    @property
-    def struct(self) -> np.ndarray:
-        """The argument of a kernel."""
-        return np.array((self.rank, self.num_ranks, self.sharded), SHARE_DTYPE)
+    def __post_init__(self) -> None:
+        struct = np.array((self.rank, self.num_ranks, self.sharded), SHARE_DTYPE)
+        object.__setattr__(self, "struct", struct)  # the dataclass is frozen
 
     def columns(self, capacity: int) -> int:
         """Columns of each share of `capacity` splats; the same for all ranks."""

@@ -18,7 +18,6 @@ from splat_cli.gaussians.splats import LOG_SCALES, OPACITY, Splats
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import Projection, project
-from splat_cli.render.rasterization_settings import RasterizationSettings
 from splat_cli.scene.view import View, evenly_spread
 
 MAX_VIEWS = 64  # rendered, evenly spread over all views
@@ -80,9 +79,7 @@ class _Projected:
     def __init__(self, splats: Splats, cameras: CameraTable, antialias: bool) -> None:
         self._splats, self._cameras, self._antialias = splats, cameras, antialias
         self._state = IterState(splats.backend, num_splats=splats.num)
-        self._projection = Projection.allocate(
-            splats.backend, splats.capacity, cameras.max_tiles, RasterizationSettings()
-        )
+        self._projection = Projection.allocate(splats.backend, splats.capacity, cameras.max_tiles)
 
     def areas(self, view: int) -> DeviceArray:
         """Root of the determinant of each splat's covariance in this view, float32 [num], px^2; 0 where not seen."""

@@ -58,7 +58,7 @@ class CameraTable:
     photos: uint8 [H, W, 3] device arrays, one a view, or none.  masks: uint8 [H, W] device arrays or None, one a view.
     The arrays are kept alive, since the table holds their addresses. views: at full resolution, which buffers are
     for (max_tiles, max_pixels); current_views: as last resized, with their `extent`. radial: whether a view has radial
-    distortion, or will have some (--refine-distortion).
+    distortion, or will have some (--refine-distortion). defines: of the kernels that project splats.
     """
 
     def __init__(
@@ -71,7 +71,9 @@ class CameraTable:
         self.backend, self.views = backend, list(views)
         self.photos, self.masks = list(photos), list(masks)
         self.current_views, self.extent = self.views, ImageExtent.of(self.views)
-        self.radial = any(any(view.radial) for view in self.views)
+        self.radial, self.defines = False, dict[str, int]()
+        if any(any(view.radial) for view in self.views):
+            self.allow_radial()
         rows = np.zeros(len(self.views), CAMERA_DTYPE)
         for i, view in enumerate(self.views):
             rows[i] = _camera_row(view)
@@ -83,10 +85,9 @@ class CameraTable:
         self.array = backend.upload(rows.view(np.uint8).reshape(len(rows), CAMERA_DTYPE.itemsize))
         self.max_tiles, self.max_pixels = self.extent.tiles, self.extent.pixels
 
-    @property
-    def defines(self) -> dict[str, int]:
-        """Defines of the kernels that project splats."""
-        return {"RADIAL_DISTORTION": 1} if self.radial else {}
+    def allow_radial(self) -> None:
+        """Make kernels consider radial distortion."""
+        self.radial, self.defines = True, {"RADIAL_DISTORTION": 1}
 
     def resize(self, downscale: int, photographs: Mapping[int, DeviceImage]) -> None:
         """Downscale all images by this factor from now on; `photographs`, by index, replace those of all views.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +10,7 @@ from splat_cli.device import Backend, DeviceArray, check_arrays
 from splat_cli.device.launch import ceil_div
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import Splats
-from splat_cli.ranks.share import Share
+from splat_cli.ranks.share import WHOLE, Share
 from splat_cli.render.camera import CAMERA_DTYPE, CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.rasterization_settings import RasterizationSettings
@@ -31,20 +30,15 @@ SLOT_LAYOUT_DTYPE = np.dtype([
 
 @dataclass
 class Projection:
-    """Projected splats of a view, up to `capacity`, on the device; rows of culled splats are undefined.
+    """Projected splats of one view, up to `capacity`, on the device; rows of culled splats are undefined.
 
     depths float32 [capacity], z and 0 for a culled splat.  means2d float32 [capacity, 2] px.
     conic_opacity float32 [capacity, 4].  colors float32 [capacity, 4] (rgb, unused).
-    tile_counts uint32 [max_tiles]: 0 but between `project` and `TileLists.build`.
+    tile_counts uint32 [max_tiles]: 0 except between `project` and `TileLists.build`.
     large_splats uint32 [capacity]: the state's `num_large` splats whose tiles `project` left to `TileLists.build`.
-    d_splats float32 [capacity, SPLAT_SUMS] (`struct SplatSums` in cuda_src/raster/splat_sums.cuh) and d_rays float32
-    [6, capacity] (see cuda_src/raster/project_backward.cu), only for training.
+    d_splats float32 [capacity, SPLAT_SUMS] (`struct SplatSums` in cuda_src/raster/splat_sums.cuh), only for training.
+    d_means float32 [3, capacity]: gradients of positions that joint models write, if one of them does.
     fixed_sums float32 [capacity, 2 SPLAT_SUMS] (see cuda_src/raster/fixed_to_float.cu), only with --deterministic.
-    views: `struct BatchView` [batch] (cuda_src/common.cuh) where this holds a batch of views, else None; depths,
-    colors, d_splats and d_rays then have this first dimension, and `slot` is the projection of one of the views.
-    means2d and conic_opacity have a first dimension of 2: a view is projected while the one before is differentiated.
-    With several ranks: layout, `struct SlotLayout`, since d_splats has rows of visible splats only, whose index is
-    `sent` (cuda_src/raster/visible.cuh).
     """
 
     depths: DeviceArray
@@ -53,57 +47,99 @@ class Projection:
     colors: DeviceArray
     tile_counts: DeviceArray
     large_splats: DeviceArray
-    d_splats: DeviceArray | None
-    d_rays: DeviceArray | None
+    d_splats: DeviceArray | None = None
+    d_means: DeviceArray | None = None
     fixed_sums: DeviceArray | None = None
-    views: DeviceArray | None = None
-    layout: np.ndarray | None = None
-    sent: DeviceArray | None = None
 
     @staticmethod
     def memory_cost(settings: RasterizationSettings) -> MemoryCost:
-        """Device memory of the buffers."""
-        of_view = 1 + 4 + (SPLAT_SUMS + 6 * settings.updates) * settings.training
+        """Device memory of the buffers, those of a ProjectedBatch included."""
+        per_view = 1 + 4 + (SPLAT_SUMS + 6 * settings.updates) * settings.training + 3 * settings.position_gradients
         fixed_sums = 2 * SPLAT_SUMS * settings.deterministic
-        words = (2 + 4) * num_ahead(settings.batch) + 1 + settings.batch * of_view + fixed_sums
+        words = (2 + 4) * num_ahead(settings.batch) + 1 + settings.batch * per_view + fixed_sums
         return MemoryCost(per_splat=4 * words, per_tile=4)
 
     @classmethod
-    def allocate(
-        cls, backend: Backend, capacity: int, max_tiles: int, settings: RasterizationSettings
-    ) -> Projection:  # fmt: skip
+    def allocate(cls, backend: Backend, capacity: int, max_tiles: int) -> Projection:
+        """Buffers for `capacity` splats of a view that is rendered only."""
+        settings = RasterizationSettings()
+        return allocate_views(ProjectedBatch.allocate(backend, capacity, settings), backend, max_tiles, settings)[0]
+
+
+@dataclass
+class ProjectedBatch:
+    """The views of one update, after their backward passes: input of `project_backward`.
+
+    Arrays are those of Projection, for all views: of a batch, with a first dimension of its size.
+    d_rays float32 [.., 6, columns]: see cuda_src/raster/project_backward.cu. views: `struct BatchView` [batch]
+    (cuda_src/common.cuh), or None for one view.
+    share: the splats that are updated, the only ones in these arrays; `columns` of them. With several ranks, d_splats
+    has rows of visible splats only: `sent` is their index (cuda_src/raster/visible.cuh), `slots` its number of rows and
+    its stride. layout: `struct SlotLayout` (cuda_src/raster/slots.cuh).
+    """
+
+    depths: DeviceArray
+    colors: DeviceArray
+    d_splats: DeviceArray | None
+    d_rays: DeviceArray | None = None
+    d_means: DeviceArray | None = None
+    views: DeviceArray | None = None
+    share: Share = WHOLE
+    sent: DeviceArray | None = None
+    slots: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        self.columns = int(self.depths.shape[-1])
+        self.layout = np.array((self.columns, *(self.slots or (self.columns, 0))), SLOT_LAYOUT_DTYPE)
+        self.defines = batch_defines(self.views)  # of kernels that process all views at once
+
+    @classmethod
+    def allocate(cls, backend: Backend, capacity: int, settings: RasterizationSettings) -> ProjectedBatch:
         """Buffers for `capacity` splats."""
-        training, batch = settings.training, settings.batch
-        empty, slots = backend.xp.empty, (batch,) if batch > 1 else ()
-        ahead = (num_ahead(batch),) if batch > 1 else ()
+        batch, xp = settings.batch, backend.xp
+
+        def empty(is_needed: bool, *shape: int) -> DeviceArray | None:
+            return xp.empty((batch, *shape) if batch > 1 else shape, "float32") if is_needed else None
+
         return cls(
-            depths=empty((*slots, capacity), "float32"),
-            means2d=empty((*ahead, capacity, 2), "float32"),
-            conic_opacity=empty((*ahead, capacity, 4), "float32"),
-            colors=empty((*slots, capacity, 4), "float32"),
-            tile_counts=backend.xp.zeros(max_tiles, "uint32"),
-            large_splats=empty(capacity, "uint32"),
-            d_splats=empty((*slots, capacity, SPLAT_SUMS), "float32") if training else None,
-            d_rays=empty((*slots, 6, capacity), "float32") if training and settings.updates else None,
-            fixed_sums=backend.xp.zeros((capacity, 2 * SPLAT_SUMS), "float32") if settings.deterministic else None,
-            views=backend.xp.zeros((batch, BATCH_VIEW_BYTES), "uint8") if slots else None,
+            depths=empty(True, capacity),
+            colors=empty(True, capacity, 4),
+            d_splats=empty(settings.training, capacity, SPLAT_SUMS),
+            d_rays=empty(settings.training and settings.updates, 6, capacity),
+            d_means=empty(settings.position_gradients, 3, capacity),
+            views=xp.zeros((batch, BATCH_VIEW_BYTES), "uint8") if batch > 1 else None,
         )
 
-    @property
-    def batch_defines(self) -> dict[str, int]:
-        """Defines of kernels that process a batch of views at once."""
-        return batch_defines(self.views)
+    def of_view(self, slot: int) -> dict[str, DeviceArray | None]:
+        """Arrays of one view's Projection."""
+        arrays = {name: getattr(self, name) for name in ("depths", "colors", "d_splats", "d_means")}
+        if self.views is None:
+            return arrays
+        return {name: None if array is None else array[slot] for name, array in arrays.items()}
 
-    def layout_of(self, columns: int) -> np.ndarray:
-        """`struct SlotLayout` of arrays with this number of columns."""
-        return np.array((columns, columns, 0), SLOT_LAYOUT_DTYPE) if self.layout is None else self.layout
 
-    def slot(self, view: int) -> Projection:
-        """The projection of one view of the batch. Buffers that only rendering needs are common to views."""
-        names = "depths", "colors", "d_splats", *(["d_rays"] if self.d_rays is not None else [])
-        arrays = {name: getattr(self, name)[view] for name in names}
-        alternating = {name: getattr(self, name)[view % 2] for name in ("means2d", "conic_opacity")}
-        return dataclasses.replace(self, **arrays, **alternating, views=None)
+def allocate_views(
+    batch: ProjectedBatch, backend: Backend, max_tiles: int, settings: RasterizationSettings
+) -> list[Projection]:
+    """The projections of a batch's views. Buffers that only rendering needs are common to views.
+
+    Two views alternate between means2d and conic_opacity: one is projected while the one before is differentiated.
+    """
+    empty, zeros, capacity = backend.xp.empty, backend.xp.zeros, batch.columns
+    means2d, conics = ([empty((capacity, n), "float32") for _ in range(num_ahead(settings.batch))] for n in (2, 4))
+    tile_counts, large_splats = zeros(max_tiles, "uint32"), empty(capacity, "uint32")
+    fixed_sums = zeros((capacity, 2 * SPLAT_SUMS), "float32") if settings.deterministic else None
+    return [
+        Projection(
+            means2d=means2d[slot % 2],
+            conic_opacity=conics[slot % 2],
+            tile_counts=tile_counts,
+            large_splats=large_splats,
+            fixed_sums=fixed_sums,
+            **batch.of_view(slot),
+        )
+        for slot in range(settings.batch)
+    ]
 
 
 def num_ahead(batch: int) -> int:

@@ -9,10 +9,9 @@ import numpy as np
 from splat_cli.device import DeviceArray, check_arrays
 from splat_cli.device.launch import ceil_div
 from splat_cli.gaussians.splats import Splats
-from splat_cli.ranks.share import WHOLE, Share
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import LANES, SPLAT_SUMS, THREADS, Projection, smooth_3d_array
+from splat_cli.render.project import LANES, SPLAT_SUMS, THREADS, ProjectedBatch, smooth_3d_array
 
 GEOMETRY_THREADS = 128
 GEOMETRY_LANES = (32, GEOMETRY_THREADS // 32)  # a block of project_backward
@@ -33,8 +32,7 @@ class Update:
     With moments (float32 [rows, capacity] each; moments1 alone: packed, see optim.adam.Moments) Adam is applied in
     place; with d_params they are stored instead.
     stats: float32 [2, capacity] sums for densification, or None. last_seen: float32 [capacity], set to the step where a
-    view has a gradient of the splat's colour, or None. d_means: float32 [3, capacity], added to the
-    gradients of visible splats' positions, or None; of a batch: float32 [size, 3, capacity].
+    view has a gradient of the splat's colour, or None.
     dense: splats that no view of the batch shows get gradients of zero and of the regularisers, though Adam leaves
     their view-dependent colours alone; else parameters, moments and stored gradients of such splats are neither read
     nor written.
@@ -47,7 +45,6 @@ class Update:
     d_params: DeviceArray | None = None
     stats: DeviceArray | None = None
     last_seen: DeviceArray | None = None
-    d_means: DeviceArray | None = None
     dense: bool = True
     warps: int = ALL_WARPS
     absgrad: bool = False
@@ -82,60 +79,53 @@ def moment_defines(packed: bool) -> dict[str, int]:
 
 
 def project_backward(
-    splats: Splats, cameras: CameraTable, state: IterState, antialias: bool, projection: Projection, update: Update,
-    share: Share = WHOLE,
-) -> None:  # fmt: skip
+    splats: Splats, cameras: CameraTable, state: IterState, antialias: bool, batch: ProjectedBatch, update: Update
+) -> None:
     """Gradients of raw parameters from those of projected splats, and Adam if `update` has moments.
 
-    Reads projection.d_splats. Of a batch, it takes the mean over the views; Adam's step then equals that of as many
-    steps with independent gradients: learning rates times sqrt(size), decay rates of moments to the power of size.
-    share: splats to update; projection holds these only. ShapeError if an array has another capacity or SH degree.
+    Takes the mean over the views of `batch`; Adam's step then equals as many steps with independent gradients: learning
+    rates times sqrt(size), decay rates of moments to the power of size. ShapeError if an array has another capacity or
+    SH degree.
     """
-    _geometry_backward(splats, cameras, state, antialias, projection, update, share)
-    _color_backward(splats, state, antialias, projection, update, share)
+    _geometry_backward(splats, cameras, state, antialias, batch, update)
+    _color_backward(splats, state, antialias, batch, update)
 
 
 def _geometry_backward(
-    splats: Splats, cameras: CameraTable, state: IterState, antialias: bool, projection: Projection, update: Update,
-    share: Share,
-) -> None:  # fmt: skip
-    """The first half of `project_backward`: all rows but colours, whose gradients it leaves in projection.d_rays."""
-    views, columns = projection.views, share.own_columns(splats.capacity)
-    slots = "" if views is None else f"{len(views)} "
-    layout = projection.layout_of(columns)
+    splats: Splats, cameras: CameraTable, state: IterState, antialias: bool, batch: ProjectedBatch, update: Update
+) -> None:
+    """The first half of `project_backward`: all rows except colours, whose gradients it leaves in batch.d_rays."""
+    layout, slots = batch.layout, "" if batch.views is None else f"{len(batch.views)} "
+    whole_share = batch.share.num_ranks == 1
     planes = {"d_params": update.d_params, "moments1": update.moments1, "moments2": update.moments2}
     given = {name: (array, "float32", "R C") for name, array in planes.items() if array is not None}
     check_arrays(
         "project_backward",
         params=(splats.params, "float32", "R C"),
-        d_splats=(projection.d_splats, "float32", f"{slots}{layout['rows']} {SPLAT_SUMS}"),
-        d_rays=(projection.d_rays, "float32", f"{slots}6 {columns}"),
+        depths=(batch.depths, "float32", f"{slots}C" if whole_share else f"{slots}{batch.columns}"),
+        d_splats=(batch.d_splats, "float32", f"{slots}{layout['rows']} {SPLAT_SUMS}"),
+        d_rays=(batch.d_rays, "float32", f"{slots}6 {batch.columns}"),
         **given,
         **smooth_3d_array(splats),
     )
-    defines = update.defines | cameras.defines | projection.batch_defines
+    defines = update.defines | cameras.defines | batch.defines
     splats.backend.kernel("raster/project_backward", "project_backward", **defines)(
-        (ceil_div(columns, GEOMETRY_THREADS),), GEOMETRY_LANES,
-        cameras.array, state.array, splats.capacity, update.options(antialias), share.struct, layout, views,
-        projection.depths, projection.colors, projection.d_splats, projection.sent, update.d_means,
-        splats.smooth_3d_sigmas, projection.d_rays, splats.params, *update.targets, update.stats,
-        update.last_seen,
+        (ceil_div(batch.columns, GEOMETRY_THREADS),), GEOMETRY_LANES,
+        cameras.array, state.array, splats.capacity, update.options(antialias), batch.share.struct, layout, batch.views,
+        batch.depths, batch.colors, batch.d_splats, batch.sent, batch.d_means, splats.smooth_3d_sigmas, batch.d_rays,
+        splats.params, *update.targets, update.stats, update.last_seen,
     )  # fmt: skip
 
 
-def _color_backward(
-    splats: Splats, state: IterState, antialias: bool, projection: Projection, update: Update, share: Share
-) -> None:
+def _color_backward(splats: Splats, state: IterState, antialias: bool, batch: ProjectedBatch, update: Update) -> None:
     """The second half: the rows of colours."""
-    columns = share.own_columns(splats.capacity)
-    defines = update.color_defines | projection.batch_defines
-    blocks, num_coefficients = ceil_div(columns, THREADS), (splats.sh_degree + 1) ** 2
+    defines = update.color_defines | batch.defines
+    blocks, num_coefficients = ceil_div(batch.columns, THREADS), (splats.sh_degree + 1) ** 2
     if update.warps == UNSEEN_WARPS:
         num_coefficients = 1  # others stay as they are
     parts = ceil_div(num_coefficients, defines.get("COEFFICIENTS", 1))
     splats.backend.kernel("raster/color_backward", "color_backward", **defines)(
         (blocks * parts,), LANES,
-        state.array, splats.capacity, num_coefficients, update.options(antialias), share.struct,
-        projection.layout_of(columns), projection.views,
-        projection.depths, projection.d_rays, splats.params, *update.targets,
+        state.array, splats.capacity, num_coefficients, update.options(antialias), batch.share.struct, batch.layout,
+        batch.views, batch.depths, batch.d_rays, splats.params, *update.targets,
     )  # fmt: skip

@@ -12,7 +12,8 @@ class RasterizationSettings:
     training: with a backward pass, and buffers for it. antialias: opacities are compensated for the low-pass filter (Yu
     et al. 2023, "Mip-Splatting"). deterministic: on a GPU, sums over pixels have the same bits each time. batch: number
     of views whose gradients one update takes the mean of. updates: whether this rasterizer also updates the splats;
-    with several GPUs, it does not. matrix_sums: blend_backward sums on tensor cores, if available.
+    with several GPUs, it does not. position_gradients: joint models write gradients of positions. matrix_sums:
+    blend_backward sums on tensor cores, if available.
     """
 
     training: bool = False
@@ -20,4 +21,5 @@ class RasterizationSettings:
     deterministic: bool = False
     batch: int = 1
     updates: bool = True
+    position_gradients: bool = False
     matrix_sums: bool = False

@@ -11,7 +11,7 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.render.blend import Picture, blend, blend_backward, blend_scores
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import Projection, num_ahead, project
+from splat_cli.render.project import ProjectedBatch, Projection, allocate_views, num_ahead, project
 from splat_cli.render.project_backward import Update, project_backward
 from splat_cli.render.rasterization_settings import RasterizationSettings
 from splat_cli.render.tiles import TileLists
@@ -105,11 +105,9 @@ class Rasterizer:
     def resize_splats(self, capacity: int) -> None:
         """Allocate buffers for `capacity` splats, after these were reallocated; the contents are lost."""
         self.generation += 1
-        self.projection = Projection.allocate(self.backend, capacity, self.cameras.max_tiles, self.settings)
-        self.updated = self.projection
-        if self.settings.batch > 1:
-            self.slots = [self.updated.slot(view) for view in range(self.settings.batch)]
-            self.projection = self.slots[0]
+        self.updated = ProjectedBatch.allocate(self.backend, capacity, self.settings)
+        self.slots = allocate_views(self.updated, self.backend, self.cameras.max_tiles, self.settings)
+        self.projection = self.slots[0]
         if self.coloring:
             self.coloring.resize(capacity)
 
@@ -168,18 +166,6 @@ class Rasterizer:
             self.cameras, state, self.projection, self.tiles, self.picture, errors, scores, fixed_sums=fixed_sums,
             by_segments=by_segments,
         )  # fmt: skip
-
-    def backward(
-        self, splats: Splats, state: IterState, update: Update, before_update: Callable[[], None] | None = None
-    ) -> None:
-        """Backward pass from picture.d_image to raw parameters, which `update` specifies.
-
-        before_update: called after the gradients of projected splats are computed and before splats are updated.
-        """
-        self.backward_to_projection(splats, state, update.absgrad)
-        if before_update:
-            before_update()
-        self.update(splats, state, update)
 
     def backward_to_projection(self, splats: Splats, state: IterState, absgrad: bool) -> None:
         """From picture.d_image to the gradients of projected splats."""

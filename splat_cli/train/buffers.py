@@ -12,8 +12,8 @@ from splat_cli.model.model import Model
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.project import num_ahead
 from splat_cli.render.rasterization_settings import RasterizationSettings
-from splat_cli.render.rasterizer import Coloring, Rasterizer
-from splat_cli.train.joint_models import joint_memory
+from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.train.joint_models import JointModels, joint_memory, joint_models_move
 from splat_cli.train.ranked.exchange import Exchange
 from splat_cli.train.view_scores import ViewScorer, has_fixed_scores
 
@@ -37,15 +37,12 @@ def make_model(backend: Backend, config: ResolvedConfig, splats: SplatArrays, fr
     )  # fmt: skip
 
 
-def make_rasterizer(
-    backend: Backend, config: ResolvedConfig, cameras: CameraTable, model: Model, coloring: Coloring | None
-) -> Rasterizer:
+def make_rasterizer(config: ResolvedConfig, cameras: CameraTable, model: Model, joint: JointModels) -> Rasterizer:
     """The rasterizer of training, with the capacity of the model."""
-    capacity = model.splats.capacity
-    settings = _rasterization_settings(config, config.deterministic and backend.name == "cuda")
-    return Rasterizer(
-        backend, cameras, capacity, settings, coloring=coloring, pair_capacity=initial_pairs(capacity)
-    )  # fmt: skip
+    backend, capacity, coloring = model.backend, model.splats.capacity, joint.coloring
+    is_deterministic = config.deterministic and backend.name == "cuda"
+    settings = _rasterization_settings(config, is_deterministic, joint.move_splats)
+    return Rasterizer(backend, cameras, capacity, settings, coloring=coloring, pair_capacity=initial_pairs(capacity))
 
 
 def training_memory(config: ResolvedConfig, num_views: int, deterministic: bool = False) -> MemoryCost:
@@ -53,18 +50,23 @@ def training_memory(config: ResolvedConfig, num_views: int, deterministic: bool 
     splats = Model.memory_cost(
         config.trained_sh_degree, config.smooth_3d > 0, config.moments == "bf16", config.num_features
     )
-    scratch = Rasterizer.memory_cost(_rasterization_settings(config, deterministic))
+    scratch = Rasterizer.memory_cost(_rasterization_settings(config, deterministic, joint_models_move(config)))
     if config.gpus > 1:
         scratch += Exchange.memory_cost(config.batch_size, config.gpus)
     scores = ViewScorer.memory_cost(has_fixed_scores(config, deterministic), config.gpus)
     return splats + scratch + scores + PhotometricLoss.buffer_cost() + joint_memory(config, num_views)
 
 
-def _rasterization_settings(config: ResolvedConfig, deterministic: bool) -> RasterizationSettings:
+def _rasterization_settings(config: ResolvedConfig, deterministic: bool, joint_moves: bool) -> RasterizationSettings:
     return RasterizationSettings(
-        training=True, antialias=config.antialias, deterministic=deterministic, batch=_num_slots(config),
-        updates=config.gpus == 1, matrix_sums=True,
-    )  # fmt: skip
+        training=True,
+        antialias=config.antialias,
+        deterministic=deterministic,
+        batch=_num_slots(config),
+        updates=config.gpus == 1,
+        position_gradients=joint_moves,
+        matrix_sums=True,
+    )
 
 
 def _num_slots(config: ResolvedConfig) -> int:

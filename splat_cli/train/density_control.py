@@ -14,7 +14,7 @@ from splat_cli.device import DeviceArray
 from splat_cli.model.columns import partition
 from splat_cli.model.model import Model
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.train.memory_recovery import ScratchMemory
 from splat_cli.train.view_scores import ViewScorer
 
 SORT_INTERVAL = 1000  # steps, about, between two spatial sorts
@@ -33,15 +33,15 @@ class DensityControl:
         extent: float,
         model: Model,
         scorer: ViewScorer,
-        rasterizer: Rasterizer,
+        scratch: ScratchMemory,
         state: IterState,
         rng: np.random.Generator,
     ) -> None:
         self.config, self.extent, self.model, self.rng = config, extent, model, rng
-        self._scorer, self._rasterizer, self._state = scorer, rasterizer, state
+        self._scorer, self._scratch, self._state = scorer, scratch, state
         self.strategy = make_strategy(config, extent)
         self.num_removed = 0
-        self._max_unseen_steps = max_unseen_steps(config, len(rasterizer.cameras.views))
+        self._max_unseen_steps = max_unseen_steps(config, len(scratch.rasterizer.cameras.views))
 
     def limit(self, max_splats: int) -> None:
         """Lower the maximum number of splats."""
@@ -68,7 +68,7 @@ class DensityControl:
         if is_sorted := step % SORT_INTERVAL < self.config.densify_interval:
             model.sort_spatially()
         if is_resized := model.splats.capacity != capacity:
-            self._rasterizer.resize_splats(model.splats.capacity)
+            self._scratch.resize_splats(model.splats.capacity)
         self._state.write(num_splats=model.num)
         return None if removed or is_sorted or is_resized else changed
 

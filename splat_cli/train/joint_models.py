@@ -6,6 +6,7 @@ To add one: a class with the interface of `joint.joint_model.JointModel`, and a 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -52,27 +53,36 @@ class JointModels:
     """The joint models that the settings enable.
 
     loss: the photometric loss, or the model that replaces it. coloring: colour model of the splats, or None for
-    spherical harmonics.
+    spherical harmonics. poses: the refinement of camera poses, or None.
     """
 
     def __init__(self, setup: TrainingSetup) -> None:
         self.backend = setup.backend
         made = (model.from_setup(setup) for model in MODELS)
         self.models = [model for model in made if model is not None]
-        losses = [model for model in self.models if isinstance(model, PhotometricLoss)]
-        self.loss = losses[0] if losses else PhotometricLoss(setup.backend, setup.cameras, setup.config.ssim_weight)
-        self.loss.mask = next((model for model in self.models if isinstance(model, OutlierMask)), None)
-        self.coloring = next((model for model in self.models if isinstance(model, FieldColoring)), None)
+        roles: dict[str | None, Any] = {model.ROLE: model for model in self.models}
+        self.loss: PhotometricLoss = roles.get("loss") or PhotometricLoss(
+            setup.backend, setup.cameras, setup.config.ssim_weight
+        )
+        self.loss.mask = roles.get("mask")
+        self.coloring: FieldColoring | None = roles.get("coloring")
+        self.poses: PoseRefinement | None = roles.get("poses")
+        self._moving = [model for model in self.models if model.moves_splats(setup.config)]
 
     @property
     def field(self) -> ColorField | None:
         """The colour field, if enabled."""
         return self.coloring.field if self.coloring else None
 
-    def position_gradients(self, capacity: int) -> DeviceArray | None:
-        """Gradients of positions to add to the rasterizer's, float32 [3, capacity]: all models share one buffer."""
-        buffers = [model.position_gradients(capacity) for model in self.models]  # each model resizes its buffer
-        return next((buffer for buffer in buffers if buffer is not None), None)
+    @property
+    def move_splats(self) -> bool:
+        """Whether some model has gradients of positions."""
+        return bool(self._moving)
+
+    def resize(self, capacity: int) -> None:
+        """Allocate the models' buffers for `capacity` splats."""
+        for model in self.models:
+            model.resize(capacity)
 
     def add_losses(self, state: IterState, picture: Picture) -> None:
         """Queue the models' losses of the rendered picture, after the photometric one."""
@@ -86,11 +96,10 @@ class JointModels:
 
     def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer) -> None:
         """Queue gradient sums, between the two backward passes of the rasterizer."""
-        d_means = None
+        has_d_means = False
         for model in self.models:
-            model.accumulate(splats, state, rasterizer, d_means)
-            if d_means is None:
-                d_means = model.position_gradients(splats.capacity)
+            model.accumulate(splats, state, rasterizer, has_d_means)
+            has_d_means |= model in self._moving
 
     def step(self, state: IterState) -> None:
         """Queue the steps of the models' optimisers."""
@@ -135,13 +144,17 @@ class JointModels:
 
     def refined_views(self) -> list[View] | None:
         """The training views at their refined poses, or None without pose refinement."""
-        refined = (model.refined_views() for model in self.models)
-        return next((list(views) for views in refined if views is not None), None)
+        return self.poses.refined_views() if self.poses else None
 
 
 def joint_memory(config: ResolvedConfig, num_views: int) -> MemoryCost:
     """Device memory of all models."""
     return sum((model.memory_cost(config, num_views) for model in MODELS), MemoryCost())
+
+
+def joint_models_move(config: ResolvedConfig) -> bool:
+    """Whether an enabled model may have gradients of positions."""
+    return any(model.enabled(config) and model.moves_splats(config) for model in MODELS)
 
 
 def joint_kernels(config: TrainConfig) -> list[Unit]:

@@ -10,6 +10,7 @@ from splat_cli.gaussians.splats import OPACITY
 from splat_cli.model.model import Model
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.train.joint_models import JointModels
 from splat_cli.train.view_scores import ViewScorer
 
 T = TypeVar("T")
@@ -21,9 +22,12 @@ _MIN_SPLATS, _MIN_PAIRS = 100, 1024
 class ScratchMemory:
     """Scratch buffers of training, which can be released and reallocated. allocated: whether they are allocated."""
 
-    def __init__(self, model: Model, rasterizer: Rasterizer, scorer: ViewScorer, state: IterState) -> None:
-        self.model, self.rasterizer, self.scorer, self.state = model, rasterizer, scorer, state
+    def __init__(
+        self, model: Model, rasterizer: Rasterizer, joint: JointModels, scorer: ViewScorer, state: IterState
+    ) -> None:
+        self.model, self.rasterizer, self.joint, self.scorer, self.state = model, rasterizer, joint, scorer, state
         self.allocated = True
+        joint.resize(model.splats.capacity)
 
     def recover(self, step: int, fit_others: Callable[[], object] = lambda: None) -> str:
         """Release and reallocate all scratch buffers, pruning the least opaque splats until they fit; returns a notice.
@@ -81,9 +85,14 @@ class ScratchMemory:
 
     def allocate(self, pairs: int, capacity: int | None = None) -> None:
         """Allocate all scratch buffers, for `capacity` splats, by default the model's. Raises MemoryError."""
-        self.rasterizer.resize_splats(capacity or self.model.splats.capacity)
+        self.resize_splats(capacity or self.model.splats.capacity)
         self.rasterizer.resize_pairs(pairs)
         self.allocated = True
+
+    def resize_splats(self, capacity: int) -> None:
+        """Allocate the scratch buffers that have room for `capacity` splats, after the model was reallocated."""
+        self.rasterizer.resize_splats(capacity)
+        self.joint.resize(capacity)
 
 
 def keep_most_opaque(model: Model, num: int) -> None:

@@ -1,5 +1,5 @@
-"""Training loop. A batch (batch_step.py) is captured as a CUDA graph and replayed; between replays the host polls
-progress and runs densification."""
+"""Training loop. A batch (step.py) is captured as a CUDA graph and replayed; between replays the host polls progress
+and runs density control."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ from splat_cli.render.iter_state import IterState
 from splat_cli.scene.extent import REFERENCE_SIZE, scene_extent, scene_size
 from splat_cli.terminal.console import Progress
 from splat_cli.terminal.phase_timer import PhaseTimer
-from splat_cli.train.batch_step import BatchStep
 from splat_cli.train.buffers import make_model, make_rasterizer
 from splat_cli.train.density_control import DensityControl
 from splat_cli.train.joint_models import JointModels
 from splat_cli.train.memory_recovery import ScratchMemory
 from splat_cli.train.schedule import background_of, downscale_at, set_position_rates, upload_schedule
-from splat_cli.train.step_loop import CapturedGraph, StepLoop
+from splat_cli.train.step import BatchStep, CapturedGraph, StepLoop
 from splat_cli.train.training_inputs import TrainingInputs
 from splat_cli.train.view_scores import ViewScorer
 
@@ -78,19 +77,19 @@ class Trainer:
             backend, self.cameras, config, background_of(self.schedule), self.extent, self.model.splats,
             inputs.points, inputs.pose_offsets, images.depth_maps,
         ))  # fmt: skip
-        self.rasterizer = make_rasterizer(backend, config, self.cameras, self.model, self.joint.coloring)
+        self.rasterizer = make_rasterizer(config, self.cameras, self.model, self.joint)
         self.loss = self.joint.loss
         self.state = IterState(backend, num_splats=self.model.num, num_frozen=self.model.num_frozen)
         rng = rng or np.random.default_rng(config.seed)
         self.scorer = self._make_scorer(rng)
-        self.density = DensityControl(config, self.extent, self.model, self.scorer, self.rasterizer, self.state, rng)
+        self.scratch = ScratchMemory(self.model, self.rasterizer, self.joint, self.scorer, self.state)
+        self.density = DensityControl(config, self.extent, self.model, self.scorer, self.scratch, self.state, rng)
         self.batch_step = BatchStep(
             config, self.model, self.rasterizer, self.joint, self.state, self.density.strategy, self.schedule,
             backend.upload(order),
         )  # fmt: skip
         self.set_size(scene_size(images.views, splats.means))
         self.loop = self._step_loop()
-        self.scratch = ScratchMemory(self.model, self.rasterizer, self.scorer, self.state)
         self._constrain()
 
     @property
@@ -146,7 +145,7 @@ class Trainer:
     def load_planes(self, planes: dict[str, np.ndarray], capacity: int) -> None:
         """Replace all splats, moments and statistics, with room for `capacity` splats. See Model.load_planes."""
         self.model.load_planes(planes, capacity)
-        self.rasterizer.resize_splats(capacity)
+        self.scratch.resize_splats(capacity)
 
     def recover_from_oom(self) -> None:
         """Prune splats until training fits into memory; their number is the maximum from then on.

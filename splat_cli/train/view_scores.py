@@ -17,8 +17,7 @@ from splat_cli.model.model import Model
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import num_ahead
 from splat_cli.render.rasterizer import Rasterizer
-from splat_cli.train.batch_step import MAX_AHEAD, ViewPipeline
-from splat_cli.train.step_loop import CapturedGraph, Replay
+from splat_cli.train.step import MAX_AHEAD, CapturedGraph, Replay, ViewPipeline
 
 MAX_AT_ONCE = 16  # views of a graph
 

@@ -9,7 +9,7 @@ from splat_cli.device import Backend
 from splat_cli.field.color_field import BOUNDS_DTYPE, ColorField, FieldShape, field_bounds
 from splat_cli.field.coloring import FieldColoring
 from splat_cli.field.hash_grid import GridShape
-from splat_cli.render.project_backward import Update, project_backward
+from splat_cli.render.project_backward import Update
 from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.field.test_network import gradients_of, layers_of
 from tests.reference import color_field as reference
@@ -104,7 +104,7 @@ def test_colors_and_gradients(
     if num_features:
         comparison.check("add_feature_gradients", "d features", d_features[case.rows], expected.features, BACKWARD)
         assert not d_features[~case.rows].any()
-    d_means = download(case.coloring.d_means)[:, : len(case.rows)].T[case.rows]
+    d_means = download(case.device.projection.d_means)[:, : len(case.rows)].T[case.rows]
     comparison.check("field_means_backward", "d means", d_means, expected.means, BACKWARD)
 
 
@@ -114,14 +114,14 @@ def test_gradients_of_positions_are_added_to_those_of_the_projection(backend: Ba
     case.backward(np.ones((int(case.rows.sum()), 3)))
     device, projection = case.device, case.device.projection
     projection.d_splats[...] = 0
-    results = []
-    for d_means in (None, case.coloring.d_means):
+    results, d_means = [], projection.d_means.copy()
+    for factor in (0, 1):
+        projection.d_means[...] = factor * d_means
         d_params = backend.xp.zeros_like(device.splats.params)
-        update = Update(d_params=d_params, d_means=d_means)
-        project_backward(device.splats, device.cameras, device.state, False, projection, update)
+        device.update(Update(d_params=d_params))
         results.append(backend.download(d_params)[:, : len(case.rows)])
     np.testing.assert_array_equal(results[1][3:], results[0][3:])
-    added = backend.download(case.coloring.d_means)[:, : len(case.rows)]
+    added = backend.download(d_means)[:, : len(case.rows)]
     np.testing.assert_allclose(results[1][:3], results[0][:3] + np.where(case.rows, added, 0), rtol=1e-6)
 
 

@@ -75,10 +75,10 @@ def test_adam(backend: Backend, comparison: Comparison, dense: bool, size: float
     d_image = np.random.default_rng(1).normal(0, size, device.image().shape)
     device.set_d_image(d_image)
     d_params = backend.xp.zeros_like(device.splats.params)
-    device.rasterizer.backward(device.splats, device.state, Update(d_params=d_params))
+    device.backward(Update(d_params=d_params))
     device.forward()
     update = Update(moments1=moments.first, moments2=moments.second, dense=dense)
-    device.rasterizer.backward(device.splats, device.state, update)
+    device.backward(update)
 
     grads, after = device.download(d_params)[:, :num], parameters(device, moments)
     touched = reference.is_updated(device.visible(), len(grads), dense)

@@ -36,9 +36,9 @@ def test_packed_adam(backend: Backend, comparison: Comparison, reference_size: f
     device.forward()
     device.set_d_image(np.random.default_rng(1).normal(0, 1.0, device.image().shape))
     d_params = backend.xp.zeros_like(device.splats.params)
-    device.rasterizer.backward(device.splats, device.state, Update(d_params=d_params))
+    device.backward(Update(d_params=d_params))
     device.forward()
-    device.rasterizer.backward(device.splats, device.state, Update(moments1=moments.first))
+    device.backward(Update(moments1=moments.first))
 
     first, second = (plane[:, :num].astype(float) for plane in unpack(words))
     grads = device.download(d_params)[:, :num]

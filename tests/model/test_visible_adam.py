@@ -49,7 +49,7 @@ def test_visible_splats_move_as_by_adam_on_all(packed: bool) -> None:
         device.forward()
         device.set_d_image(np.random.default_rng(1).normal(0, 1, device.image().shape))
         update = Update(moments1=moments.first, moments2=moments.second, dense=dense)
-        device.rasterizer.backward(device.splats, device.state, update)
+        device.backward(update)
         after.append([plane.copy() for plane in planes])
         visible = np.pad(device.visible(), (0, device.splats.capacity - device.splats.num))
     assert 0 < visible.sum() < device.splats.num

@@ -13,7 +13,7 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.ranks.share import RANK_BLOCK, Share
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import SPLAT_SUMS, Projection, project, project_share
+from splat_cli.render.project import SPLAT_SUMS, ProjectedBatch, Projection, allocate_views, project, project_share
 from splat_cli.render.rasterization_settings import RasterizationSettings
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.ranked.exchange import PROJECTED, Exchange, index_words
@@ -167,9 +167,13 @@ def test_memory_cost_is_what_it_allocates(backend: Backend, batch: int) -> None:
     assert exchange._stride == index_words(columns) + PROJECTED * columns // 2
 
 
-def test_projection_of_a_rank_has_no_buffers_for_the_update(backend: Backend) -> None:
-    settings = RasterizationSettings(training=True, updates=False)
-    projection = Projection.allocate(backend, CAPACITY, 10, settings)
-    taken = sum(array.nbytes for array in vars(projection).values() if array is not None)
+@pytest.mark.parametrize("name", ["updates", "position_gradients", "deterministic"])
+def test_memory_cost_of_projections_is_what_they_allocate(backend: Backend, name: str) -> None:
+    """On several ranks, there are no buffers for the update."""
+    settings = RasterizationSettings(training=True, **{name: name != "updates"})
+    batch = ProjectedBatch.allocate(backend, CAPACITY, settings)
+    (projection,) = allocate_views(batch, backend, 10, settings)
+    arrays = [*vars(projection).values(), *([batch.d_rays] if settings.updates else [])]
+    taken = sum(array.nbytes for array in arrays if array is not None)
     cost = Projection.memory_cost(settings)
     assert taken == cost.per_splat * CAPACITY + cost.per_tile * 10

@@ -11,6 +11,7 @@ from splat_cli.render.blend import blend_backward
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import SPLAT_SUMS, SUM_COLORS, Projection
+from splat_cli.render.project_backward import Update
 from splat_cli.render.rasterization_settings import RasterizationSettings
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.view import View
@@ -66,6 +67,15 @@ class OnDevice:
         self.rasterizer.forward(self.splats, self.state)
         assert not self.state.read()["overflowed"]
 
+    def update(self, update: Update) -> None:
+        """From the gradients of projected splats to the raw parameters, as `update` specifies."""
+        self.rasterizer.update(self.splats, self.state, update)
+
+    def backward(self, update: Update) -> None:
+        """From picture.d_image to the raw parameters, as `update` specifies."""
+        self.rasterizer.backward_to_projection(self.splats, self.state, update.absgrad)
+        self.update(update)
+
     def visible(self) -> Array:
         """bool [N]"""
         return self.download(self.projection.depths)[: self.splats.num] > 0
@@ -108,8 +118,9 @@ def on_device(
     state = IterState(
         backend, view=VIEW, num_splats=splats.num, sh_degree=options.sh_degree, background=scene.background
     )
-    settings = RasterizationSettings(training=True, antialias=options.antialias)
+    settings = RasterizationSettings(training=True, antialias=options.antialias, position_gradients=True)
     rasterizer = Rasterizer(backend, cameras, splats.capacity, settings)
+    rasterizer.projection.d_means[...] = 0
     return OnDevice(backend, splats, cameras, state, rasterizer)
 
 

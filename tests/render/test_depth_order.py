@@ -6,7 +6,6 @@ import pytest
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.project import Projection
-from splat_cli.render.rasterization_settings import RasterizationSettings
 from splat_cli.render.view import ViewRenderer, sort_outside_by_distance
 from splat_cli.scene.view import View
 
@@ -33,7 +32,7 @@ def test_a_large_splat_beside_the_camera_hides_nothing_in_front(backend):
 
 def test_depths_change_outside_the_picture_only(backend):
     xp = backend.xp
-    projection = Projection.allocate(backend, 5, 1, RasterizationSettings())
+    projection = Projection.allocate(backend, 5, 1)
     pixels = [(1, 1), (70, 20), (1032, 24), (32, -976), (np.nan, 0)]  # the second is within the margin of 15 %
     projection.depths[...] = xp.asarray([2, 2, 2, 2, 0], "float32")
     projection.means2d[...] = xp.asarray(pixels, "float32")

@@ -72,5 +72,5 @@ def test_kept_splats_compensate_for_dropped_ones(
 def gradients_of(device: OnDevice, d_image: np.ndarray, options: Options):
     device.set_d_image(d_image)
     d_params = device.backend.xp.zeros_like(device.splats.params)
-    device.rasterizer.backward(device.splats, device.state, Update(d_params=d_params))
+    device.backward(Update(d_params=d_params))
     return by_parameter(device.download(d_params), device.splats.num)

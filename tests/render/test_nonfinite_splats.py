@@ -17,7 +17,7 @@ def gradients(device: OnDevice, scene: Scene) -> Splats:
     """Gradients of the raw parameters, for random gradients of the image that `device` has rendered."""
     device.set_d_image(np.random.default_rng(0).normal(size=(3, scene.camera.height, scene.camera.width)))
     d_params = device.backend.xp.zeros_like(device.splats.params)
-    device.rasterizer.backward(device.splats, device.state, Update(d_params=d_params))
+    device.backward(Update(d_params=d_params))
     return by_parameter(device.download(d_params), device.splats.num)
 
 

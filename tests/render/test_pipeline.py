@@ -27,7 +27,7 @@ def differentiate(device: OnDevice, num: int) -> tuple[float, Splats]:
     loss.forward(device.state, picture.image)
     loss.backward(device.state, picture.image, picture.d_image)
     d_params = device.backend.xp.zeros_like(device.splats.params)
-    device.rasterizer.backward(device.splats, device.state, Update(d_params=d_params))
+    device.backward(Update(d_params=d_params))
     return float(device.state.read()["loss"]), by_parameter(device.download(d_params), num)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from splat_cli.device import Backend
 from splat_cli.render.project import project
-from splat_cli.render.project_backward import Update, project_backward
+from splat_cli.render.project_backward import Update
 from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import project as reference
 from tests.reference import project_backward as reference_backward
@@ -69,7 +69,7 @@ def test_project_backward(comparison: Comparison, differentiated: tuple[OnDevice
     device, options = differentiated
     d_params = device.backend.xp.zeros_like(device.splats.params)
     update = Update(d_params=d_params)
-    project_backward(device.splats, device.cameras, device.state, options.antialias, device.projection, update)
+    device.update(update)
     actual = by_parameter(device.download(d_params), scene.splats.num)
     expected, _ = expected_gradients(device, scene, options)
     for name, values in expected.items():
@@ -78,11 +78,11 @@ def test_project_backward(comparison: Comparison, differentiated: tuple[OnDevice
 
 def test_regularisers(differentiated: tuple[OnDevice, Options], scene: Scene) -> None:
     """opacity_reg and scale_reg add gradients of the mean opacity and the mean scale, also to invisible splats."""
-    device, options = differentiated
+    device, _ = differentiated
     device.projection.d_splats[...] = 0
     d_params = device.backend.xp.zeros_like(device.splats.params)
     update = Update(d_params=d_params, opacity_reg=3.0, scale_reg=2.0)
-    project_backward(device.splats, device.cameras, device.state, options.antialias, device.projection, update)
+    device.update(update)
     actual = by_parameter(device.download(d_params), scene.splats.num)
     opacities = 1 / (1 + np.exp(-scene.splats.logit_opacities))
     np.testing.assert_allclose(actual.logit_opacities, 3 * opacities * (1 - opacities) / scene.splats.num, rtol=1e-2)
@@ -99,7 +99,7 @@ def test_statistics(
     xp, num = device.backend.xp, scene.splats.num
     stats = xp.ones((2, device.splats.capacity), "float32")
     update = Update(d_params=xp.zeros_like(device.splats.params), stats=stats, absgrad=absgrad)
-    project_backward(device.splats, device.cameras, device.state, options.antialias, device.projection, update)
+    device.update(update)
     lengths, views = device.download(stats)[:, :num]
     if absgrad:
         gradients = device.download(device.projection.d_splats)[:num, 9:11]

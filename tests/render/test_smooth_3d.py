@@ -62,7 +62,7 @@ def test_picture_and_gradients(backend: Backend, comparison: Comparison, scene: 
         one.forward()
         one.set_d_image(d_image)
         d_params = backend.xp.zeros_like(one.splats.params)
-        one.rasterizer.backward(one.splats, one.state, Update(d_params=d_params))
+        one.backward(Update(d_params=d_params))
         planes.append(by_parameter(one.download(d_params), scene.splats.num))
     np.testing.assert_allclose(device.image(), plain.image(), atol=2e-4)
     expected = smooth_3d.backward(scene.splats, sigmas, planes[1])
@@ -77,7 +77,7 @@ def test_regularizers_apply_to_raw_splats(backend: Backend) -> None:
     device.forward()
     device.set_d_image(np.zeros((3, hard_scene(1).camera.height, hard_scene(1).camera.width)))
     d_params = backend.xp.zeros_like(device.splats.params)
-    device.rasterizer.backward(device.splats, device.state, Update(d_params=d_params, scale_reg=2.0))
+    device.backward(Update(d_params=d_params, scale_reg=2.0))
     actual, scene = by_parameter(device.download(d_params), device.splats.num), hard_scene(1)
     np.testing.assert_allclose(actual.log_scales, 2 * np.exp(scene.splats.log_scales) / scene.splats.means.size, 1e-5)
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from splat_cli.config import ResolvedConfig, TrainConfig
-from splat_cli.device import Backend, DeviceArray, Unit
+from splat_cli.device import Backend, Unit
 from splat_cli.device.launch import ceil_div
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import Splats
@@ -116,7 +116,6 @@ class DepthSupervision(JointModel):
     def __init__(self, backend: Backend, targets: DepthTargets, weight: Decay) -> None:
         self.backend, self.targets, self.weight = backend, targets, weight
         self.blended = BlendedValues(backend)
-        self.resize(0)
 
     @staticmethod
     def enabled(config: TrainConfig) -> bool:
@@ -125,6 +124,10 @@ class DepthSupervision(JointModel):
     @staticmethod
     def kernels(config: TrainConfig) -> list[Unit]:
         return [("optim/depth", {})]
+
+    @staticmethod
+    def moves_splats(config: TrainConfig) -> bool:
+        return True
 
     @classmethod
     def make(cls, setup: TrainingSetup) -> DepthSupervision | None:
@@ -144,21 +147,14 @@ class DepthSupervision(JointModel):
 
     @staticmethod
     def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
-        return MemoryCost(per_splat=BlendedValues.bytes_per_splat + 4 * 3)
-
-    def position_gradients(self, capacity: int) -> DeviceArray:
-        """See JointModel.position_gradients."""
-        if self._d_means.shape[1] != capacity:
-            self.resize(capacity)
-        return self._d_means
+        return MemoryCost(per_splat=BlendedValues.bytes_per_splat)
 
     def resize(self, capacity: int) -> None:
-        """Allocate buffers for `capacity` splats."""
+        """See JointModel.resize."""
         self.blended.resize(capacity)
-        self._d_means = self.backend.xp.empty((3, capacity), "float32")
 
-    def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, d_means: DeviceArray | None) -> None:
-        """Add gradients to projection.d_splats and d_means, or write the latter to an own buffer.
+    def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, has_d_means: bool) -> None:
+        """Add gradients to projection.d_splats and projection.d_means, or write the latter.
 
         Must follow the backward pass of colours; overwrites the rasterizer's picture.
         """
@@ -171,8 +167,8 @@ class DepthSupervision(JointModel):
         )
         self._launch(
             "depth_backward", by_splat,
-            cameras.array, state.array, capacity, int(d_means is not None), projection.depths, blended.d_values,
-            projection.d_splats, self._d_means if d_means is None else d_means,
+            cameras.array, state.array, capacity, int(has_d_means), projection.depths, blended.d_values,
+            projection.d_splats, projection.d_means,
         )  # fmt: skip
 
     def _launch(self, name: str, blocks: tuple[int], *arguments: Any) -> None:

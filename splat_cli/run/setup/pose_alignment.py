@@ -13,7 +13,6 @@ import numpy as np
 
 from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.device import Backend
-from splat_cli.joint.poses import PoseRefinement
 from splat_cli.run.plan import resolve_plan
 from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene.images.image_set import ImageSet
@@ -63,7 +62,8 @@ def align_poses(
         trainer = build_trainer(backend, plan, TrainingInputs(small, pose_offsets=offsets), points)
         with display.training(steps) as show:
             trainer.run_until(steps, show)
-        offsets = next(model for model in trainer.joint.models if isinstance(model, PoseRefinement)).current()
+        assert trainer.joint.poses
+        offsets = trainer.joint.poses.current()
     return offsets
 
 

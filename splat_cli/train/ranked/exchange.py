@@ -15,9 +15,9 @@ from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import (
     BATCH_VIEW_BYTES,
     LANES,
-    SLOT_LAYOUT_DTYPE,
     SPLAT_SUMS,
     THREADS,
+    ProjectedBatch,
     Projection,
     SentView,
 )
@@ -59,11 +59,10 @@ class Exchange:
         depths, colors = empty((batch, columns), "float32"), empty((batch, columns, 4), "float32")
         self.sent = self._splats[0]
         self.sent_views = [SentView(self.views[b], depths[b], colors[b], self.sent[b], rows) for b in range(batch)]
-        self.whole = Projection(
-            depths=depths, means2d=None, conic_opacity=None, colors=colors, tile_counts=None, large_splats=None,
-            d_splats=self._sums[1], d_rays=empty((batch, 6, columns), "float32"),
-            views=self.views, sent=self.sent,
-            layout=np.array((columns, rows, self._stride), SLOT_LAYOUT_DTYPE),
+        d_rays = empty((batch, 6, columns), "float32")
+        self.whole = ProjectedBatch(
+            depths, colors, self._sums[1], d_rays, views=self.views, share=share, sent=self.sent,
+            slots=(rows, self._stride),
         )  # fmt: skip
 
     @staticmethod

@@ -89,5 +89,5 @@ class FollowingTrainer(RankedTrainer):
         if not self.scratch.allocated:
             self.scratch.allocate(self.scratch.pairs_needed(num / max(num_before, 1)), capacity)
         elif is_resized or capacity != self.ranked_views.capacity:
-            self.rasterizer.resize_splats(capacity)
+            self.scratch.resize_splats(capacity)
         self.ranked_views.allocate()

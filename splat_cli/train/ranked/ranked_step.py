@@ -6,9 +6,9 @@ import dataclasses
 import functools
 
 from splat_cli.render.project_backward import SEEN_WARPS, UNSEEN_WARPS, project_backward
-from splat_cli.train.batch_step import BatchStep
 from splat_cli.train.ranked.ranked_views import RankedViews
 from splat_cli.train.ranked.stages import Stages
+from splat_cli.train.step import BatchStep
 
 
 class RankedStep(Stages):
@@ -24,7 +24,7 @@ class RankedStep(Stages):
         self.batch, self.views = batch, views
 
         def begin() -> None:
-            views.begin(views.batch, "begin_batch", *batch.view_source)
+            views.begin(views.batch, "begin_batch", batch.schedule, batch.order)
 
         self.queue_projections(views, views.batch, begin, batch.config.dropout)
         last = views.num_views - 1
@@ -63,16 +63,14 @@ class RankedStep(Stages):
 
     def _update_unseen(self) -> None:
         self.views.exchange.agree(self.batch.state, self.views.batch)
-        if self.batch.update().dense:
+        if self.batch.update_options().dense:
             self._project_backward(UNSEEN_WARPS)
 
     def _update(self) -> None:
         self._project_backward(SEEN_WARPS)
-        self.batch.add_noise(self.views.exchange.whole, self.views.share)
+        self.batch.add_noise(self.views.exchange.whole)
 
     def _project_backward(self, warps: int) -> None:
         batch, raster, whole = self.batch, self.batch.rasterizer, self.views.exchange.whole
-        update = dataclasses.replace(batch.update(), warps=warps)
-        project_backward(
-            batch.splats, raster.cameras, batch.state, raster.settings.antialias, whole, update, self.views.share
-        )
+        update = dataclasses.replace(batch.update_options(), warps=warps)
+        project_backward(batch.model.splats, raster.cameras, batch.state, raster.settings.antialias, whole, update)

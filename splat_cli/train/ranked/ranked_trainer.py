@@ -22,7 +22,7 @@ from splat_cli.train.ranked.ranked_scores import RankedScorer
 from splat_cli.train.ranked.ranked_step import RankedStep
 from splat_cli.train.ranked.ranked_views import RankedViews
 from splat_cli.train.ranked.shares import ChangedSplats, ShareBuffers
-from splat_cli.train.step_loop import StepLoop
+from splat_cli.train.step import StepLoop
 from splat_cli.train.trainer import Trainer
 from splat_cli.train.training_inputs import TrainingInputs
 

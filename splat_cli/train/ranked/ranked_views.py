@@ -14,8 +14,8 @@ from splat_cli.ranks.share import Share
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import THREADS, num_ahead, project_share
 from splat_cli.render.rasterizer import Rasterizer
-from splat_cli.train.batch_step import ViewPipeline
 from splat_cli.train.ranked.exchange import Exchange
+from splat_cli.train.step import ViewPipeline
 
 FIRST_ROWS = 1 / 8  # rows of slots per splat, until a view needs more
 ROWS_HEADROOM = 1.1  # when slots grow

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.ranked.ranked_views import RankedViews
-from splat_cli.train.step_loop import CapturedGraph
+from splat_cli.train.step import CapturedGraph
 
 
 class Stages:

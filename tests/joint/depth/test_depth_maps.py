@@ -9,7 +9,7 @@ from splat_cli.device import Backend
 from splat_cli.joint.depth.depth_maps import PASSES, MapTargets
 from splat_cli.joint.depth.sparse_depth import DepthSupervision
 from splat_cli.joint.per_view import Decay
-from splat_cli.render.project_backward import Update, project_backward
+from splat_cli.render.project_backward import Update
 from splat_cli.scene.depth_maps import DepthMap, DepthMaps
 from tests.compare import BACKWARD, Comparison
 from tests.reference import blend, depth, depth_maps, project
@@ -65,7 +65,7 @@ def sampled(scene: Scene, depth_map: DepthMap, masked: bool = False) -> tuple[np
 def test_fit(backend: Backend, comparison: Comparison, relative: bool, masked: bool) -> None:
     scene = hard_scene(1)
     device, targets, supervision, depth_map = supervised(backend, scene, relative, masked)
-    supervision.accumulate(device.splats, device.state, device.rasterizer, None)
+    supervision.accumulate(device.splats, device.state, device.rasterizer, False)
     found = device.download(targets.fit)
     values, weights = sampled(scene, depth_map, masked)
     inverse = depth_maps.inverse_depths(device.image())
@@ -86,16 +86,10 @@ def test_gradients(backend: Backend, comparison: Comparison, relative: bool) -> 
     results = []
     for supervise in (False, True):
         if supervise:
-            supervision.accumulate(device.splats, device.state, device.rasterizer, None)
+            supervision.accumulate(device.splats, device.state, device.rasterizer, False)
         d_params = xp.zeros_like(device.splats.params)
-        given = supervision.position_gradients(device.splats.capacity) if supervise else None
-        project_backward(
-            device.splats,
-            device.cameras,
-            device.state,
-            False,
-            device.projection,
-            Update(d_params=d_params, d_means=given),
+        device.update(
+            Update(d_params=d_params),
         )
         results.append(by_parameter(device.download(d_params), num))
     values, weights = sampled(scene, depth_map)
@@ -150,13 +144,11 @@ def test_a_view_without_a_map_has_no_depth_loss(backend: Backend) -> None:
     supervision.targets = none
     before = device.download(device.projection.d_splats).copy()
     visible = device.visible()
-    supervision.accumulate(device.splats, device.state, device.rasterizer, None)
+    supervision.accumulate(device.splats, device.state, device.rasterizer, False)
     after = device.download(device.projection.d_splats)
     np.testing.assert_array_equal(before[: len(visible)][visible], after[: len(visible)][visible])
     assert device.download(none.fit)[2] == 0
-    assert not device.download(supervision.position_gradients(device.splats.capacity))[:, : len(visible)][
-        :, visible
-    ].any()
+    assert not device.download(device.projection.d_means)[:, : len(visible)][:, visible].any()
     assert VIEW == 1
     assert targets is not none
 
@@ -168,5 +160,5 @@ def test_flat_relative_maps_are_left_out(backend: Backend) -> None:
     flat = DepthMap.of(np.ones((5, 7)), relative=True)
     targets = MapTargets(backend, DepthMaps([None, flat]))
     supervision.targets = targets
-    supervision.accumulate(device.splats, device.state, device.rasterizer, None)
+    supervision.accumulate(device.splats, device.state, device.rasterizer, False)
     assert device.download(targets.fit)[2] == 0

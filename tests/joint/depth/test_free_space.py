@@ -7,7 +7,7 @@ import pytest
 
 from splat_cli.device import Backend
 from splat_cli.joint.depth.free_space import FreeSpaceRays
-from splat_cli.render.project_backward import Update, project_backward
+from splat_cli.render.project_backward import Update
 from splat_cli.render.rasterization_settings import RasterizationSettings
 from splat_cli.scene.points.observations import Observations
 from tests.compare import BACKWARD, FORWARD, Comparison
@@ -72,7 +72,7 @@ def test_opacities_and_gradients(backend: Backend, comparison: Comparison, seed:
             rays.add_gradients(device.state, device.rasterizer, WEIGHT)
         d_params = backend.xp.zeros_like(device.splats.params)
         update = Update(d_params=d_params)
-        project_backward(device.splats, device.cameras, device.state, False, device.projection, update)
+        device.update(update)
         results.append(by_parameter(device.download(d_params), scene.splats.num))
     for name in ("means", "log_scales", "quats", "logit_opacities", "sh0"):
         actual = getattr(results[1], name) - getattr(results[0], name)

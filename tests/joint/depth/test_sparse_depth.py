@@ -11,7 +11,7 @@ from splat_cli.joint.depth.depth_maps import DEPTH_MAP_DTYPE, MapTargets
 from splat_cli.joint.depth.sparse_depth import DepthSupervision, PointTargets
 from splat_cli.joint.per_view import Decay
 from splat_cli.render.project import SPLAT_SUMS
-from splat_cli.render.project_backward import Update, project_backward
+from splat_cli.render.project_backward import Update
 from splat_cli.scene.depth_maps import DepthMap, DepthMaps
 from splat_cli.scene.points.observations import MAX_POINTS, Observations, observe
 from tests.compare import BACKWARD, Comparison
@@ -74,15 +74,13 @@ def test_gradients(backend: Backend, comparison: Comparison, seed: int, others: 
     scene = hard_scene(seed)
     device, supervision, pixels, targets = supervised(backend, scene)
     num, xp = scene.splats.num, backend.xp
-    d_means = xp.full((3, device.splats.capacity), 0.25, "float32") if others else None
+    device.projection.d_means[...] = 0.25 if others else 0.0
     results = []
     for supervise in (False, True):
         if supervise:
-            supervision.accumulate(device.splats, device.state, device.rasterizer, d_means)
+            supervision.accumulate(device.splats, device.state, device.rasterizer, others)
         d_params = xp.zeros_like(device.splats.params)
-        given = d_means if not supervise or others else supervision.position_gradients(device.splats.capacity)
-        update = Update(d_params=d_params, d_means=given)
-        project_backward(device.splats, device.cameras, device.state, False, device.projection, update)
+        device.update(Update(d_params=d_params))
         results.append(by_parameter(device.download(d_params), num))
     flat_targets = targets.astype(float)
     _, expected = depth.loss_and_gradients(scene.splats, scene.camera, Options(), pixels, flat_targets, WEIGHT)
@@ -95,7 +93,7 @@ def test_gradients(backend: Backend, comparison: Comparison, seed: int, others: 
 def test_background_is_infinitely_far_away(backend: Backend) -> None:
     """Whatever its colour is, it brings no inverse depth."""
     device, supervision, _, _ = supervised(backend, hard_scene(1))
-    supervision.accumulate(device.splats, device.state, device.rasterizer, None)
+    supervision.accumulate(device.splats, device.state, device.rasterizer, False)
     camera = hard_scene(1).camera
     flat = depth.inverse_depths(project.forward(hard_scene(1).splats, camera, Options()))
     expected = blend.forward(flat, np.zeros(3), camera.width, camera.height).image
@@ -159,19 +157,21 @@ def test_depth_maps_replace_points(backend: Backend) -> None:
         assert table["height"].tolist() == [3, 0, 0]
 
 
-def test_gradients_of_positions_follow_the_capacity(backend: Backend) -> None:
+def test_buffers_follow_the_capacity(backend: Backend) -> None:
     supervision = DepthSupervision.from_setup(_setup(backend, 0.5, np.zeros((5, 3), np.float32)))
     assert supervision is not None
-    first = supervision.position_gradients(64)
-    assert first.shape == (3, 64)
-    assert supervision.position_gradients(64) is first
-    assert supervision.position_gradients(128).shape == (3, 128)
-    assert supervision.blended.values.shape[0] == 128
+    supervision.resize(64)
+    first = supervision.blended.values
+    assert len(first) == 64
+    supervision.resize(64)
+    assert supervision.blended.values is first
+    supervision.resize(128)
+    assert len(supervision.blended.values) == len(supervision.blended.d_values) == 128
 
 
 def test_only_runs_with_depths_pay_for_them() -> None:
     costs = [DepthSupervision.memory_cost(SimpleNamespace(depth_weight=weight), 3).per_splat for weight in (0.0, 0.5)]
-    assert costs == [0, 4 * (4 + SPLAT_SUMS + 3)]
+    assert costs == [0, 4 * (4 + SPLAT_SUMS)]
 
 
 def test_points_are_observed_anew_at_another_resolution(backend: Backend) -> None:

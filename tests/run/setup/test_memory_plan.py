@@ -85,6 +85,8 @@ def test_estimate_is_what_is_allocated(batch):
     arrays = [*model.planes().values(), trainer.loss.d_maps, *(shown[0] for shown in trainer.images._resident.values())]
     for part in (raster.updated, raster.picture, *raster.tile_lists):
         arrays += [value for value in vars(part).values() if isinstance(value, np.ndarray)]
+    shared = "means2d", "conic_opacity", "tile_counts", "large_splats"  # the others are views of raster.updated
+    arrays += [getattr(slot, name) for slot in raster.slots for name in shared]
     arrays = list({id(array): array for array in arrays}.values())  # lists of tiles share some
     plan = plan_memory(backend, trainer.config, trainer.cameras.views, num)
     growing = num * (4 * 59 + 8)  # a row of parameters and the scores of a scorer come and go

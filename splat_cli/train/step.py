@@ -1,0 +1,263 @@
+"""Training steps: the launches of a batch, captured as a graph, and the loop that replays it.
+
+`BatchStep.launch` is one batch from the choice of a view to the update; `StepLoop` repeats it and polls the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Protocol
+
+from splat_cli.config import ResolvedConfig
+from splat_cli.data.image_streamer import ImageStreamer
+from splat_cli.density.strategy import Strategy
+from splat_cli.density.unseen import tracks_unseen
+from splat_cli.device import Backend, DeviceArray
+from splat_cli.device.launch import ceil_div
+from splat_cli.model.model import Model
+from splat_cli.model.noise import langevin_noise
+from splat_cli.render.iter_state import IterState, copy_view_state
+from splat_cli.render.project import ProjectedBatch
+from splat_cli.render.project_backward import Update
+from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.terminal.phase_timer import PhaseTimer
+from splat_cli.train.joint_models import JointModels
+
+MAX_AHEAD = 4_000_000  # splats; projecting more is limited by memory bandwidth and slows down concurrent kernels
+
+
+class ViewPipeline:
+    """Queues the preparation of a view (projection and tile lists) concurrently with the rendering of the one before.
+
+    prepare: queues it, given the view and a state. select: makes the rasterizer use the view's buffers from now on. Two
+    states alternate, and so must the buffers that `select` chooses. The two overlap well: preparation occupies few
+    threads and waits for memory, blending computes.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        state: IterState,
+        prepare: Callable[[int, IterState], None],
+        select: Callable[[int], None],
+    ) -> None:
+        self._backend, self._state, self._prepare, self._select = backend, state, prepare, select
+        self._next = IterState(backend)
+
+    def begin(self, view: int) -> None:
+        """Queue the preparation of the first view."""
+        self._prepare(view, self._state)
+
+    @contextmanager
+    def view(self, view: int, first: int, last: int) -> Iterator[None]:
+        """Context for the rendering of `view`, which the state then describes. Enter it for first to last, in order.
+
+        The first one has been prepared by `begin`.
+        """
+        if view > first:
+            copy_view_state(self._next, self._state)
+        join: Callable[[], None] | None = None
+        if view < last:
+            if view == first:
+                copy_view_state(self._state, self._next)
+            join = self._backend.branch(partial(self._prepare, view + 1, self._next))
+        self._select(view)
+        yield
+        if join:
+            join()
+
+
+class BatchStep:
+    """Queues the steps of a batch and its update, on one GPU. All methods read and write device memory only.
+
+    schedule, order: learning rates and views of all steps, on the device. unit: size of the scene over the reference
+    size, by which regularisers and noise are scaled. projects_ahead: the next view of a batch is projected while one is
+    rendered; not with joint models that may change its camera or background.
+    """
+
+    def __init__(
+        self,
+        config: ResolvedConfig,
+        model: Model,
+        rasterizer: Rasterizer,
+        joint: JointModels,
+        state: IterState,
+        strategy: Strategy,
+        schedule: DeviceArray,
+        order: DeviceArray,
+    ) -> None:
+        self.backend, self.config, self.state = rasterizer.backend, config, state
+        self.model, self.rasterizer, self.joint = model, rasterizer, joint
+        self.schedule, self.order = schedule, order
+        self.unit, self.batch = 1.0, config.batch_size
+        self.projects_ahead = self.batch > 1 and all(model.PROJECTS_AHEAD for model in joint.models)
+        self._collects_stats, self._tracks_unseen = strategy.collects_stats, tracks_unseen(config, strategy)
+        self._absgrad, self._noise_scale = config.absgrad and strategy.collects_stats, strategy.noise_scale
+        self._pipeline = ViewPipeline(self.backend, state, self._project, rasterizer.select)
+
+    def launch(self, first: int = 0) -> None:
+        """Queue the steps of a batch from step `first` on, and the update: the launches that a graph captures."""
+        raster, joint, state, splats = self.rasterizer, self.joint, self.state, self.model.splats
+        ahead = self.projects_ahead and splats.capacity <= MAX_AHEAD
+        for slot in self._views_ahead(first) if ahead else self._views(first):
+            raster.blend(splats, state)
+            self.measure_loss()
+            self.differentiate()
+            joint.accumulate(splats, state, raster)
+            raster.record_view(slot, state)
+            if slot == self.batch - 1:
+                raster.update(splats, state, self.update_options())
+                self.add_noise(raster.updated)
+            joint.step(state)
+        joint.update(self.model, state, raster.updated.views, not self.config.visible_adam)
+
+    def measure_loss(self) -> None:
+        """Queue the loss of the rendered picture."""
+        self.joint.loss.forward(self.state, self.rasterizer.picture.image)
+
+    def differentiate(self) -> None:
+        """Queue the backward pass from the loss to the gradients of projected splats."""
+        picture, joint = self.rasterizer.picture, self.joint
+        joint.loss.backward(self.state, picture.image, picture.d_image)
+        joint.add_losses(self.state, picture)
+        joint.add_gradients(self.state, self.rasterizer)
+        self.rasterizer.backward_to_projection(self.model.splats, self.state, self._absgrad)
+
+    def update_options(self) -> Update:
+        """Options and target arrays of the update of parameters."""
+        c, model = self.config, self.model
+        return Update(
+            moments1=model.moments.first,
+            moments2=model.moments.second,
+            stats=model.stats if self._collects_stats else None,
+            last_seen=model.last_seen if self._tracks_unseen else None,
+            dense=not c.visible_adam,
+            absgrad=self._absgrad,
+            opacity_reg=c.opacity_reg,
+            scale_reg=c.scale_reg / self.unit,
+        )
+
+    def add_noise(self, batch: ProjectedBatch) -> None:
+        """Queue the noise that follows the update of a batch, if the strategy uses it."""
+        if self._noise_scale > 0:
+            scale = self.batch**0.5 * self._noise_scale / self.unit**2  # per update and covariance
+            visible_in = batch if self.config.visible_adam else None
+            langevin_noise(self.model.splats, self.state, self.config.seed, scale, batch.share, visible_in)
+
+    def _views(self, first: int) -> Iterator[int]:
+        """The views of a batch from view `first` on, each with its splats projected and sorted."""
+        for slot in range(first, self.batch):
+            self._project(slot, self.state)
+            yield slot
+
+    def _views_ahead(self, first: int) -> Iterator[int]:
+        """As `_views`, but each view except the first is projected while the one before is rendered."""
+        self._pipeline.begin(first)
+        for slot in range(first, self.batch):
+            with self._pipeline.view(slot, first, self.batch - 1):
+                yield slot
+
+    def _project(self, slot: int, state: IterState) -> None:
+        """Queue the start of a step (its view, learning rates and background), and the lists of its tiles."""
+        raster = self.rasterizer
+        raster.select(slot)
+        self.backend.kernel("optim/begin_step", "begin_step")((1,), (1,), state.array, self.schedule, self.order)
+        raster.project_and_sort(self.model.splats, state, self.config.dropout)
+
+
+class CapturedGraph:
+    """Captures what `launch` queues, and replays it; captured again after buffers were reallocated.
+
+    launch: queues kernels and copies with fixed arrays and scalars; values that vary lie in device memory.
+    """
+
+    def __init__(self, rasterizer: Rasterizer, launch: Callable[[], None]) -> None:
+        self._rasterizer, self._launch = rasterizer, launch
+        self._replay = launch
+        self._generation = -1
+
+    @property
+    def current(self) -> bool:
+        """Whether a graph is captured and its buffers were not reallocated since."""
+        return self._generation == self._rasterizer.generation
+
+    def run(self, count: int) -> None:
+        """Queue the graph `count` times."""
+        if count > 0 and not self.current:
+            self._launch()  # loads kernels: not allowed during capture
+            self._replay = self._rasterizer.backend.capture_graph(self._launch)
+            self._generation = self._rasterizer.generation
+            count -= 1
+        for _ in range(count):
+            self._replay()
+
+
+class Replay(Protocol):
+    """A captured batch."""
+
+    @property
+    def current(self) -> bool:
+        """Whether it is captured."""
+
+    def run(self, count: int) -> None:
+        """Queue it `count` times."""
+
+
+class PairBuffers(Protocol):
+    """Buffers of (splat, tile) pairs of the rasterizer, on one or several ranks."""
+
+    def grow_if_overflowed(self, state: IterState) -> bool:
+        """See Rasterizer.grow_if_overflowed."""
+
+
+class StepLoop:
+    """Repeats batches of `batch` steps. `step`: number of steps done; `last`: iteration state at the last `sync`.
+
+    graph: replays a batch. `stream`: loads the photographs of the next steps, if not all are resident. resume: queues
+    the steps of a batch from a given one on, after an overflow; without it, an overflow undoes the whole batch.
+    """
+
+    def __init__(
+        self, graph: Replay, state: IterState, buffers: PairBuffers, stream: ImageStreamer | None, timer: PhaseTimer,
+        batch: int = 1, resume: Callable[[int], None] | None = None,
+    ) -> None:  # fmt: skip
+        self.state, self.step, self.last = state, 0, state.read()
+        self._buffers, self._stream, self._timer = buffers, stream, timer
+        self._graph, self._batch, self._resume = graph, batch, resume
+
+    def run_until(self, target: int) -> None:
+        """Run whole batches until `target` steps are done; after an overflow, grow the buffers and repeat the step."""
+        target = self._whole(target)
+        while self.step < target:
+            queued = self.step
+            while queued < target:
+                stop = min(target, self._stream.ready(queued)) if self._stream else target
+                self._queue(queued, stop)
+                queued = stop
+            if self._stream:
+                self._stream.ready(queued)  # while the device works
+            self.sync()
+
+    def sync(self) -> None:
+        """Wait for the device and read the iteration state; after an overflow, grow the buffers."""
+        self.last = self.state.read()
+        self.step = int(self.last["step"])
+        if self.last["overflowed"]:
+            self.step -= 1 if self._resume else self._batch
+            self._buffers.grow_if_overflowed(self.state)
+            self.state.write(step=self.step)
+
+    def _whole(self, step: int) -> int:
+        return ceil_div(step, self._batch) * self._batch
+
+    def _queue(self, step: int, stop: int) -> None:
+        if step % self._batch and self._resume:  # an overflow has interrupted a batch: the steps done so far are kept
+            self._resume(step % self._batch)
+        count = (stop - self._whole(step)) // self._batch
+        if count > 0 and not self._graph.current:
+            with self._timer("preparing kernels"):
+                self._graph.run(1)
+            count -= 1
+        self._graph.run(count)
