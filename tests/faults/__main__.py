@@ -1,4 +1,4 @@
-"""`python -m tests.faults FOLDER SHARE JOBS SEED`: every SHAREth trial, JOBS at a time: scripts/checks/faults.py."""
+"""`python -m tests.faults FOLDER TRIALS JOBS SEED`: the trials of scripts/checks/faults.py, JOBS at a time."""
 
 import subprocess
 import sys
@@ -9,11 +9,13 @@ from tests.faults.library import start_trials
 from tests.small_scene import write_small_scene
 
 
-def main(folder: Path, share: int, num_jobs: int, seed: int) -> int:
+def main(folder: Path, num_trials: int, num_jobs: int, seed: int) -> int:
     """Returns the exit code; prints what went wrong, and a summary of each job."""
     scene = write_small_scene(folder / "scene")
     with ExitStack() as stack:
-        trials = [start_trials(scene, folder / f"job-{job}", share, job, num_jobs, seed) for job in range(num_jobs)]
+        trials = [
+            start_trials(scene, folder / f"job-{job}", num_trials, job, num_jobs, seed) for job in range(num_jobs)
+        ]
         jobs = [stack.enter_context(trial) for trial in trials]
         return max(map(_relay, jobs))
 

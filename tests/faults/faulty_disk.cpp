@@ -1,7 +1,9 @@
 // A disk that fails at a chosen operation, for a process that has this library preloaded.
 //
-// fault_arm(folder, nth, kind): operation number `nth` (from 1) on a path under `folder` fails: an open, write, fsync,
-// rename, unlink, mkdir or truncation. 0 for nth: operations are only counted, fault_count() of them so far.
+// fault_arm(folder, nth, kind): operation number `nth` (from 1) on a path under `folder` fails: an open, read, write,
+// fsync, rename, unlink, mkdir, truncation or the listing of a folder. 0 for nth: operations are only recorded;
+// fault_record() has one letter for each so far.
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,10 +19,11 @@
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 enum Kind { EIO_ONCE = 1, ENOSPC_ONCE, EACCES_ONCE, SHORT_WRITE, TORN_WRITE, FULL_DISK, KILL };
-enum Operation { OPEN, CREATE, WRITE, FSYNC, RENAME, UNLINK, MKDIR, TRUNCATE };
-static const char* const NAMES[] = {"open", "create", "write", "fsync", "rename", "unlink", "mkdir", "truncate"};
+enum Operation { OPEN, CREATE, READ, WRITE, FSYNC, RENAME, UNLINK, MKDIR, TRUNCATE, LIST };
+static const char* const NAMES[] = {"open", "create", "read", "write", "fsync", "rename", "unlink", "mkdir", "truncate", "list"};
+static const char LETTERS[] = "ocrwfnumtl";
 
-static char folder[4096], struck[4200];
+static char folder[4096], struck[4200], record[1 << 16];
 static std::atomic<long> counter(0), nth(0);
 static std::atomic<int> kind(0), torn(0);
 
@@ -31,7 +34,7 @@ EXPORT void fault_arm(const char* path, long number, int how)
     counter = 0, torn = 0, kind = how, nth = number;
 }
 
-EXPORT long fault_count() { return counter; }
+EXPORT const char* fault_record() { return record; }
 EXPORT const char* fault_struck() { return struck; }
 
 static bool is_inside(const char* path)
@@ -53,6 +56,7 @@ static bool is_inside(int handle, char (&path)[4096])
 static int fault(Operation operation, const char* path)
 {
     const long number = ++counter;
+    if (number < (long)sizeof record) record[number - 1] = LETTERS[operation];
     if (!nth || number < nth) return 0;
     if (operation == WRITE && torn.exchange(0)) return ENOSPC;
     if (number == nth) snprintf(struck, sizeof struck, "%s %s", NAMES[operation], path + strlen(folder));
@@ -112,6 +116,25 @@ EXPORT ssize_t write(int handle, const void* data, size_t size)
         }
     }
     return real(handle, data, size);
+}
+
+EXPORT ssize_t read(int handle, void* data, size_t size)
+{
+    NEXT(read);
+    char path[4096];
+    is_inside(handle, path);
+    FAIL_ON(READ, path)
+    return real(handle, data, size);
+}
+
+EXPORT DIR* opendir(const char* path)
+{
+    NEXT(opendir);
+    if (is_inside(path)) {
+        const int number = fault(LIST, path);
+        if (number > 0) { errno = number; return nullptr; }
+    }
+    return real(path);
 }
 
 #define DEFINE_ON_HANDLE(name, operation, parameters, ...)          \

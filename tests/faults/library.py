@@ -20,10 +20,10 @@ def preloaded(folder: Path) -> dict[str, str]:
 
 
 def start_trials(
-    scene: Path, folder: Path, share: int, job: int, num_jobs: int, seed: int
+    scene: Path, folder: Path, trials: int, job: int, num_jobs: int, seed: int
 ) -> AbstractContextManager["subprocess.Popen[str]"]:
     """A process that makes one job's part of the trials (trial.main) in `folder`, and prints."""
     folder.mkdir()
-    numbers = map(str, (share, job, num_jobs, seed))
+    numbers = map(str, (trials, job, num_jobs, seed))
     command = [sys.executable, "-m", "tests.faults.trial", scene, folder, *numbers]
     return started(command, env=preloaded(folder), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

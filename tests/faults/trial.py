@@ -1,6 +1,6 @@
-"""Runs of `splat train` on a disk that fails at a chosen operation, each in a fork of this process.
+"""Commands on a disk that fails at a chosen operation, each in a fork of this process.
 
-`python -m tests.faults.trial SCENE FOLDER SHARE JOB JOBS SEED`, faulty_disk.cpp preloaded: scripts/checks/faults.py.
+`python -m tests.faults.trial SCENE FOLDER TRIALS JOB JOBS SEED`, faulty_disk.cpp preloaded: scripts/checks/faults.py.
 """
 
 from __future__ import annotations
@@ -16,30 +16,37 @@ import signal
 import sys
 import time
 import traceback
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 
 from splat_cli.cli.main import run as run_splat
 from splat_cli.config.presets import read_toml
-from splat_cli.device.launch import ceil_div
 from splat_cli.errors import FormatError
-from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
+from splat_cli.run.checkpoints.checkpointer import checkpoint_path, checkpoint_paths
 from splat_cli.run.checkpoints.file import read_checkpoint
 from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.run_dir import RunDir
 
-# What a run imports, once for all forks. Imported only: threads that are started here would be missing there.
-for name in ("splat_cli.cli.train", "splat_cli.cli.train_request", "splat_cli.device.cpu", "splat_cli.report",
-             "splat_cli.run.resume", "splat_cli.run.train_scene", "splat_cli.viewer.live"):  # fmt: skip
+# What the commands import, once for all forks. Imported only: threads that are started here would be missing there.
+for name in ("splat_cli.cli.train", "splat_cli.cli.train_request", "splat_cli.cli.export", "splat_cli.cli.batch",
+             "splat_cli.device.cpu", "splat_cli.report", "splat_cli.run.resume", "splat_cli.run.train_scene",
+             "splat_cli.viewer.live"):  # fmt: skip
     importlib.import_module(name)
 
-KINDS = ("EIO", "ENOSPC", "EACCES", "short write", "torn write", "full disk", "SIGKILL")
+OPERATIONS = {"EIO": "ocrwfnumtl", "ENOSPC": "cwfnm", "EACCES": "ocnuml", "short write": "w", "torn write": "w",
+              "full disk": "cwm", "SIGKILL": "ocrwfnumtl"}  # fmt: skip
+"""Kind of fault -> operations that it is tried at, by their letters in faulty_disk.cpp."""
+KINDS = tuple(OPERATIONS)
 STEPS, SAVE_AT = 120, 60
 _OPTIONS = [
     "--device=cpu", "--deterministic", "--eval", "--test-every=3", f"--steps={STEPS}", f"--save-at={SAVE_AT}",
     "--checkpoint-every=30", "--keep=2", "--densify-start=10", "--densify-interval=20", "--densify-stop=100",
     "--noise-scale=1000", "--background=random",
 ]  # fmt: skip
+_BATCH_OPTIONS = ["--device=cpu", "--deterministic", "--steps=3", "--save-at=", "--no-report"]
+_INPUTS = ("config.toml", "cameras.json", "inputs.json")
+"""Files of a run that are the same from its beginning to its end."""
 _SECONDS = 240  # a trial takes one or two, on a busy machine ten
 
 
@@ -52,86 +59,49 @@ class Ended:
     struck: str
 
 
-class Trials:
-    """Trains on `scene` into folders under `folder`, and compares with a run that nothing happened to."""
+class Scenario(ABC):
+    """A command that works in a folder, on files that `prepare` puts there."""
 
-    def __init__(self, scene: Path, folder: Path) -> None:
-        self.scene, self.folder = scene, folder
-        self.disk = ctypes.CDLL(None)
-        self.disk.fault_arm.argtypes = (ctypes.c_char_p, ctypes.c_long, ctypes.c_int)
-        self.disk.fault_count.restype = ctypes.c_long
-        self.disk.fault_struck.restype = ctypes.c_char_p
-        self.whole = RunDir(folder / "whole")
-        counted = self._splat(self.whole.path, 0, 0)
-        assert counted.code == 0, counted.text
-        self.num_operations = int(counted.struck)
+    name: str
 
-    def check(self, number: int, kind: int) -> str:
-        """What is wrong after fault `kind` (from 1) at operation `number`, and a resumption; empty for nothing."""
-        path = self.folder / f"run-{os.getpid()}"
-        ended = self._splat(path, number, kind)
-        wrong = self._wrong_end(ended) or self._wrong_files(path)
-        if not wrong and self._missing(path):
-            if ended.code == 0 and not is_run(path):
-                wrong = "exit code 0 and no run"
-            second = self._splat(path, 0, 0)
-            wrong = wrong or (f"resumption: {second.text}" if second.code else "")
-            wrong = wrong or self._wrong_end(second) or self._wrong_files(path) or self._missing(path)
-        elif not wrong and ended.code not in (0, -signal.SIGKILL):  # a kill may come when all is done
-            wrong = f"exit code {ended.code}, and nothing is missing"
-        shutil.rmtree(path, ignore_errors=True)
-        fault = f"{KINDS[kind - 1]} at {number} ({ended.struck}), exit code {ended.code}"
-        return wrong and f"{fault}: {wrong}\n{ended.text}"
+    def __init__(self, scene: Path, whole: RunDir) -> None:
+        """whole: a finished run that nothing happened to."""
+        self.scene, self.whole = scene, whole
 
-    def _splat(self, path: Path, number: int, kind: int) -> Ended:
-        """Trains into `path`, new or begun, in a process of its own."""
-        log = self.folder / f"said-{os.getpid()}"
-        reading, writing = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.close(reading)
-            handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-            os.dup2(handle, 1), os.dup2(handle, 2)
-            self._child(path, number, kind, writing)
-        os.close(writing)
-        code = _wait(child)
-        with os.fdopen(reading, "rb") as pipe:
-            struck = pipe.read().decode()
-        return Ended(code, log.read_text(errors="replace"), struck)
+    def prepare(self, path: Path) -> None:
+        """Fill the folder `path`, which does not exist, with what the command needs; here: nothing."""
+        return
 
-    def _child(self, path: Path, number: int, kind: int, writing: int) -> None:
+    @abstractmethod
+    def command(self, path: Path) -> list[str]:
+        """Arguments of `splat`, also to repeat the command after a fault."""
+
+    @abstractmethod
+    def wrong(self, path: Path) -> str:
+        """The first file under its final name that is not as it should be; empty if there is none."""
+
+    @abstractmethod
+    def missing(self, path: Path) -> str:
+        """What the command has not written yet; empty if it is all there."""
+
+
+class Training(Scenario):
+    """A new run."""
+
+    name = "train"
+
+    def command(self, path: Path) -> list[str]:
         new = [str(self.scene), "-o", str(path), *_OPTIONS]
-        place = ["--resume", str(path), "--device=cpu"] if is_run(path) else new
-        code = 99
-        try:
-            faulthandler.dump_traceback_later(_SECONDS - 2)
-            self.disk.fault_arm(os.fsencode(path), number, kind)
-            code = run_splat(["train", *place])
-            sys.stdout.flush(), sys.stderr.flush()
-            os.write(writing, self.disk.fault_struck() or str(self.disk.fault_count()).encode())
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
+        return ["train", *(["--resume", str(path), "--device=cpu"] if is_run(path) else new)]
 
-    def _wrong_end(self, ended: Ended) -> str:
-        lines = ended.text.splitlines()
-        if ended.code not in (0, 1, 2, -signal.SIGKILL):
-            return "unexpected exit code"
-        if "Traceback" in ended.text or "Exception" in ended.text:
-            return "a traceback"
-        if ended.code in (1, 2) and sum(line.startswith("Error: ") for line in lines) != 1:
-            return "not one line of error"
-        if ended.code in (1, 2) and not lines[-1].startswith("Error: "):
-            return "the error is not the last line"
-        return ""
-
-    def _wrong_files(self, path: Path) -> str:
-        """The first file under its final name that is not as it should be."""
+    def wrong(self, path: Path) -> str:
         run = RunDir(path)
         for step in run.saved_steps():
             if run.ply_path(step).read_bytes() != self.whole.ply_path(step).read_bytes():
                 return f"other splats at step {step}"
+        for name in _INPUTS:
+            if (path / name).exists() and (path / name).read_bytes() != (self.whole.path / name).read_bytes():
+                return f"another {name}"
         try:
             for checkpoint in checkpoint_paths(run.checkpoints_path):
                 read_checkpoint(checkpoint)
@@ -140,21 +110,200 @@ class Trials:
             read_toml(run.config_path) if run.config_path.exists() else None
         except (FormatError, ValueError) as error:
             return str(error)
+        if list(path.rglob("*.unreadable")):
+            return "a good checkpoint was set aside"
         if run.report_path.exists() and not run.report_path.read_text().rstrip().endswith("</html>"):
             return "the report ends early"
         return ""
 
-    def _missing(self, path: Path) -> str:
-        """What a run lacks that is complete."""
+    def missing(self, path: Path) -> str:
         run = RunDir(path)
         if not is_run(path) or run.saved_steps() != [SAVE_AT, STEPS]:
             return f"only the splats of {run.saved_steps()}"
         scores, expected = run.metrics().get("steps", {}), self.whole.metrics()["steps"]
-        if any(scores.get(step, {}).get("psnr") != of_whole["psnr"] for step, of_whole in expected.items()):
-            return f"only the scores of {sorted(scores)}"
+        for step in map(str, (SAVE_AT, STEPS)):
+            if scores.get(step, {}).get("per_image") != expected[step]["per_image"]:
+                return f"no such scores at step {step}"
         if run.result().get("steps") != STEPS:
             return "no result"
         return "" if run.report_path.is_file() else "no report"
+
+
+class Resume(Training):
+    """A run that was killed after three quarters of its steps."""
+
+    name = "resume"
+
+    def prepare(self, path: Path) -> None:
+        run = RunDir(shutil.copytree(self.whole.path, path))
+        for file in (run.result_path, run.report_path, checkpoint_path(run.checkpoints_path, STEPS)):
+            file.unlink()
+        shutil.rmtree(run.ply_path(STEPS).parent)
+        metrics = run.metrics()
+        del metrics["steps"][str(STEPS)]
+        run.save_metrics(metrics)
+
+    def wrong(self, path: Path) -> str:
+        lost = [name for name in _INPUTS if not (path / name).exists()]
+        return super().wrong(path) or (f"{lost[0]} is gone" if lost else "")
+
+
+class Export(Scenario):
+    """Export of a run to a file that exists."""
+
+    name, out = "export", "splats.spz"
+    old: bytes | None = b"before"
+
+    def prepare(self, path: Path) -> None:
+        shutil.copytree(self.whole.path, path / "run")
+        if self.old is not None:
+            (path / self.out).write_bytes(self.old)
+
+    def command(self, path: Path) -> list[str]:
+        return ["export", str(path / "run"), str(path / self.out), "--no-bake"]
+
+    def expected(self) -> dict[str, bytes]:
+        """The files of an export that nothing happened to, which is made once."""
+        folder = self.whole.path.parent / f"{self.name}-whole"
+        return _files(folder)
+
+    def wrong(self, path: Path) -> str:
+        if _files(path / "run") != _files(self.whole.path):
+            return "the run has changed"
+        target = path / self.out
+        found = target.read_bytes() if target.exists() else None
+        return "" if found in (self.old, self.expected()[target.name]) else f"a damaged {self.out}"
+
+    def missing(self, path: Path) -> str:
+        return "" if _files((path / self.out).parent).items() >= self.expected().items() else "no complete export"
+
+
+class ChunkExport(Export):
+    """Export to chunks with an index, which may only be there when all chunks are."""
+
+    name, out, old = "chunks", "lod/lod-meta.json", None
+
+    def wrong(self, path: Path) -> str:
+        is_whole = not (path / self.out).exists() or not self.missing(path)
+        return super().wrong(path) or ("" if is_whole else "an index without its chunks")
+
+
+class Batch(Scenario):
+    """A batch of one scene, whose training is another process with a sound disk."""
+
+    name = "batch"
+
+    def command(self, path: Path) -> list[str]:
+        return ["batch", str(self.scene), "-o", str(path), *_BATCH_OPTIONS]
+
+    def wrong(self, path: Path) -> str:
+        try:
+            for file in path.glob("*.json"):
+                json.loads(file.read_text())
+        except ValueError as error:
+            return f"summary: {error}"
+        run = RunDir(path / self.scene.name)
+        return "" if run.saved_steps() in ([], [3]) else "other splats"
+
+    def missing(self, path: Path) -> str:
+        summary = path / "summary.json"
+        states = [scene["status"] for scene in json.loads(summary.read_text())] if summary.exists() else []
+        return "" if states in (["done"], ["skipped"]) else f"the summary says {states}"
+
+
+SCENARIOS = (Training, Resume, Export, ChunkExport, Batch)
+
+
+class Trials:
+    """Runs commands on folders under `folder`, with a fault in each, and repeats them without."""
+
+    def __init__(self, scene: Path, folder: Path) -> None:
+        self.folder = folder
+        self.disk = ctypes.CDLL(None)
+        self.disk.fault_arm.argtypes = (ctypes.c_char_p, ctypes.c_long, ctypes.c_int)
+        self.disk.fault_record.restype = self.disk.fault_struck.restype = ctypes.c_char_p
+        whole = RunDir(folder / "whole")
+        self.scenarios = {made.name: made for made in (kind(scene, whole) for kind in SCENARIOS)}
+        self.operations = {name: self._record(scenario) for name, scenario in self.scenarios.items()}
+
+    def _record(self, scenario: Scenario) -> str:
+        """The operations of a scenario without a fault, one letter each; keeps results to compare with."""
+        path = scenario.whole.path if scenario.name == "train" else self.folder / f"{scenario.name}-record"
+        scenario.prepare(path)
+        ended = self._splat(scenario, path, 0, 0)
+        assert ended.code == 0, ended.text
+        if isinstance(scenario, Export):
+            shutil.copytree((path / scenario.out).parent, self.folder / f"{scenario.name}-whole",
+                            ignore=shutil.ignore_patterns("run"))  # fmt: skip
+        assert not scenario.wrong(path)
+        assert not scenario.missing(path)
+        return ended.struck
+
+    def check(self, name: str, number: int, kind: str) -> str:
+        """What is wrong after a fault at operation `number`, and a repetition; empty if nothing is."""
+        scenario, path = self.scenarios[name], self.folder / f"trial-{os.getpid()}"
+        scenario.prepare(path)
+        ended = self._splat(scenario, path, number, KINDS.index(kind) + 1)
+        wrong = _wrong_end(ended) or scenario.wrong(path)
+        if not wrong and (missing := scenario.missing(path)):
+            if ended.code == 0 and name not in ("train", "resume"):  # these warn, and continue
+                wrong = f"exit code 0, and {missing}"
+            second = self._splat(scenario, path, 0, 0)
+            wrong = wrong or (f"repetition: {second.text}" if second.code else "")
+            wrong = wrong or _wrong_end(second) or scenario.wrong(path) or scenario.missing(path)
+        elif not wrong and ended.code not in (0, -signal.SIGKILL):  # a kill may come when all is done
+            wrong = f"exit code {ended.code}, and nothing is missing"
+        shutil.rmtree(path, ignore_errors=True)
+        fault = f"{name}: {kind} at {number} ({ended.struck}), exit code {ended.code}"
+        return wrong and f"{fault}: {wrong}\n{ended.text}"
+
+    def _splat(self, scenario: Scenario, path: Path, number: int, kind: int) -> Ended:
+        """The scenario's command in a process of its own."""
+        log = self.folder / f"said-{os.getpid()}"
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(reading)
+            handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            os.dup2(handle, 1), os.dup2(handle, 2)
+            self._child(scenario.command(path), path, number, kind, writing)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as pipe:
+            code = _wait(child)
+            struck = pipe.read().decode()
+        return Ended(code, log.read_text(errors="replace"), struck)
+
+    def _child(self, command: list[str], path: Path, number: int, kind: int, writing: int) -> None:
+        code = 99
+        try:
+            faulthandler.dump_traceback_later(_SECONDS - 2)
+            self.disk.fault_arm(os.fsencode(path), number, kind)
+            code = run_splat(command)
+            sys.stdout.flush(), sys.stderr.flush()
+            os.write(writing, self.disk.fault_struck() if number else self.disk.fault_record())
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    """Names and contents of the files in a folder, except locks."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != ".lock"]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def _wrong_end(ended: Ended) -> str:
+    lines = ended.text.splitlines()
+    if ended.code not in (0, 1, 2, -signal.SIGKILL):
+        return "unexpected exit code"
+    if "Traceback" in ended.text or "Exception" in ended.text:
+        return "a traceback"
+    if ended.code in (1, 2) and sum(line.startswith("Error: ") for line in lines) != 1:
+        return "not one line of error"
+    if ended.code in (1, 2) and not lines[-1].startswith("Error: "):
+        return "the error is not the last line"
+    return ""
 
 
 def _wait(child: int) -> int:
@@ -170,20 +319,33 @@ def _wait(child: int) -> int:
     return -signal.SIGALRM
 
 
-def main(scene: Path, folder: Path, share: int, job: int, num_jobs: int, seed: int) -> int:
-    """One trial of `share`, drawn at random, of those of a job; prints what went wrong. Returns the exit code."""
+def chosen_trials(operations: dict[str, str], num_trials: int, seed: int) -> list[tuple[str, int, str]]:
+    """(scenario, number of the operation, kind): all that there are, or `num_trials` of them, drawn at random.
+
+    Of each scenario as many; 0: all.
+    """
+    trials = []
+    for index, (name, letters) in enumerate(operations.items()):
+        found = [(name, number, kind) for number, letter in enumerate(letters, 1)
+                 for kind, where in OPERATIONS.items() if letter in where]  # fmt: skip
+        share = (num_trials + index) // len(operations) if num_trials else len(found)
+        trials += random.Random(seed).sample(found, min(share, len(found)))
+    return trials
+
+
+def main(scene: Path, folder: Path, num_trials: int, job: int, num_jobs: int, seed: int) -> int:
+    """One of `num_jobs` parts of the trials; prints what went wrong. Returns the exit code."""
     trials = Trials(scene, folder)
-    numbers = range(1 + job, trials.num_operations + 1, num_jobs)
-    chosen = [(number, kind) for number in numbers for kind in range(1, len(KINDS) + 1)]
-    chosen = random.Random(seed).sample(chosen, ceil_div(len(chosen), share))
-    num_wrong = 0
-    for number, kind in chosen:
-        if wrong := trials.check(number, kind):
-            num_wrong += 1
+    chosen = chosen_trials(trials.operations, num_trials, seed)[job::num_jobs]
+    passed = dict.fromkeys(trials.operations, 0)
+    for name, number, kind in chosen:
+        if wrong := trials.check(name, number, kind):
             print(f"WRONG {wrong}", flush=True)
-    by_kind = ", ".join(f"{sum(kind == one for _, one in chosen)} {name}" for one, name in enumerate(KINDS, 1))
-    print(f"{len(chosen)} trials of {trials.num_operations} operations ({by_kind}): {num_wrong} wrong", flush=True)
-    return int(num_wrong > 0)
+        else:
+            passed[name] += 1
+    by_name = ", ".join(f"{passed[name]} {name} ({len(trials.operations[name])} operations)" for name in passed)
+    print(f"{sum(passed.values())} of {len(chosen)} trials passed: {by_name}", flush=True)
+    return int(sum(passed.values()) < len(chosen))
 
 
 if __name__ == "__main__":
