@@ -1,7 +1,7 @@
 // Mean squared distance of each point to its three nearest neighbours; initial splats get their size from it. Exact.
 //
 // The caller sorts the points along a space-filling curve. Then 16 consecutive points make a small box (a leaf), 8 consecutive
-// leaves make a larger box, and so on: a tree without pointers. One thread handles one point: it scans its own leaf, then walks
+// leaves make a larger box, and so on: a tree without pointers. One thread owns one point: it scans its own leaf, then walks
 // the tree from the first leaf to the last and skips every box that is farther away than its third-best neighbour.
 #include "common.cuh"
 #include "vectors.cuh"

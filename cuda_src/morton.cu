@@ -1,4 +1,4 @@
-// Morton codes: the bits of a cell's three coordinates, interleaved. One thread handles one point.
+// Morton codes: the bits of a cell's three coordinates, interleaved. One thread owns one point.
 // The first num_held points keep their places: their codes are their indices, and all other codes have the highest bit set.
 #include "common.cuh"
 

@@ -1,5 +1,5 @@
 // Moves splats within the planes [rows, capacity] that store them, one column per splat: gather, copy, clear, compact.
-// In copy_columns and clear_columns one thread handles one element and blockIdx.y is its row; in the others one thread handles one splat.
+// In copy_columns and clear_columns one thread owns one element and blockIdx.y is its row; in the others one thread owns one splat.
 #include "common.cuh"
 
 // to[r, target[k]] = from[r, source[k]]. No column may be both read and written.

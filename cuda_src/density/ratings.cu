@@ -1,4 +1,4 @@
-// Criteria of density control: scores, sampling weights, masks. One thread handles one splat.
+// Criteria of density control: scores, sampling weights, masks. One thread owns one splat.
 #include "common.cuh"
 #include "vectors.cuh"
 #include "raster/fixed.cuh"

@@ -1,4 +1,4 @@
-// Operations of density control: relocation, splits, resets, limits. One thread handles one splat, in split kernels one parent.
+// Operations of density control: relocation, splits, resets, limits. One thread owns one splat, in split kernels one parent.
 // Parameters are planes [rows, capacity]. The host copies parents to their slots: before a split, but after share_opacity.
 #include "common.cuh"
 #include "vectors.cuh"

@@ -1,4 +1,4 @@
-// Weighted random sampling. The host draws the uniform random numbers, so that all devices find the same samples. One thread handles one
+// Weighted random sampling. The host draws the uniform random numbers, so that all devices find the same samples. One thread owns one
 // splat, in search_samples one sample.
 #include "common.cuh"
 #include "vectors.cuh"

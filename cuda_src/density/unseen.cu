@@ -1,4 +1,4 @@
-// Splats without a recent gradient. One thread handles one splat.
+// Splats without a recent gradient. One thread owns one splat.
 #include "common.cuh"
 
 // Marks trained splats that were last seen before a step.

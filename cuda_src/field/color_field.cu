@@ -5,7 +5,7 @@
 //     field_colors                    colour = max(gain * (colour of the splat's SH) + offset, 0); the network outputs gain - 1 and offset
 //     ..._backward, add_...           the same steps backwards
 //
-// One thread handles one row; in list_visible one splat.
+// One thread owns one row; in list_visible one splat.
 #include "field/contraction.cuh"
 #include "raster/sh.cuh"
 

@@ -5,7 +5,7 @@
 
 #define SUM_ROWS 1024                       // rows that one warp sums
 
-// inputs[k][row] = embeddings[view][k]. One lane handles one row.
+// inputs[k][row] = embeddings[view][k]. One lane owns one row.
 extern "C" __global__ void embed(
     const IterState* __restrict__ state,    // [1]
     const float* __restrict__ embeddings,   // [num_views, size]

@@ -4,8 +4,8 @@
 //
 // weight: multilinear interpolation. entry: a hash of the corner's coordinates, or its plain index if the table is large enough.
 //
-// One thread handles one point at one level (blockIdx.y): blocks that run at the same time share a level's table in the cache.
-// Only for the gradient of positions, one thread handles all levels of a point, so that it needs no atomics.
+// One thread owns one point at one level (blockIdx.y): blocks that run at the same time share a level's table in the cache.
+// Only for the gradient of positions, one thread owns all levels of a point, so that it needs no atomics.
 #include "common.cuh"
 #include "field/half.cuh"
 

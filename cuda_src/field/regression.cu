@@ -1,4 +1,4 @@
-// Losses of a network's outputs against targets, and the gradient of a sigmoid as its last activation. One lane handles one row;
+// Losses of a network's outputs against targets, and the gradient of a sigmoid as its last activation. One lane owns one row;
 // blockIdx.y is the channel.
 #include "common.cuh"
 #include "lanes.cuh"

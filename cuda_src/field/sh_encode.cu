@@ -1,4 +1,4 @@
-// Encodes directions for a network as the values of real spherical harmonics (Mueller et al. 2022, Instant-NGP). One thread handles
+// Encodes directions for a network as the values of real spherical harmonics (Mueller et al. 2022, Instant-NGP). One thread owns
 // one direction.
 #include "common.cuh"
 #include "raster/sh.cuh"

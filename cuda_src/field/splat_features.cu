@@ -5,7 +5,7 @@
 #include "raster/slots.cuh"
 #include "raster/update.cuh"
 
-// One lane handles one feature of one splat. Grid (warps of 32 splats, size), block (32, warps).
+// One lane owns one feature of one splat. Grid (warps of 32 splats, size), block (32, warps).
 extern "C" __global__ void step_features(
     IterState* __restrict__ state,          // [1] counts skipped updates
     const BatchView* __restrict__ views,    // [BATCH]; only with BATCH

@@ -2,7 +2,7 @@
 //
 // At each tested depth, the patch around a pixel is a small plane parallel to the image. Other views see it warped, and the score is the
 // normalised cross-correlation of brightness, which ignores exposure: the mean over the BEST views, because some may not see the point.
-// One thread handles one depth of one pixel.
+// One thread owns one depth of one pixel.
 #include "common.cuh"
 
 #define RADIUS 2                    // px; half the size of a patch. scene/plane_sweep/ncc.py mirrors it
@@ -107,7 +107,7 @@ extern "C" __global__ void __launch_bounds__(128) plane_sweep(
     if (num_seen >= BEST) scores[i] = sum / BEST;
 }
 
-// Depth of pixels whose scores have a single peak, refined with a parabola. One thread handles one pixel.
+// Depth of pixels whose scores have a single peak, refined with a parabola. One thread owns one pixel.
 extern "C" __global__ void __launch_bounds__(128) find_peaks(
     const float* __restrict__ scores,           // [num_pixels, num_depths]
     int num_pixels, int num_depths,

@@ -1,5 +1,5 @@
 // Resamples a photograph as a pinhole camera would have taken it, like COLMAP's undistorter: bilinear, black where the lens saw nothing.
-// One thread handles one pixel of the new image and follows its ray through the lens.
+// One thread owns one pixel of the new image and follows its ray through the lens.
 #include "common.cuh"
 #include "image/camera_models.cuh"
 

@@ -3,8 +3,8 @@
 //
 //     y = x + (E + D) (x, 1)
 //
-// E is the photograph's exposure (exposure.cu). D is interpolated linearly in the grid at the pixel's position and luminance. Both
-// store the 3x4 matrix minus identity.
+// E is the photograph's exposure (exposure.cu). D is interpolated linearly in the grid at the pixel's position and luminance. E + D
+// is the 3x4 matrix minus identity.
 //
 // A block owns a patch, the pixels between four nodes: no two blocks write to the same place, and all sums have a fixed order. A lane
 // owns a pixel. A warp owns rows of pixels; when the gradient is summed, it owns one level of luminance.

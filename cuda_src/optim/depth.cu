@@ -5,7 +5,7 @@
 #include "optim/per_view.cuh"
 #include "raster/projection.cuh"
 
-// Fills the values that are blended instead of colours. One thread handles one splat.
+// Fills the values that are blended instead of colours. One thread owns one splat.
 extern "C" __global__ void inverse_depths(
     const IterState* __restrict__ state,    // [1]
     const float* __restrict__ depths,       // [capacity] z; 0 if invisible
@@ -20,7 +20,7 @@ extern "C" __global__ void inverse_depths(
     for (int k = 0; k < SPLAT_SUMS; ++k) d_values[(size_t)i * SPLAT_SUMS + k] = 0.0f;
 }
 
-// Removes the background from the blended values and clears their gradient. One thread handles one pixel.
+// Removes the background from the blended values and clears their gradient. One thread owns one pixel.
 extern "C" __global__ void clear_depth(
     const Camera* __restrict__ cameras,     // [num_views]
     const IterState* __restrict__ state,    // [1]
@@ -36,7 +36,7 @@ extern "C" __global__ void clear_depth(
     }
 }
 
-// Gradient of weight * (mean over points of |blended inverse depth - target|) / (mean over points of target). One thread handles one
+// Gradient of weight * (mean over points of |blended inverse depth - target|) / (mean over points of target). One thread owns one
 // point; points lie in different pixels.
 extern "C" __global__ void depth_loss(
     const IterState* __restrict__ state,    // [1]
@@ -58,7 +58,7 @@ extern "C" __global__ void depth_loss(
 }
 
 // Adds the gradients of the blended inverse depths to those of the colours: the moments to d_splats, and the gradient of the value to
-// that of the positions. One thread handles one splat.
+// that of the positions. One thread owns one splat.
 extern "C" __global__ void depth_backward(
     const Camera* __restrict__ cameras,     // [num_views]
     const IterState* __restrict__ state,    // [1]

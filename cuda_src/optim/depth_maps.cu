@@ -123,7 +123,7 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) fit_depth_map(
 }
 
 // Gradient of weight * (weighted sum of h(blended - map inverse depth)) / (weighted sum of the map's). h(x) is |x| beyond SOFT * shift
-// and quadratic within. One thread handles one pixel.
+// and quadratic within. One thread owns one pixel.
 extern "C" __global__ void depth_map_loss(
     const Camera* __restrict__ cameras,     // [num_views]
     const IterState* __restrict__ state,    // [1]

@@ -22,8 +22,8 @@ __device__ __forceinline__ void place_intrinsics(Camera& camera, const Intrinsic
 }
 
 // One block owns the camera of the current view: it sums the gradient, adds that of weight * |offset|^2, updates the offset and changes
-// all views of the camera. A step of Adam is about as large as its rate, whatever the gradient, above all a camera's first steps and
-// steps of a camera with few photographs. So the rate is limited: no point of the image moves faster than by the rotation of a pose.
+// all views of the camera. A step of Adam is about as large as its rate, whatever the gradient, at least in a camera's first steps and if
+// few photographs share it. So the rate is limited: no point of the image moves faster than with the rotation of a pose.
 extern "C" __global__ void __launch_bounds__(SUM_THREADS) step_intrinsics(
     const IterState* __restrict__ state,    // [1]
     const Intrinsics* __restrict__ given,   // [num_views]
@@ -66,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) step_intrinsics(
         if (camera_from_view[i] == camera) place_intrinsics(cameras[i], given[i], row);
 }
 
-// Sets each view's intrinsics to those of its camera, after a checkpoint was read or images were resized. One thread handles one view.
+// Sets each view's intrinsics to those of its camera, after a checkpoint was read or images were resized. One thread owns one view.
 extern "C" __global__ void place_all_intrinsics(
     const Intrinsics* __restrict__ given,   // [num_views]
     const int* __restrict__ camera_from_view,   // [num_views]

@@ -1,5 +1,5 @@
 // Exploration noise of 3DGS-MCMC (Kheradmand et al. 2024, eq. 9): position += strength * (covariance of the splat) * (standard normal).
-// The strength is large for transparent splats and nearly 0 for opaque ones. One thread handles one splat.
+// The strength is large for transparent splats and nearly 0 for opaque ones. One thread owns one splat.
 #include "raster/projection.cuh"
 #include "raster/slots.cuh"
 

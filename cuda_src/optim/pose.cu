@@ -2,7 +2,7 @@
 //
 // Stores an offset (rotation, translation) from the original pose (R0, t0):
 //     R = exp(rotation) R0        t = exp(rotation) (t0 + translation)
-// So the camera moves along its axes, then rotates about its centre. The numbers are small, so float32 holds them precisely.
+// So points are shifted along the camera's axes, then rotated about its centre. The numbers are small, so float32 holds them precisely.
 #include "optim/pose.cuh"
 #include "optim/per_view.cuh"
 #include "raster/smooth_3d.cuh"
@@ -38,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) pose_backward(
         const float3 d_color = unclamped(sums_of_splat, colors[i]);
         const float3 ray = sub(g.mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));
         const float3 d_ray = ray_backward(params + i, stride, true, state->sh_degree, ray, rsqrtf(dot(ray, ray)), d_color);
-        const float3 translation = mul(w, add(d.mean, d_ray));        // moving the camera along its axes moves all splats
+        const float3 translation = mul(w, add(d.mean, d_ray));        // shifting the camera along its axes shifts all splats
         const float3 t = to_camera(camera, g.mean);
         const float moved = (d.d_x * camera.fx * t.x + d.d_y * camera.fy * t.y) / t.z;
         const float focal = (RADIAL ? d.distortion * moved : moved) + d.log_scale.x + d.log_scale.y + d.log_scale.z;
@@ -132,7 +132,7 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) step_pose(
     place_camera(cameras[state->view], originals[state->view], row);
 }
 
-// Moves all cameras to their refined poses, after a checkpoint was read. One thread handles one camera.
+// Moves all cameras to their refined poses, after a checkpoint was read. One thread owns one camera.
 extern "C" __global__ void place_cameras(
     const Camera* __restrict__ originals,   // [num_views]
     Camera* __restrict__ cameras,           // [num_views]

@@ -1,5 +1,5 @@
 // Width of each splat's 3D smoothing filter: width * (smallest pixel footprint at the splat in any training view) (Mip-Splatting, Yu et
-// al. 2024, sec. 5.1, equation 7). One thread handles one splat and loops over all views.
+// al. 2024, sec. 5.1, equation 7). One thread owns one splat and loops over all views.
 #include "raster/projection.cuh"
 
 extern "C" __global__ void smooth_3d_sigmas(

@@ -1,5 +1,5 @@
 // Adam step of one photograph's bilateral grid (see bilateral_grid.cu). It takes two launches, because the regulariser compares
-// neighbouring values, and all must be read before one changes. One thread handles one value.
+// neighbouring values, and all must be read before one changes. One thread owns one value.
 #include "optim/bilateral_grid.cuh"
 #include "optim/per_view.cuh"
 

@@ -1,4 +1,4 @@
-// Adam step of one photograph's exposure (see exposure.cu). This is a plain kernel, exposure.cu has lane kernels.
+// Adam step of one photograph's exposure (see exposure.cu). A plain kernel; those in exposure.cu are lane kernels.
 #include "optim/per_view.cuh"
 
 // One block owns the current view: sums the gradient, adds that of weight * |D|^2, and updates the matrix.

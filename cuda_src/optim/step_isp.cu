@@ -1,4 +1,4 @@
-// Adam step of the ISP of one photograph and of its camera (see isp.cuh). This is a plain kernel, isp.cu has lane kernels.
+// Adam step of the ISP of one photograph and of its camera (see isp.cuh). A plain kernel; those in isp.cu are lane kernels.
 #include "optim/isp.cuh"
 #include "optim/per_view.cuh"
 

@@ -1,5 +1,5 @@
-// Gradients of the blend. One block owns one segment of a tile: at most 256 splats, and all 256 pixels. So many blocks share a long
-// list. Each warp owns some pixels and walks the segment front to back, starting from the saved state. The colour behind a splat is
+// Gradients of the blend. One block owns one segment of a tile: at most 256 splats, and all 256 pixels. This way many blocks share a
+// long list. Each warp owns some pixels and walks the segment front to back, starting from the saved state. The colour behind a splat is
 // the final colour minus the colour so far. A warp sums the gradients of its pixels in a butterfly that leaves one value per lane,
 // and adds them to memory as one row of atomics (see warp_add).
 //

@@ -1,6 +1,6 @@
 // From colour gradients of projected splats to gradients of their SH coefficients and, with FUSED_ADAM, directly to Adam's update.
 //
-//     dL/dsh[k] = sum over views of Y_k(direction) dL/dcolour          with BATCH; project_backward has divided dL/dcolour by BATCH
+//     dL/dsh[k] = sum over views of Y_k(direction) dL/dcolour          one view, or BATCH; dL/dcolour is already divided by BATCH
 //
 // This is not part of project_backward, because a thread that updates all 16 coefficients waits for each before it can load the next.
 // One lane owns one coefficient of one splat, or COEFFICIENTS of them one after another. For the indices see project_backward.cu.

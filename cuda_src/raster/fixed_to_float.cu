@@ -1,4 +1,4 @@
-// Converts the fixed-point sums of a deterministic blend_backward to the floats that project_backward reads. One thread handles one
+// Converts the fixed-point sums of a deterministic blend_backward to the floats that project_backward reads. One thread owns one
 // splat and resets its fixed-point sums for the next step.
 #include "raster/fixed.cuh"
 

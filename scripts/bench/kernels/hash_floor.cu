@@ -1,4 +1,4 @@
-// Lower bound for hash_grid.cu: the same loads, stores and atomics, at addresses that take no time to compute. As there, one thread handles
+// Lower bound for hash_grid.cu: the same loads, stores and atomics, at addresses that take no time to compute. As there, one thread owns
 // one point at one level (blockIdx.y). Entries have 2 features.
 
 // A pseudo-random entry of the level for each point and corner.
