@@ -10,7 +10,7 @@ Each is an option of `splat train`, a key of a preset (`--preset NAME` or `--pre
 setting:
 
 - fixed: it cannot change when a run is resumed.
-- with `--option`: it is read only if that option is given.
+- with another option, such as `--eval`: it is read only if that option is given.
 - one GPU: it does not work with `--gpus`. Other settings than `color` also keep long runs from training in batches by
   default.
 - not in a city: it does not work with `splat city`.
