@@ -37,8 +37,8 @@ def command(
 ) -> Output:
     """Train many scenes, one per GPU at a time.
 
-    Each scene is trained in its own process. SCENES are folders, or .toml files with a table [[scene]] for each scene:
-    its path (relative to the file) and settings; settings above the tables apply to all scenes of the file. Runs are
+    SCENES are folders, or .toml files with a table [[scene]] per scene: its path (relative to the file) and settings;
+    settings above the tables apply to all scenes of the file. Each scene is trained in its own process. Runs are
     written to OUT/SCENE. Repeating the command skips finished runs and resumes the others.
     """
     from splat_cli.commands.batch import run_batch, summary

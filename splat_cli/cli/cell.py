@@ -1,4 +1,4 @@
-"""`splat cell`: hidden command that `splat city` runs as a job for each cell."""
+"""`splat cell`: hidden command; `splat city` runs it as a job per cell."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -13,7 +13,7 @@ from splat_cli.cli.param_types import WholeRange
 if TYPE_CHECKING:
     from splat_cli.terminal.console import Display
 
-_NO_LIMIT = 2**28  # the most that the setting accepts
+_NO_LIMIT = 2**28  # maximum of the setting
 
 
 @click.command(
@@ -24,17 +24,25 @@ _NO_LIMIT = 2**28  # the most that the setting accepts
 @click.argument("scene", type=PATH)
 @click.option("-o", "--out", type=PATH, metavar="DIR", required=True, help="Folder of the result and of all stages.")
 @click.option(
-    "--cell-splats", type=WholeRange(100), metavar="N",
+    "--cell-splats",
+    type=WholeRange(100),
+    metavar="N",
     help="Maximum number of splats trained at a time.  [default: half of what fits into device memory]",
-)  # fmt: skip
+)
 @click.option(
-    "--cell-steps", type=WholeRange(1), metavar="N",
+    "--cell-steps",
+    type=WholeRange(1),
+    metavar="N",
     help="Training steps of each cell.  [default: --steps, or by the cell's number of photographs]",
-)  # fmt: skip
+)
 @click.option(
-    "--lod", type=WholeRange(0, 16), metavar="N", default=5, show_default=True,
+    "--lod",
+    type=WholeRange(0, 16),
+    metavar="N",
+    default=5,
+    show_default=True,
     help="Levels of detail in OUT/lod/lod-meta.json (PlayCanvas' Streamed SOG), each with half the splats; 0: none.",
-)  # fmt: skip
+)
 @click.option("--preset", metavar="PRESET", help="Name of a preset or a .toml file; options override it.")
 @cluster_option
 @device_option

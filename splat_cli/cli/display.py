@@ -1,4 +1,4 @@
-"""Options for progress and verbosity, shared by several commands."""
+"""Options for progress and verbosity that several commands share."""
 
 import functools
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from splat_cli.errors import UsageError
 def display_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function` as a command with --progress, --quiet and --verbose, which it receives as the Display `display`.
 
-    The command raises UsageError if both --quiet and --verbose are given.
+    UsageError if both --quiet and --verbose are given.
     """
 
     @click.option(

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 def command(source: Path, scene: Path | None, save_pictures: Path | None, device: str, display: "Display") -> Output:
     """Evaluate the splats of a run on its held-out photographs.
 
-    RUN is the folder of a run (evaluates its last step) or one of its PLY files. Prints a table of PSNR and SSIM, and
-    of FLIP if the extra `flip` is installed, and the share of the scene's points that splats hide; adds the numbers and
-    the protocol to RUN/metrics.json.
+    RUN is the folder of a run (evaluates its last step) or one of its PLY files. Prints a table of PSNR and SSIM, with
+    FLIP if the extra `flip` is installed, and the percentage of the scene's points hidden by splats. Adds the numbers
+    and the protocol to RUN/metrics.json.
     """
     from splat_cli.commands.evaluate import evaluate_run
     from splat_cli.device import open_backend
@@ -49,7 +49,7 @@ def command(source: Path, scene: Path | None, save_pictures: Path | None, device
         fit = "" if score.fitted_psnr is None else f"  {score.fitted_psnr:11.2f}  {score.fitted_ssim:.4f}"
         lines.append(f"{name:<{width}}  {score.psnr:5.2f}  {score.ssim:.4f}{looks}{fit}")
     if (hidden := metrics.free_space.get("hidden_points")) is not None:
-        lines += ["", f"Points hidden by floaters: {hidden:.1%} of those that the views see"]
+        lines += ["", f"Points hidden by floaters: {hidden:.1%} of the points that the views see"]
     lines += ["", f"Step {metrics.step}. Protocol: {metrics.protocol}"]
     if metrics.unwritten:
         display.warn(f"the scores are printed only: {metrics.unwritten}")

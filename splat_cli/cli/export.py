@@ -1,4 +1,4 @@
-"""`splat export`."""
+"""`splat export`: options for sources, edits and levels of detail; writing of files, pages and Streamed SOG."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _OPTIONS = (
 
 
 def edit_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` with the options added, whose values are arguments of `edits_of`."""
+    """`function` with options whose values are the arguments of `edits_of`."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
@@ -81,7 +81,7 @@ def edits_of(crop: str | None, **values: Any) -> Edits:
     return Edits(crop=parse_crop(crop) if crop and crop != "none" else None, **values)
 
 
-_AXES = "axes right, up, back, as Niantic states them; for SuperSplat and splat-transform: --spz-axes rdf"
+_AXES = "axes right, up, back, as Niantic states them; SuperSplat and splat-transform need --spz-axes rdf"
 _LEVELS, _LOD_STEPS = 5, 500
 
 
@@ -97,19 +97,23 @@ _LEVELS, _LOD_STEPS = 5, 500
 @click.option("--format", "format_name", type=FormatName(), help="Format of OUT.  [default: from its suffix]")
 @edit_options
 @click.option(
-    "--spz-axes", type=click.Choice(["rub", "rdf"]),
+    "--spz-axes",
+    type=click.Choice(["rub", "rdf"]),
     help="Axes of .spz: rub (right, up, back: Niantic) or rdf (right, down, forward: SuperSplat, splat-transform); "
     "of OUT, and of sources that do not state theirs.  [default: rub]",
-)  # fmt: skip
+)
 @click.option(
-    "--appearance", metavar="NAME",
+    "--appearance",
+    metavar="NAME",
     help="With a colour field: appearance of the training photograph NAME.  [default: mean appearance]",
-)  # fmt: skip
+)
 @click.option(
-    "--lod", type=WholeRange(2, 16), metavar="N",
+    "--lod",
+    type=WholeRange(2, 16),
+    metavar="N",
     help="Write N levels of detail, OUT_lod0, ...: each has half the splats of the one before, fine-tuned. In "
     "lod-meta.json, neighbours are merged.  [default: 5 in lod-meta.json]",
-)  # fmt: skip
+)
 @click.option(
     "--lod-steps",
     type=WholeRange(0, 100_000),
@@ -126,7 +130,7 @@ _LEVELS, _LOD_STEPS = 5, 500
     "--cameras",
     type=PATH,
     metavar="FILE",
-    help="Also write the cameras of the run (JSON), transformed with the splats.",
+    help="Also write the cameras of the run (JSON), transformed like the splats.",
 )
 @click.option(
     "--start-view",
@@ -153,9 +157,9 @@ def command(
 
     Exports the last step of a run; several sources are merged. The suffix of OUT chooses the format: .ply (standard
     3DGS, as the INRIA code writes it), .compressed.ply (PlayCanvas), .splat, .spz (Niantic), .sog (PlayCanvas) or .glb
-    (glTF); sources may have any of them. An .html file is a page with the splats and a viewer. FOLDER/lod-meta.json is
-    PlayCanvas' Streamed SOG: chunks of several levels of detail, which viewers load as they need them. OUT is replaced
-    if it exists.
+    (glTF); sources may have any of these formats. An .html file is a page with the splats and a viewer.
+    FOLDER/lod-meta.json is PlayCanvas' Streamed SOG: several levels of detail in chunks, which viewers load on demand.
+    OUT is replaced if it exists.
 
     Splats are first removed, in the coordinates of the sources; the rest are then scaled, rotated and translated.
     """
@@ -169,9 +173,13 @@ def command(
     is_page = _has_format(out, format_name, "html")
     axes = spz_axes_of(spz_axes, *([Path("out.spz")] if format_name == "spz" else [out]), *sources)
     job = ExportJob(
-        sources, edits_of(crop, **edits), bake and not is_page, crop_runs=crop is None, appearance=appearance,
+        sources,
+        edits_of(crop, **edits),
+        bake and not is_page,
+        crop_runs=crop is None,
+        appearance=appearance,
         spz_axes=axes,
-    )  # fmt: skip
+    )
     if out.name == STREAMED and format_name is None:
         return _streamed(job, out, lod or _LEVELS)
     write = _page_writer(job, start_view) if is_page else _file_writer(out, format_name, start_view, axes)
@@ -228,7 +236,7 @@ def _file_writer(
 
 
 def _page_writer(job: ExportJob, start_view: str | None) -> Callable[[Path, SplatArrays], None]:
-    """The function that writes splats as a page. They must not be baked: the viewer of the page has antialiasing."""
+    """The function that writes splats as a page; not baked, since the viewer of the page has antialiasing."""
     from splat_cli.viewer.initial_camera import find_initial_camera
 
     opening = find_initial_camera(job.sources, start_view)
@@ -236,9 +244,12 @@ def _page_writer(job: ExportJob, start_view: str | None) -> Callable[[Path, Spla
 
 
 def _write_levels(
-    levels: Iterable[SplatArrays], out: Path, format_name: str | None, write: Callable[[Path, SplatArrays], None],
+    levels: Iterable[SplatArrays],
+    out: Path,
+    format_name: str | None,
+    write: Callable[[Path, SplatArrays], None],
     numbered: bool,
-) -> list[ExportedFile]:  # fmt: skip
+) -> list[ExportedFile]:
     """Write a file for each level: OUT_lod0, ... if `numbered`, else OUT. Returns the files written."""
     from splat_cli.commands.export import level_path
     from splat_cli.commands.exported_file import ExportedFile

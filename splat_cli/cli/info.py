@@ -17,7 +17,7 @@ from splat_cli.cli.output import Output
 def command(path: Path, spz_axes: str | None) -> Output:
     """Summarise a scene, a run, a folder of runs or a file.
 
-    For a folder of runs, lists all runs below it, with their relative paths.
+    Lists all runs below a folder of runs, with their relative paths.
     """
     from splat_cli.commands.info import describe_path
 

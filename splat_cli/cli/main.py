@@ -1,4 +1,4 @@
-"""The command `splat`: dispatch to subcommands; every failure becomes one line and an exit code."""
+"""The command `splat`: dispatch to subcommands, help that fits the terminal, errors as one line and an exit code."""
 
 import codecs
 import errno
@@ -41,7 +41,7 @@ class HelpFormatter(click.HelpFormatter):
         super().write_dl([(self._broken(name), about) for name, about in rows], col_max, col_spacing)
 
     def _broken(self, name: str) -> str:
-        """The name with line breaks between words and choices where it is too long for a line."""
+        """The name with line breaks between words and choices if it is too long for a line."""
         indent = " " * (self.current_indent + self.indent_increment)
         lines = [" " * self.current_indent]
         for part in re.split(r"(?<=[ |/])", name):
@@ -128,15 +128,15 @@ def _encodable(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 def _open_standard_streams() -> None:
-    """Open /dev/null in place of closed standard streams.
+    """Open /dev/null for standard streams that are closed.
 
-    Otherwise the next files opened would get their descriptors, and libraries would print messages into these files.
+    Otherwise the next opened files would get their descriptors, and libraries would print into these files.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number: this one
     sys.stdout = sys.stdout or open(1, "w", encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or open(2, "w", encoding="utf-8")  # noqa: SIM115
 
@@ -182,7 +182,7 @@ def _shown(result: Output, as_json: bool) -> int:
 
 
 def _hyphenated(argument: str) -> str:
-    """The argument; in an option, underscores, as in other trainers, are replaced by hyphens."""
+    """The argument with hyphens for underscores in the name of an option: other trainers use underscores."""
     if not argument.startswith("--"):
         return argument
     name, *value = argument.split("=", 1)

@@ -35,7 +35,7 @@ spz_axes_option = click.option(
 
 
 def spz_axes_of(option: str | None, *files: Path) -> str:
-    """The axes for `read_splats`. UsageError if the option is given and none of `files` is an .spz file."""
+    """The axes for `read_splats`. UsageError if the option is given without an .spz file."""
     if option and not any(file.suffix.lower() == ".spz" for file in files):
         raise UsageError(f"--spz-axes are axes of .spz files: leave it out for {', '.join(map(str, files))}")
     return (option or "rub").upper()
@@ -55,7 +55,7 @@ cluster_option = click.option(
     "--cluster",
     cls=RareOption,
     metavar="CLUSTER",
-    help="Train on the workers of a Dask cluster: tcp://HOST:PORT of its scheduler, local:N for N processes of this "
+    help="Train on the workers of a Dask cluster: tcp://HOST:PORT of its scheduler, local:N for N processes on this "
     "machine, or a .toml file for SLURM. Needs the extra `cluster`; see docs/clusters.md.",
 )
 
@@ -103,7 +103,7 @@ _HERE = {
     "--with-viewer": "--viewer",
 }
 """Options of other trainers (3DGS's train.py, gsplat's simple_trainer.py, nerfstudio, Brush, LichtFeld Studio), with
-hyphens in place of underscores, and their names here."""
+hyphens instead of underscores -> their names here."""
 
 
 class SettingsCommand(click.Command):
@@ -208,7 +208,7 @@ def _option(declared: Setting, default: Any, is_common: bool) -> Callable[[Funct
     notes = "; ".join(filter(None, (shown, declared.bounds)))
     about = declared.description
     if declared.default is None and shown:
-        about = f"{about.partition('; by default')[0]}."  # the preset has a value in place of the one described
+        about = f"{about.partition('; by default')[0]}."  # the preset replaces the value described there
     text = f"{about}  [{notes}]" if notes else about
     shape = click.Option if is_common else RareOption
     if declared.kind is bool:

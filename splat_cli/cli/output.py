@@ -14,14 +14,14 @@ from splat_cli.terminal.lines import wrapped
 
 @dataclass(frozen=True)
 class Output:
-    """Result of a command in both forms; `main` prints it."""
+    """Result of a command as text and as JSON; `main` prints it."""
 
     lines: Sequence[str]
     data: Mapping[str, Any]
     exit_code: int = 0
 
     def show(self, as_json: bool) -> None:
-        """Print one of the forms to standard output."""
+        """Print the text or the JSON to standard output."""
         click.echo(to_json(self.data) if as_json else "\n".join(wrapped(line, sys.stdout) for line in self.lines))
 
 
@@ -33,4 +33,4 @@ def to_json(data: Mapping[str, Any]) -> str:
 def _plain(value: object) -> str:
     if isinstance(value, Path):
         return str(value)
-    raise TypeError(f"{type(value).__name__} is not for JSON")
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")

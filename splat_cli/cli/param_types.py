@@ -36,7 +36,7 @@ class FiniteRange(click.FloatRange):
 
 
 class Numbers(click.ParamType):
-    """`1,2.5,-3` -> (1.0, 2.5, -3.0): as many finite numbers as `name`, such as X,Y,Z, has parts."""
+    """`1,2.5,-3` -> (1.0, 2.5, -3.0): one finite number per part of `name`, such as X,Y,Z."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -79,7 +79,9 @@ def _with_projection(
         if stereo:
             raise UsageError("--stereo and --projection equirectangular exclude each other")
         if width != 2 * height:
-            raise UsageError(f"{width}x{height}: an equirectangular picture is twice as wide as high, like 2048x1024")
+            raise UsageError(
+                f"{width}x{height}: an equirectangular picture must be twice as wide as high, like 2048x1024"
+            )
         return job.as_panorama(width, up)
     job = job.with_size(*size) if size else job
     return job.as_stereo(stereo) if stereo else job
@@ -106,12 +108,20 @@ def _with_projection(
     help="Render the views in this file, in the layout of cameras.json, instead.",
 )
 @click.option(
-    "--path", "kind", is_flag=False, flag_value="auto", metavar="[KIND|FILE.json]",
+    "--path",
+    "kind",
+    is_flag=False,
+    flag_value="auto",
+    metavar="[KIND|FILE.json]",
     help="Render a camera path: orbit or arc around the focus of the views, spiral in front of it, walk along the "
     "views, interpolate between them, or a file. Without a value: chosen to suit the views.",
-)  # fmt: skip
-@click.option("--arc", type=FiniteRange(0, 360), metavar="DEG",
-              help="Angle that an orbit covers, in degrees.  [default: that of the cameras]")  # fmt: skip
+)
+@click.option(
+    "--arc",
+    type=FiniteRange(0, 360),
+    metavar="DEG",
+    help="Angle that an orbit covers, in degrees.  [default: that of the cameras]",
+)
 @click.option(
     "--frames",
     type=WholeRange(1, 1_000_000),
@@ -122,7 +132,7 @@ def _with_projection(
     "--seconds",
     type=FiniteRange(0.01, 36_000),
     metavar="S",
-    help="Duration of the path, in seconds, in place of --frames.",
+    help="Duration of the path, in seconds, instead of --frames.",
 )
 @click.option(
     "--fps", type=FiniteRange(0.1, 1000), metavar="F", help="Frames per second, of paths and videos.  [default: 30]"
@@ -130,7 +140,7 @@ def _with_projection(
 @click.option(
     "--focus",
     type=Numbers("X,Y,Z"),
-    help="Point that the cameras of a path look at.  [default: point nearest to the optical axes]",
+    help="Point that the cameras of a path look at.  [default: the point nearest to all optical axes]",
 )
 @click.option("--up", type=Numbers("X,Y,Z"), help="Up direction.  [default: from the cameras and the ground]")
 @click.option("--video", type=PATH, metavar="OUT.mp4", help="Also write a video; needs the extra `video`.")
@@ -139,10 +149,11 @@ def _with_projection(
     "--background", type=Color(), metavar="COLOR", help="Background: black, white or r,g,b.  [default: as in training]"
 )
 @click.option(
-    "--appearance", metavar="NAME[,NAME]",
+    "--appearance",
+    metavar="NAME[,NAME]",
     help="With a colour field: appearance of the training photograph NAME, or a transition between two.  "
     "[default: mean appearance]",
-)  # fmt: skip
+)
 @click.option("--transparent", is_flag=True, help="Write PNG files with an alpha channel, without a background.")
 @click.option("--alpha", is_flag=True, help="Also write opacity maps, 8-bit PNG, to OUT/alpha.")
 @click.option("--depth", is_flag=True, help="Also write depth maps to OUT/depth.")
@@ -159,22 +170,37 @@ def _with_projection(
 )
 @click.option("--normal", is_flag=True, help="Also write normal maps, 8-bit PNG, to OUT/normal.")
 @click.option(
-    "--projection", type=click.Choice(["perspective", "equirectangular"]), default="perspective", show_default=True,
+    "--projection",
+    type=click.Choice(["perspective", "equirectangular"]),
+    default="perspective",
+    show_default=True,
     help="Projection; equirectangular: panorama of 360 by 180 degrees.",
-)  # fmt: skip
-@click.option("--stereo", type=FiniteRange(0, min_open=True), metavar="BASELINE",
-              help="Distance of a stereo pair, in world units; left and right are written side by side.")  # fmt: skip
+)
+@click.option(
+    "--stereo",
+    type=FiniteRange(0, min_open=True),
+    metavar="BASELINE",
+    help="Distance of a stereo pair, in world units; left and right are written side by side.",
+)
 @click.option(
     "--antialias/--no-antialias",
     default=None,
     help="Antialiasing of Mip-Splatting.  [default: as in training, or as stated in the file]",
 )
-@click.option("--splat-scale", type=FiniteRange(0.001, 1000), default=1.0, show_default=True, metavar="X",
-              help="Factor on the sizes of splats; they stay where they are.")  # fmt: skip
 @click.option(
-    "--samples", type=WholeRange(1, 8), metavar="N",
+    "--splat-scale",
+    type=FiniteRange(0.001, 1000),
+    default=1.0,
+    show_default=True,
+    metavar="X",
+    help="Factor on the sizes of splats; they stay where they are.",
+)
+@click.option(
+    "--samples",
+    type=WholeRange(1, 8),
+    metavar="N",
     help="Supersampling: N x N samples per pixel.  [default: from the photographs of an antialiased run, up to 4]",
-)  # fmt: skip
+)
 @spz_axes_option
 @device_option
 @display_options
@@ -183,10 +209,10 @@ def command(
 ) -> Output:
     """Render a run or a file of splats: pictures, maps, videos.
 
-    Renders the last step of a run. The views are those of the run (by default the held-out views, or all if there are
-    none) or of a JSON file in the layout of cameras.json; with --path, a camera path through or around them.
+    Renders the last step of a run. The views come from the run (by default the held-out views, or all without held-out
+    views) or from a JSON file in the layout of cameras.json. --path makes a camera path through or around them.
 
-    Repeating the command keeps the frames that are up to date and removes those beyond the end of a shorter path.
+    Repeating the command keeps frames that are up to date and removes frames beyond the end of a shorter path.
     """
     from splat_cli.device import open_backend
     from splat_cli.render.output.video import require_video
@@ -197,9 +223,9 @@ def command(
     written = job.render(open_backend(device), out, display)
     lines = [f"{len(written.pictures)} pictures: {out or job.folder}"]
     if written.num_kept:
-        lines.append(f"{written.num_kept} of them were there already")
+        lines.append(f"{written.num_kept} of them were up to date")
     if job.files.maps:
-        lines.append(f"beside them: {', '.join(sorted(job.files.maps))}")
+        lines.append(f"maps: {', '.join(sorted(job.files.maps))}")
     if written.num_cut:
         reach = 65535 / job.files.depth_levels
         display.warn(
@@ -208,6 +234,6 @@ def command(
         )
     if video:
         job.write_video(video, written, display)
-        lines.append(f"video, {job.frames_per_second:g} frames a second: {video}")
+        lines.append(f"video, {job.frames_per_second:g} frames per second: {video}")
     data = {"pictures": [str(path) for path in written.pictures], "kept": written.num_kept, "video": video}
     return Output(lines, data)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 def command(path: Path, out: Path | None, scene: Path | None, device: str, display: "Display") -> Output:
     """Write the report of RUN: one HTML file.
 
-    Renders beside their photographs, training curves, distributions of the splats, cameras, settings and warnings.
-    `splat train` writes it at the end; this command writes it again, or for an interrupted run.
+    It shows renders beside their photographs, training curves, distributions of the splats, cameras, settings and
+    warnings. `splat train` writes it at the end; this command writes it again, or for an interrupted run.
     """
     from splat_cli.device import open_backend
     from splat_cli.report import write_report

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     default="auto",
     show_default=True,
     help="Pairs to match: all (exhaustive), or neighbours in time and key frames (sequential); auto: sequential for "
-    "videos, 60 or more numbered files without EXIF camera model, and over 200 photographs.",
+    "videos, for 60 or more numbered files without EXIF camera model, and for over 200 photographs.",
 )
 @click.option(
     "--camera-model",
@@ -71,9 +71,9 @@ def command(
     """Estimate the camera poses of PHOTOS with COLMAP.
 
     PHOTOS is a folder of photographs or a video. Writes images, sparse/0 and database.db to SCENE, for `splat train
-    SCENE`; unregistered.txt lists photographs without a pose. GPS data of photographs give the scene its scale and
-    level. After an interruption, run the same command again to continue. Needs the extra `sfm` (pip install
-    'splat-cli[sfm]'), but no GPU. `splat train PHOTOS` does this, too, with the default options.
+    SCENE`; unregistered.txt lists photographs without a pose. GPS data of the photographs determine scale and level.
+    After an interruption, run the same command again to continue. Needs the extra `sfm` (pip install
+    'splat-cli[sfm]') and no GPU. `splat train PHOTOS` does the same with the default options.
     """
     from splat_cli.commands.photo_scene import refuse_run
     from splat_cli.scene.sfm import SfmOptions, make_scene
@@ -82,8 +82,13 @@ def command(
     options = SfmOptions(frames, matcher, camera_model, one_camera, seed)
     found = make_scene(photos, out, options, display.counting, display.say)
     data = {
-        "scene": out, "photographs": found.num_photographs, "registered": found.num_registered,
-        "points": found.num_points, "error": found.error, "track_length": found.track_length,
-        "gps_error": found.gps_error, "unregistered": found.unregistered,
-    }  # fmt: skip
+        "scene": out,
+        "photographs": found.num_photographs,
+        "registered": found.num_registered,
+        "points": found.num_points,
+        "error": found.error,
+        "track_length": found.track_length,
+        "gps_error": found.gps_error,
+        "unregistered": found.unregistered,
+    }
     return Output([found.summary(), *found.advice(), f"Scene: {out}"], data)

@@ -1,4 +1,4 @@
-"""Which run `splat train` trains: a new one, an interrupted one, or that of --resume."""
+"""Choice of the run that `splat train` trains: a new one, an interrupted one, or the one of --resume."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from splat_cli.terminal.console import Display
 from splat_cli.terminal.phase_timer import PhaseTimer
 
 LockedRun = tuple[RunDir, Resumption | None]
-"""Folder of a run and what to resume; None instead of the latter if only the report is missing."""
+"""Folder of a run, and what to resume: None if only the report is missing."""
 
 
 @dataclass(frozen=True)
 class TrainRequest:
-    """A new run on `scene`, in `out` if given, with `preset`; or `resume`. changes: settings given as options."""
+    """A new run on `scene` with `preset`, in `out` if given; or the run `resume`. changes: settings from options."""
 
     scene: Path | None
     out: Path | None
@@ -65,7 +65,7 @@ class TrainRequest:
             raise UsageError("name a SCENE to train on, or a run with --resume")
 
     def _new_folder(self, scene: Path) -> Path:
-        """--out, or the first of runs/NAME, runs/NAME-2, ... that is not used."""
+        """--out, or the first unused folder of runs/NAME, runs/NAME-2, ..."""
         return self.out or unused_folder(_default_folder(scene))
 
     def _resumed_run(self, path: Path, display: Display) -> Iterator[LockedRun]:
@@ -79,7 +79,7 @@ class TrainRequest:
             yield run, start
 
     def _new_run(self, scene: Path, display: Display, timer: PhaseTimer) -> Iterator[LockedRun]:
-        """Context with a new run. Makes a scene first of photographs or a video; resumes an interrupted run."""
+        """Context with a new run, or an interrupted one to resume. Builds a scene first from photographs or a video."""
         config = load_config(self.preset, self.changes)
         for line in unused_options(config, self.changes):
             display.warn(line)
@@ -95,13 +95,13 @@ class TrainRequest:
             with existing_run(unfinished) as run:
                 yield run, plan_resumption(run, scene, {}, display)
             return
-        if unfinished and not self.out:  # of --out, new_run_folder says it; it may be training in another process
+        if unfinished and not self.out:  # with --out, new_run_folder reports it
             display.say(f"{unfinished} is not finished: splat train --resume {unfinished} continues it")
         with new_run_folder(self._new_folder(scene)) as run:
             yield run, Resumption(scene, config, None)
 
 
 def _default_folder(scene: Path) -> Path:
-    """runs/NAME, the folder of the first run on a scene without --out; those of later runs are numbered."""
+    """runs/NAME, the folder of the first run on a scene without --out; later runs get numbers."""
     path = scene.resolve()
     return Path("runs") / (path.stem if path.is_file() else path.name)

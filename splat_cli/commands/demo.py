@@ -1,4 +1,4 @@
-"""Demonstration on a sample scene: training, evaluation, rendering of a camera path, export."""
+"""Implementation of `splat demo`: trains, evaluates, renders and exports a sample scene."""
 
 import time
 from collections.abc import Iterator

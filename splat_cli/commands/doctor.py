@@ -1,4 +1,4 @@
-"""Checks of the installation, with advice for missing parts."""
+"""Implementation of `splat doctor`: checks of the installation, with advice for missing parts."""
 
 import importlib.util
 import platform
@@ -17,7 +17,7 @@ from splat_cli.gaussians.knn import neighbor_distances
 from splat_cli.ranks.nccl import gpu_links, nccl_version, why_no_nccl
 
 _EXTRAS = {
-    "cpu": ("the CPU, without a compiler of the system", ("ziglang",)),
+    "cpu": ("the CPU, without a system compiler", ("ziglang",)),
     "sfm": ("splat sfm", ("pycolmap", "imageio_ffmpeg")),
     "heic": ("HEIC photographs", ("pillow_heif",)),
     "las": ("point clouds in LAS and LAZ files", ("laspy", "lazrs")),

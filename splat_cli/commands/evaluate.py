@@ -1,4 +1,4 @@
-"""`splat eval`: evaluates a saved run and updates its metrics.json."""
+"""Implementation of `splat eval`: evaluates a saved run and updates its metrics.json."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,29 +37,40 @@ class Evaluation:
     path: Path
     free_space: dict[str, float]
     unwritten: DiskError | None = None
-    """Why metrics.json could not be written, as in the folder of somebody else's run."""
+    """Why metrics.json could not be written, such as in the folder of another user's run."""
 
     def to_dict(self) -> dict[str, Any]:
         """The scores as JSON."""
         per_image = {name: one.to_dict() for name, one in self.scores.items()}
         return {
-            "step": self.step, **self.mean.to_dict(), **self.free_space, "protocol": self.protocol,
-            "path": None if self.unwritten else str(self.path), "per_image": per_image,
-        }  # fmt: skip
+            "step": self.step,
+            **self.mean.to_dict(),
+            **self.free_space,
+            "protocol": self.protocol,
+            "path": None if self.unwritten else str(self.path),
+            "per_image": per_image,
+        }
 
 
 def evaluate_run(
-    source: Path, scene: Path | None, backend: Backend, display: Display, *, pictures: Path | None = None,
+    source: Path,
+    scene: Path | None,
+    backend: Backend,
+    display: Display,
+    *,
+    pictures: Path | None = None,
     with_flip: bool = False,
-) -> Evaluation:  # fmt: skip
+) -> Evaluation:
     """Evaluate a run's splats (`source`: the run, or a PLY in it) on its held-out photographs; updates metrics.json.
 
-    scene: folder of the photographs, by default that of training. pictures: folder for PNGs of photograph, render and
-    error map. with_flip: also FLIP, of the extra `flip`, which takes a core 1.2 s a megapixel.
+    scene: folder of the photographs, by default as in training. pictures: folder for PNGs of photograph, render and
+    error map. with_flip: also FLIP, from the extra `flip`; 1.2 s per megapixel on one core.
     """
     ply, run = find_splats(source)
     if run is None:
-        raise UsageError(f"{source} is not in the folder of a run, which has the photographs: name the run's folder")
+        raise UsageError(
+            f"{source} is not in the folder of a run, which records the photographs: name the run's folder"
+        )
     photographs = load_run_images(run, run.views("test"), scene, backend, display)
     splats, field = load_model(ply, backend) if source.is_dir() else (Splats.from_arrays(backend, read_ply(ply)), None)
     names = png_names([view.name for view in photographs.views])

@@ -1,4 +1,4 @@
-"""Implementation of `splat export`: merge, edit and bake splats, or fine-tune levels of detail."""
+"""Implementation of `splat export`: merges, edits and bakes splats; fine-tunes levels of detail."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from splat_cli.terminal.console import Display
 def levels_of_detail(
     backend: Backend, run: RunDir, splats: SplatArrays, num_levels: int, steps: int, display: Display
 ) -> Iterator[SplatArrays]:
-    """The run's splats, then successive halves: those that contribute most, fine-tuned for `steps` steps.
+    """The run's splats, then repeatedly the half that contributes most, fine-tuned for `steps` steps.
 
     SceneError if the run's photographs are missing.
     """
@@ -52,10 +52,10 @@ def levels_of_detail(
 
 @dataclass(frozen=True)
 class ExportJob:
-    """sources: runs and files. bake: apply antialiasing to sizes and opacities, for viewers without it.
+    """Splats to export from `sources`, runs and files.
 
-    crop_runs: apply each run's own crop. appearance: training photograph whose appearance is baked, for runs with a
-    colour field. notes: messages for the user.
+    bake: adapt sizes and opacities to viewers without antialiasing. crop_runs: apply each run's own crop. appearance:
+    training photograph whose appearance is baked, for runs with a colour field. notes: messages for the user.
     """
 
     sources: Sequence[Path]
@@ -94,8 +94,8 @@ class ExportJob:
         embedding = saved.embedding(self.appearance)
         baked = bake_field(saved.open(open_backend(), 1), saved.splats, run.views("train"), degree, embedding)
         self.notes.append(
-            f"{source}: its colour field as harmonics of degree {degree}, {baked.residual:.4f} off "
-            "(root mean square of colours 0 to 1)"
+            f"{source}: its colour field is baked into harmonics of degree {degree}, with an error of "
+            f"{baked.residual:.4f} (root mean square of colours 0 to 1)"
         )
         return baked.splats, run
 
@@ -106,7 +106,7 @@ class ExportJob:
         too_many = edits.max_splats is not None and len(splats) > edits.max_splats
         runs = [run for _, run in found]
         if edits.min_contribution is not None and None in runs:
-            raise UsageError("--min-contribution looks at the views of runs, and one of the sources is a file of none")
+            raise UsageError("--min-contribution needs the views of runs: leave it out, or name no files")
         edited = edits.apply(
             splats,
             SplatStats(
@@ -129,7 +129,7 @@ class ExportJob:
     def _part(self, splats: SplatArrays, run: RunDir | None) -> SplatArrays:
         if run is None:
             return splats
-        splats = with_origin(splats, run.origin())  # of older runs, and of colour fields, which do not state it
+        splats = with_origin(splats, run.origin())  # older runs and colour fields do not state it
         crop = run.config().crop if self.crop_runs else None
         if crop is not None:
             splats = splats.select(relative_crop(parse_crop(crop), run.origin()).contains(splats.means))
@@ -137,7 +137,7 @@ class ExportJob:
 
 
 def level_path(out: Path, level: int) -> Path:
-    """OUT_lod0.spz of OUT.spz."""
+    """OUT.spz -> OUT_lod0.spz."""
     suffix = next((kind.suffix for kind in FORMATS.values() if out.name.lower().endswith(kind.suffix)), out.suffix)
     stem = out.name[: len(out.name) - len(suffix)]
     return out.with_name(f"{stem}_lod{level}{out.name[len(stem) :]}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.formats.table import Format, loss_notes
 
-_ANTIALIASED = "trained with --antialias: a viewer shows them as trained with antialiasing (Mip-Splatting) switched on"
+_ANTIALIASED = "trained with --antialias: switch on antialiasing (Mip-Splatting) in the viewer to see them as trained"
 _NO_SH = "the format has one colour per splat: view-dependent colours (spherical harmonics) were dropped"
 
 
@@ -17,8 +17,8 @@ _NO_SH = "the format has one colour per splat: view-dependent colours (spherical
 class ExportedFile:
     """A written file, as in --json.
 
-    dropped_sh: whether the format dropped harmonics. num_cut: splats changed to the limits of the format. coarse_step:
-    step of positions in world units, if it is coarse for the splats. bytes: of the file.
+    dropped_sh: whether the format dropped harmonics. num_cut: splats clamped to the limits of the format. coarse_step:
+    step of positions in world units, if it is coarse for the splats. bytes: size of the file.
     """
 
     file: Path
@@ -32,7 +32,7 @@ class ExportedFile:
 
     @classmethod
     def of(cls, file: Path, splats: SplatArrays, written_as: Format) -> ExportedFile:
-        """The file that was written of `splats`."""
+        """Description of the file in which `splats` were written."""
         return cls(
             file=file,
             num_splats=len(splats),
@@ -45,7 +45,7 @@ class ExportedFile:
         )
 
     def notes(self, is_page: bool) -> Iterator[str]:
-        """Messages on losses due to the format, and on antialiasing for viewers other than that of a page."""
+        """Messages about losses due to the format, and about antialiasing unless the file is a page."""
         yield from loss_notes(self.num_cut, self.coarse_step)
         if self.dropped_sh:
             yield _NO_SH

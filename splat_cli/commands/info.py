@@ -46,7 +46,7 @@ def _axes(path: Path, assumed: str) -> dict[str, str]:
 
 
 def _outcome(run: RunDir) -> str:
-    """A run in one line: steps, splats, time and scores, or how far it came."""
+    """A run in one line: steps, splats, time and scores, or the step reached so far."""
     try:
         result, num_steps = run.result(), run.config().steps or 0
     except UsageError as error:
@@ -64,7 +64,7 @@ def _describe_run(run: RunDir) -> dict[str, str]:
     rows = {
         "run": str(run.path),
         "scene": str(run.scene_path()),
-        "views": f"{len(run.views('all')):,}, of which {len(run.views('test')) if config.eval else 0} held out",
+        "views": f"{len(run.views('all')):,}, {len(run.views('test')) if config.eval else 0} of them held out",
         "settings": changed or "all at their defaults",
         "saved steps": ", ".join(map(str, steps)) or "none",
     }

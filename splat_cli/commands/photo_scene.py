@@ -1,4 +1,4 @@
-"""Scenes made from other inputs of `splat train`: zip files, and photographs or videos without camera poses."""
+"""Scenes for `splat train` made from zip files, and from photographs or videos without camera poses."""
 
 import dataclasses
 import json
@@ -29,10 +29,10 @@ _ZIP_RECORD = "unzipped.json"
 
 
 def lacks_poses(path: Path) -> bool:
-    """Whether `path` is a video, or a folder of photographs that holds no dataset and no part of one.
+    """Whether `path` is a video, or a folder of photographs without a dataset or part of one.
 
-    A folder with fewer photographs of its own than poses need lacks poses only if no scene is below it, except in
-    `SCENES`, where scenes of photographs are made: the output of `splat demo` is a scene beside rendered pictures.
+    A folder with fewer photographs than `MIN_PHOTOGRAPHS` must also have no scene below it: the output of `splat demo`
+    is a scene beside rendered pictures. Scenes in `SCENES` do not count, since they are made from photographs.
     """
     if is_video(path):
         return True
@@ -41,7 +41,7 @@ def lacks_poses(path: Path) -> bool:
     if max(map(num_photographs, (path, path / "images"))) >= MIN_PHOTOGRAPHS:
         return True
     made, here = SCENES.resolve(), path.resolve()
-    is_inside = made in (here, *here.parents)  # as what is unpacked there
+    is_inside = made in (here, *here.parents)  # like unpacked zip files
     scenes = [scene for scene in nested_scenes(path) if is_inside or made not in scene.resolve().parents]
     return not scenes and has_photographs(path)
 
@@ -64,17 +64,17 @@ def prepared_scene(path: Path, config: TrainConfig, display: Display) -> tuple[P
 
 
 def refuse_run(path: Path) -> None:
-    """UsageError if `path` is the folder of a run that holds no scene: its pictures are no photographs."""
+    """UsageError if `path` is the folder of a run without a scene: its pictures are renders."""
     if is_run(path) and not has_dataset(path):
         scene = RunDir(path).provenance().get("scene", "SCENE")
         raise UsageError(
             f"{path} is the folder of a run, not a scene: `splat train --resume {path}` continues it, "
-            f"`splat train {scene}` starts anew"
+            f"`splat train {scene}` starts a new run"
         )
 
 
 def _unzipped(path: Path, display: Display) -> Path:
-    """The zip file's contents, in the first of scenes/NAME, NAME-2, ... that is free or holds them already."""
+    """Folder of the zip file's contents: the first of scenes/NAME, NAME-2, ... that is free or already holds them."""
     stat = path.stat()
     record = json.dumps({"file": path.name, "size": stat.st_size, "mtime_ns": stat.st_mtime_ns})
     folders = numbered_folders(SCENES / path.stem)
@@ -85,7 +85,7 @@ def _unzipped(path: Path, display: Display) -> Path:
     display.say(f"Unpacking {path} to {scene}")
     try:
         unzip_scene(path, scene, lambda folder: (folder / _ZIP_RECORD).write_text(record))
-    except FileExistsError:  # by another process, as of a batch
+    except FileExistsError:  # by another process, such as a job of a batch
         return _unzipped(path, display)
     return scene
 
@@ -108,14 +108,14 @@ def _with_poses(source: Path, photographs: Path | None, seed: int, display: Disp
     folders = numbered_folders(SCENES / name)
     scene = next(one for one in folders if is_made_of(one, record) or can_be_made(one, record))
     if is_made_of(scene, record):
-        display.say(f"Camera poses: those of {scene}, estimated before")
+        display.say(f"Camera poses: from {scene}, estimated before")
         return scene
     _refuse_photographs_with_poses(source)
     require_pycolmap()
     display.say(f"{source} has no camera poses: estimating them with COLMAP, in {scene}")
     try:
         found = make_scene(photographs, scene, options, display.counting, display.say)
-    except FolderInUse:  # by another process, as of a batch, for these photographs or others of the same name
+    except FolderInUse:  # by another job of a batch, for these photographs or others of the same name
         wait_until_unlocked(scene, math.inf, lambda: False, display.say)
         return _with_poses(source, photographs, seed, display)
     except SplatError:

@@ -1,4 +1,4 @@
-"""Implementation of `splat render`: splats, views, appearance and output folder of a job."""
+"""Implementation of `splat render`: a job's splats, views, appearance and output folder, and its rendering."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ _CELL = 0.02
 class RenderJob:
     """Render the splats in `file` from `views`; folder: default output folder.
 
-    antialias: None: as the file states; formats that state nothing are rendered without it, as in other viewers.
+    antialias: None: as the file states, otherwise off, as in other viewers.
     trained: the training views, if known.
-    splat_scale: factor on the sizes of the splats, which stay where they are.
-    samples: per pixel and axis; None: as many as give antialiased pictures the resolution of these views.
+    splat_scale: factor on the sizes of the splats; positions stay.
+    samples: per pixel and axis; None: enough for antialiased pictures to match the resolution of the training views.
     is_path: whether the views are frames of a path; files of an earlier, longer path are then removed.
     spz_axes: see read_splats.
     """
@@ -87,7 +87,7 @@ class RenderJob:
     field_file: Path | None = None
     """Colour field of `file`, with its own splats, if the run has one."""
     appearance: str | None = None
-    """See tools/render.py."""
+    """See `embeddings_along`."""
     rig: CameraRig = field(default_factory=SingleCamera)
     files: FrameFiles = field(default_factory=FrameFiles)
     frames_per_second: float = DEFAULT_FPS
@@ -98,7 +98,7 @@ class RenderJob:
     spz_axes: str = "RUB"
 
     def with_overrides(self, background: tuple[float, float, float] | None, antialias: bool | None) -> RenderJob:
-        """The job with other background and antialiasing than in training, where given."""
+        """The job with another background and antialiasing than in training, if given."""
         return dataclasses.replace(
             self,
             background=self.background if background is None else background,
@@ -106,7 +106,7 @@ class RenderJob:
         )
 
     def with_appearance(self, appearance: str | None) -> RenderJob:
-        """The job with a photograph's appearance, or a transition between two (tools/render.py). UsageError."""
+        """The job with a photograph's appearance, or a transition between two (see `embeddings_along`). UsageError."""
         if appearance is not None and self.field_file is None:
             raise UsageError(f"--appearance {appearance}: only runs with --color field have appearances; name a run")
         return dataclasses.replace(self, appearance=appearance)
@@ -149,7 +149,7 @@ class RenderJob:
             folder = folder or self.folder
             written = render_sequence(backend, splats, self.views, folder, settings, source, count, coloring)
         if self.is_path and (left := remove_frames_from(folder, len(self.views))):
-            display.say(f"{left} frames that an earlier, longer path left in {folder} are removed")
+            display.say(f"removed {left} frames of an earlier, longer path from {folder}")
         return written
 
     def _samples(self, antialias: bool) -> int:
@@ -176,7 +176,7 @@ def plan_job(
     """
     file, run = find_splats(source)
     if run is None and cameras is None and path is None:
-        raise UsageError(f"{source} has no views: give some with --cameras FILE.json, or take --path orbit")
+        raise UsageError(f"{source} has no views: give some with --cameras FILE.json, or use --path orbit")
     config = run.config() if run else TrainConfig()
     which = which or ("test" if config.eval and path is None else "all")
     views, name, fps = run.views(which) if run else [], which, DEFAULT_FPS
@@ -210,7 +210,7 @@ def _frames(path: CameraPath, views: list[View], file: Path, spz_axes: str) -> t
     splats = read_splats(file, spz_axes)
     if not views:
         if path.kind not in ("auto", "orbit", "arc"):
-            raise UsageError(f"{file} has no cameras for --path {path.kind}: take orbit, or give --cameras FILE.json")
+            raise UsageError(f"{file} has no cameras for --path {path.kind}: use orbit, or give --cameras FILE.json")
         views = [overview(splats.means)]
         middle = tuple(middle_of(splats.means).tolist()) if len(splats) else (0.0, 0.0, 0.0)
         path = dataclasses.replace(path, kind="orbit", focus=path.focus or middle, arc=path.arc or 360.0)

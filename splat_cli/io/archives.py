@@ -1,6 +1,6 @@
 """Zip archives from untrusted sources: members are checked before unpacking; .npz files without pickles.
 
-The unpacked size is limited in proportion to the size of the file: docs/formats.md states the limits.
+The unpacked size is limited relative to the size of the file; docs/formats.md states the limits.
 """
 
 import io
@@ -17,9 +17,9 @@ from splat_cli.io.files import is_full
 MAX_EXPANSION = 32
 """Unpacked bytes per byte of the file. A splat takes at least 14 bytes in .spz and .sog, 56 to 236 unpacked."""
 MIN_ALLOWANCE = 16 << 20
-"""Bytes that even the smallest file may unpack to."""
+"""Unpacked bytes that even the smallest file may have."""
 _MAX_DIRECTORY_BYTES = 4 << 20
-"""Of a zip file's list of members: 40,000 with names of usual length. zipfile takes 10 times as much for them."""
+"""Limit of a zip file's list of members: about 40,000. zipfile needs 10 times as much memory for them."""
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
@@ -35,20 +35,20 @@ class _ZipReader(io.BufferedReader):
 
     def read(self, size: int | None = -1, /) -> bytes:
         if not self.is_open and size is not None and size > _MAX_DIRECTORY_BYTES:
-            raise ValueError(f"its list of members takes {size:,} bytes, at most {_MAX_DIRECTORY_BYTES:,} are read")
+            raise ValueError(f"its list of members has {size:,} bytes, more than the limit of {_MAX_DIRECTORY_BYTES:,}")
         return super().read(size)
 
 
 @contextmanager
 def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
-    """The zip file for reading; ZIP_ERRORS where it is none, or lists more members than are read."""
+    """The zip file for reading; ZIP_ERRORS if it is not one, or its list of members is too long."""
     with _ZipReader(io.FileIO(path)) as file, zipfile.ZipFile(file) as archive:
         file.is_open = True
         yield archive
 
 
 def unzip_error(path: Path, folder: Path, error: Exception) -> SplatError:
-    """The exception for one of ZIP_ERRORS in unpacking into a folder: DiskError where that is full, else SceneError."""
+    """The exception for one of ZIP_ERRORS while unpacking: DiskError if the disk is full, otherwise SceneError."""
     if is_full(error):
         return DiskError(f"not enough space in {folder} to unpack {path}: free some, or unpack it elsewhere")
     return SceneError(f"{path} cannot be unpacked ({reason_of(error)}): make the zip file again")
@@ -61,7 +61,7 @@ def read_member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
         raise ValueError(f"{len(found)} members are called {name!a}, expected one")
     check_member(found[0])
     if found[0].file_size > limit:
-        raise ValueError(f"{name!a} would unpack to {found[0].file_size:,} bytes, {limit:,} at most are read")
+        raise ValueError(f"{name!a} would unpack to {found[0].file_size:,} bytes, more than the limit of {limit:,}")
     with archive.open(found[0]) as file:
         return file.read(limit + 1)[:limit]
 
@@ -73,7 +73,7 @@ def check_member(member: zipfile.ZipInfo) -> None:
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of an uncompressed .npz file. ZIP_ERRORS where it is none.
+    """The arrays of an uncompressed .npz file. ZIP_ERRORS if it is not one.
 
     Nothing is unpickled; memory is limited to the size of the file.
     """
@@ -103,5 +103,5 @@ def _array(content: bytes, name: str) -> np.ndarray:
             raise ValueError(f"its dtype is {dtype}")
         array = np.frombuffer(content, dtype, offset=stream.tell())
         return array.reshape(shape, order="F" if fortran_order else "C")
-    except Exception as error:  # NumPy evaluates the header as Python's literals, which raises many things
+    except Exception as error:  # NumPy evaluates the header as a Python literal, which can raise many types
         raise ValueError(f"{name!a} is not an array ({type(error).__name__})") from error

@@ -20,7 +20,7 @@ def parse_color(text: str) -> tuple[float, float, float]:
 
 
 def color_of(value: str | Sequence[float]) -> tuple[float, float, float]:
-    """RGB from 0 to 1 of such a text, or of three such numbers. UsageError."""
+    """RGB from 0 to 1 of a text for `parse_color`, or of three numbers from 0 to 1. UsageError."""
     if isinstance(value, str):
         return parse_color(value)
     try:

@@ -1,7 +1,7 @@
-"""Decoding of HEIC, AVIF and OpenEXR files in child processes (decoder_worker.py), which outlive single files.
+"""Decoding of HEIC, AVIF and OpenEXR files in child processes (decoder_worker.py), which are reused for further files.
 
-A thread that decodes has a process of its own meanwhile. Files of 12 megapixels took 981 ms (HEIC), 315 (AVIF) and 211
-(OpenEXR) in a child process, 947, 297 and 168 in the same one.
+Each thread that decodes uses its own process. Files of 12 megapixels took 981 ms (HEIC), 315 (AVIF) and 211 (OpenEXR)
+in a child process, and 947, 297 and 168 in the calling process.
 """
 
 import atexit
@@ -20,12 +20,12 @@ from splat_cli.processes.child_process import ending, kill, receive, start_worke
 HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"mif1", b"msf1")  # ISO/IEC 23008-12, annex B
 AVIF_BRANDS = (b"avif", b"avis")
 _PROGRAM = "from splat_cli.io.decoder_worker import main; main()"
-_GRACE = 5.0  # seconds in which a process ends that no longer answers
+_GRACE = 5.0  # seconds that a process has to end after it stopped answering
 _idle: "LifoQueue[subprocess.Popen[bytes]]" = LifoQueue()
 
 
 class DecodedImage(Image.Image):
-    """A photograph that is decoded when its pixels are needed, like images that Pillow opens. Raises ValueError."""
+    """A photograph that is decoded when its pixels are needed, like Pillow's own images. Raises ValueError."""
 
     def __init__(self, file: Path | io.BytesIO) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class DecodedImage(Image.Image):
 
 
 def image_brand(file: Path | io.BytesIO) -> bytes | None:
-    """Kind of an ISO base media file, such as HEIC and AVIF; None of other files."""
+    """Brand of an ISO base media file, such as HEIC and AVIF; None for other files."""
     if isinstance(file, io.BytesIO):
         head = file.getbuffer()[:12].tobytes()
     else:
@@ -54,7 +54,7 @@ def image_brand(file: Path | io.BytesIO) -> bytes | None:
 
 
 def decode(task: str, file: Path | io.BytesIO) -> tuple[dict[str, Any], bytearray]:
-    """The answer of decoder_worker.py to a task: header and pixels. ValueError where the file is damaged."""
+    """The answer of decoder_worker.py to a task: header and pixels. ValueError if the file is damaged."""
     process = _process()
     try:
         answer, pixels = _exchange(process, task, file)
@@ -87,7 +87,7 @@ def _process() -> "subprocess.Popen[bytes]":
 def _exchange(
     process: "subprocess.Popen[bytes]", task: str, file: Path | io.BytesIO
 ) -> tuple[dict[str, Any], bytearray]:
-    """OSError or ValueError where the process has ended."""
+    """Send a request and read the answer. OSError or ValueError if the process has ended."""
     assert process.stdin is not None
     assert process.stdout is not None
     content = file.getbuffer() if isinstance(file, io.BytesIO) else b""
@@ -103,6 +103,6 @@ def _exchange(
 
 @atexit.register
 def _close() -> None:
-    """End the processes that wait."""
+    """End the idle processes."""
     while not _idle.empty():
         kill(_idle.get())

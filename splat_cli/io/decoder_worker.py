@@ -1,8 +1,10 @@
-"""The process that decodes HEIC, AVIF and OpenEXR files for decoder.py, one after the other.
+"""The process that decodes HEIC, AVIF and OpenEXR files for decoder.py, one at a time.
 
-Their libraries crash on some damaged files, and print. A request on standard input is a JSON object in a line,
-`{"task": one of TASKS, "path": PATH or null, "bytes": N}`, and, without a path, the N bytes of the file. The answer on
-standard output is a JSON object in a line, `{"bytes": N, ...}` or `{"error": TEXT, "bytes": 0}`, and N bytes.
+It is separate because the libraries crash on some damaged files, and print messages.
+
+Request on standard input: one line of JSON, `{"task": one of TASKS, "path": PATH or null, "bytes": N}`; without a path,
+the N bytes of the file follow. Answer on standard output: one line of JSON, `{"bytes": N, ...}` or
+`{"error": TEXT, "bytes": 0}`, followed by N bytes.
 """
 
 import io
@@ -23,15 +25,15 @@ from splat_cli.processes.child_process import limit_memory
 Answer = tuple[dict[str, Any], bytes]
 """Header, and pixels."""
 _CHANNELS = ("Z", "depth.Z", "depth", "Y", "V", "R")
-"""Of OpenEXR files, in the order in which they are looked for: of depth, of grey pictures, the first of colours."""
+"""Channels of OpenEXR files, in order of preference: depth, grey, then one of a colour picture."""
 _MEMORY, _MEMORY_PER_CORE, _MEMORY_PER_PIXEL = 1 << 30, 32 << 20, 64
-"""Bytes that decoding may take: a base, the stacks of threads, and those of a picture and its copies."""
+"""Memory that decoding may use, in bytes: a base, the stacks of threads, and a picture with its copies."""
 
 
 def main() -> None:
-    """Answer requests until standard input ends, as it does with the parent."""
+    """Answer requests until standard input ends, at the latest with the parent."""
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what libraries print is discarded
+    os.dup2(2, 1)  # discards messages of libraries
     while line := requests.readline():
         request = json.loads(line)
         header, pixels = _answer(request, requests)
@@ -46,7 +48,7 @@ def _answer(request: dict[str, Any], requests: IO[bytes]) -> Answer:
         return TASKS[request["task"]](file)
     except UnidentifiedImageError:
         return {"error": "its content does not match its first bytes"}, b""
-    except Exception as error:  # of many types, of damaged files
+    except Exception as error:  # damaged files raise many types
         return {"error": reason_of(error)}, b""
 
 
@@ -57,7 +59,7 @@ def _image_header(file: Path | io.BytesIO) -> Answer:
 
 
 def _image_pixels(file: Path | io.BytesIO) -> Answer:
-    """The pixels of a photograph, in the mode that _image_header says."""
+    """The pixels of a photograph, in the mode that _image_header returns."""
     with _opened(file) as image:
         _limit_memory(image.size)
         return {"mode": image.mode, "size": image.size}, image.tobytes()
@@ -73,7 +75,7 @@ def _opened(file: Path | io.BytesIO) -> Image.Image:
 
 
 def _exr_header(path: Path | io.BytesIO) -> Answer:
-    """Size of the first part, and the channel of depths, or None.
+    """Size of the first part, and the channel with depths, or None.
 
     `OpenEXR.File` would decode all parts; the header of `OpenEXR.InputFile` crashes on names that are not UTF-8.
     """
@@ -87,7 +89,7 @@ def _exr_header(path: Path | io.BytesIO) -> Answer:
 
 
 def _exr_pixels(path: Path | io.BytesIO) -> Answer:
-    """float32 of the channel that _exr_header says."""
+    """The channel that _exr_header returns, float32."""
     import Imath
     import OpenEXR
 
@@ -102,5 +104,8 @@ def _limit_memory(size: tuple[int, int]) -> None:
 
 
 TASKS: dict[str, Callable[[Path | io.BytesIO], Answer]] = {
-    "image header": _image_header, "image": _image_pixels, "exr header": _exr_header, "exr": _exr_pixels,
-}  # fmt: skip
+    "image header": _image_header,
+    "image": _image_pixels,
+    "exr header": _exr_header,
+    "exr": _exr_pixels,
+}

@@ -1,6 +1,6 @@
-"""Opening of image files, restricted to decoders of photographs and pictures.
+"""Opening of image files, restricted to formats of photographs and pictures.
 
-Without a list of formats, Pillow tries all decoders, whatever a file's suffix: that of EPS starts Ghostscript.
+Without a list of formats, Pillow tries all decoders, whatever the suffix; the one for EPS starts Ghostscript.
 """
 
 import importlib.util
@@ -16,16 +16,16 @@ FORMATS: tuple[str, ...] = ("JPEG", "PNG", "TIFF", "WEBP", "BMP", "GIF", "PPM", 
 if importlib.util.find_spec("PIL.AvifImagePlugin"):  # from Pillow 11.3 on
     FORMATS += ("AVIF",)
 PHOTOGRAPH_SUFFIXES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".heic", ".heif", ".avif")
-"""Of files that are taken for photographs where nothing names them."""
+"""Suffixes by which photographs are found if a dataset does not list them."""
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)  # callers check sizes before they decode
-warnings.filterwarnings("ignore", module=r"PIL\.")  # of damaged metadata, which pixels do not need
+warnings.filterwarnings("ignore", module=r"PIL\.")  # about damaged metadata, which is not used
 
 
 def open_image(file: Path | io.BytesIO, formats: tuple[str, ...] = FORMATS) -> Image.Image:
-    """The image with only its header decoded. formats: Pillow's names; HEIC is read if they are all of FORMATS.
+    """The image with only its header decoded. formats: Pillow's names; HEIC is read only with the default, FORMATS.
 
-    HEIC and AVIF are decoded in another process (decoder.py). Raises UnidentifiedImageError for files of other kinds,
-    ValueError for HEIC without its decoder, and of damaged ones whatever a decoder raises.
+    HEIC and AVIF are decoded in another process (decoder.py). Raises UnidentifiedImageError for other formats,
+    ValueError for HEIC without its decoder, and any exception of a decoder for damaged files.
     """
     if formats != FORMATS:
         return Image.open(file, formats=formats)

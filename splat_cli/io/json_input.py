@@ -1,4 +1,4 @@
-"""JSON from untrusted files: the memory that its values take is bounded before they are made."""
+"""JSON from untrusted files: the memory of its values is bounded before they are created."""
 
 import json
 import re
@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 MAX_JSON_BYTES = 64 << 20
-"""Of a file: that of 65,536 cameras, the most that a dataset may have, takes 40 MB."""
+"""Maximum size of a file: 65,536 cameras, the maximum of a dataset, take 40 MB."""
 _BASE_BYTES, _BYTES_PER_CHARACTER = 56 << 20, 4
-"""What text and values may take together. Values alone take up to 36 bytes a character, in files of cameras 2 to 4."""
+"""Memory limit of text and values. Values alone take up to 36 bytes per character, 2 to 4 in files of cameras."""
 _KEY = re.compile(r'"[^"\\]{0,60}"\s*:')
 _MAX_KEYS = 1000
 
 
 def read_json_text(path: Path) -> str:
-    """The content of a file in UTF-8, without its byte order mark. OSError; ValueError if too long or no UTF-8."""
+    """The content of a UTF-8 file, without its byte order mark. OSError; ValueError if it is too long or not UTF-8."""
     with path.open("rb") as file:
         content = file.read(MAX_JSON_BYTES + 1)
     if len(content) > MAX_JSON_BYTES:
@@ -28,7 +28,7 @@ def parse_json(content: str | bytes) -> Any:
     text = content if isinstance(content, str) else content.decode("utf-8")
     allowed = _BASE_BYTES + _BYTES_PER_CHARACTER * len(text)
     if _value_bytes(text, num_same_keys=0) > allowed and _value_bytes(text, _num_repeated_keys(text)) > allowed:
-        raise ValueError(f"it holds more values than are read from {len(text):,} characters")
+        raise ValueError(f"it holds too many values for {len(text):,} characters")
     try:
         return json.loads(text)
     except RecursionError:
@@ -36,10 +36,10 @@ def parse_json(content: str | bytes) -> Any:
 
 
 def _value_bytes(text: str, num_same_keys: int) -> int:
-    """Upper bound of the bytes that text and values take (CPython, 64 bits).
+    """Upper bound of the memory of text and values, in bytes (CPython, 64 bits).
 
-    A dict takes 192 bytes for one key and 56 or less for each further one; a list 88 with one value; a value's place in
-    a list 9, with the list's reserve; a number 32; a string 80, except for keys, of which equal ones are one object.
+    A dict takes 192 bytes with one key and at most 56 per further key; a list 88 with one value; a list's slot 9, with
+    the spare ones; a number 32; a string 80. Equal keys are one object.
     """
     num_keys, num_strings = text.count(":"), text.count('"') // 2 - num_same_keys
     containers = 136 * text.count("{") + 56 * num_keys + 88 * text.count("[")
@@ -49,7 +49,7 @@ def _value_bytes(text: str, num_same_keys: int) -> int:
 
 
 def _num_repeated_keys(text: str) -> int:
-    """How many keys stand in the text before; 0 where there are too many different ones to tell."""
+    """Number of keys that repeat an earlier key; 0 if there are too many different keys to count."""
     seen: set[str] = set()
     count = 0
     for match in _KEY.finditer(text):

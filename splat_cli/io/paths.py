@@ -6,6 +6,6 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def resource_dir(name: str) -> Path:
-    """Folder `name` ("cuda_src" or "configs"): the wheel's copy if there is one, else the checkout's."""
+    """Folder `name` ("cuda_src" or "configs"): the wheel's copy if there is one, otherwise the checkout's."""
     inside = _PACKAGE / name
     return inside if inside.is_dir() else _PACKAGE.parent / name

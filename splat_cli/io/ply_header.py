@@ -1,4 +1,4 @@
-"""PLY headers: their check, before memory is allocated, and what they say of the elements."""
+"""PLY headers: checks before memory is allocated, number of elements, comments."""
 
 import re
 from pathlib import Path
@@ -18,8 +18,8 @@ TYPE_BYTES = {
 def check_header(path: Path, wanted: str) -> dict[str, int]:
     """Number of elements by name ("vertex"), from the header.
 
-    FormatError if the file is unreadable, no PLY, has lists (other than those of the zero faces that MeshLab writes to
-    point clouds), or is shorter than its header states.
+    FormatError if the file is unreadable, not a PLY, has lists (except for zero faces, as MeshLab writes to point
+    clouds), or is shorter than its header states.
     wanted: description of the expected file, for the message.
     """
     try:
@@ -47,12 +47,12 @@ def damage_of(error: Exception) -> str:
 
 
 def plain_name(name: str) -> str:
-    """Name of a property without the prefix that CloudCompare gives to those it does not know."""
+    """Name of a property without the prefix that CloudCompare gives to unknown properties."""
     return _PREFIX.sub("", name)
 
 
 def header_comments(path: Path) -> list[str]:
-    """Comments of the header; none for files that are no PLY."""
+    """Comments of the header; empty if the file is not a PLY."""
     try:
         with path.open("rb") as file:
             head, end, _ = file.read(MAX_HEADER_BYTES).partition(b"end_header")
@@ -76,7 +76,7 @@ def _counts_and_bytes(path: Path, lines: list[list[str]], wanted: str) -> tuple[
                     raise FormatError(f"{path} declares {number[:40]} elements, which is not a number; export it again")
                 count = counts[name] = int(number)
             case ["property", "list", *_] if count:
-                raise FormatError(f"{path} has list properties, as a mesh has; give {wanted}")
+                raise FormatError(f"{path} has list properties, like a mesh; give {wanted}")
             case ["property", kind, _]:
-                needed += count * (2 if is_text else TYPE_BYTES.get(kind, 1))  # as text: a digit and a space
+                needed += count * (2 if is_text else TYPE_BYTES.get(kind, 1))  # in text: a digit and a space
     return counts, needed - 1 if is_text and needed else needed  # the last newline is optional

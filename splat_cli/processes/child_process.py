@@ -1,10 +1,10 @@
-"""Child processes that end with their parent: their standard input is a pipe, which the system closes with the parent.
+"""Child processes that end with their parent: the system then closes the pipe that is their standard input.
 
-This works on all systems and however the parent ends. Linux' PR_SET_PDEATHSIG does not suit: it is also sent
-when the thread ends that started the child, and jobs are started by threads.
+This works on all systems, however the parent ends. PR_SET_PDEATHSIG of Linux is not usable: it is sent when the thread
+ends that started the child, and threads start jobs.
 
-`python -m splat_cli.processes.child_process ARGUMENTS...` runs `splat ARGUMENTS...`, which saves and ends
-with its parent.
+`python -m splat_cli.processes.child_process ARGUMENTS...` runs `splat ARGUMENTS...`, which saves and ends with its
+parent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import IO, Any
 
 import splat_cli
 
-_SAVING = 60.0  # seconds that a command has for it
+_SAVING = 60.0  # seconds in which a command must save
 NEW_SESSION: dict[str, Any] = {"start_new_session": True}
 """Arguments of Popen for a process that the terminal's Ctrl-C does not reach."""
 if sys.platform == "win32":
@@ -42,16 +42,22 @@ def start_worker(
 ) -> subprocess.Popen[Any]:
     """A child process that runs a line of Python, with pipes to its standard input and output.
 
-    It is in a session of its own: Ctrl-C reaches the parent alone. encoding: of pipes of text, else of bytes.
+    It has its own session: Ctrl-C reaches only the parent. encoding: of text in the pipes; None: they carry bytes.
     """
     return subprocess.Popen(
-        [sys.executable, "-P", "-c", program, *arguments], env=child_environment(), stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE, stderr=stderr, encoding=encoding, errors=encoding and "replace", **NEW_SESSION,
-    )  # fmt: skip
+        [sys.executable, "-P", "-c", program, *arguments],
+        env=child_environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        encoding=encoding,
+        errors=encoding and "replace",
+        **NEW_SESSION,
+    )
 
 
 def ending(code: int) -> str:
-    """The exit code of a child process in words; negative: the signal that ended it."""
+    """A child process's exit code in words; a negative code is the signal that ended it."""
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
@@ -66,7 +72,7 @@ def kill(process: subprocess.Popen[Any]) -> None:
 
 
 def receive(stream: IO[bytes], buffer: memoryview) -> None:
-    """Fill a buffer of bytes from a pipe; ValueError without a reason where that ends before."""
+    """Fill a buffer of bytes from a pipe; ValueError without a message if the pipe ends before."""
     while buffer:
         num = stream.readinto(buffer)  # type: ignore[attr-defined]
         if not num:
@@ -75,9 +81,9 @@ def receive(stream: IO[bytes], buffer: memoryview) -> None:
 
 
 def limit_memory(num_bytes: int) -> None:
-    """Let allocations fail that together exceed `num_bytes` from now on; Linux only.
+    """Limit further allocations to `num_bytes` in total; Linux only.
 
-    What is allocated so far is not counted: NumPy's OpenBLAS takes 40 MiB for each core, more than 1 GiB on a server.
+    Memory allocated so far is not counted: NumPy's OpenBLAS takes 40 MiB per core, more than 1 GiB on a server.
     """
     try:
         import resource
@@ -91,9 +97,9 @@ def limit_memory(num_bytes: int) -> None:
 
 
 def end_with_parent(saving: float = 0.0) -> None:
-    """From now on, end this process when its standard input ends; nothing else may read that.
+    """From now on, end this process when its standard input ends; nothing else may read the input.
 
-    saving: seconds between SIGTERM, on which a run is saved, and the end in any case.
+    saving: seconds between SIGTERM, which saves a run, and the forced end.
     """
     threading.Thread(target=_end_with_input, args=(saving,), daemon=True).start()
 

@@ -1,4 +1,4 @@
-"""Calls in threads, a bounded number ahead of their results."""
+"""Calls in threads, with a bounded number of results waiting."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ T = TypeVar("T")
 
 
 def run_in_threads(calls: Iterable[Callable[[], T]], num_threads: int) -> Iterator[T]:
-    """The results of the calls, in order; what a call raises is raised in its place.
+    """The results of the calls, in order; an exception of a call is raised instead of its result.
 
-    Unlike `Executor.map`, takes the next of `calls` only when at most `num_threads` of those before are unfinished or
-    untaken, so that pictures do not pile up in memory.
+    Unlike `Executor.map`, takes the next call only while at most `num_threads` results are unfinished or not consumed,
+    so that pictures do not pile up in memory.
 
         for _ in run_in_threads((partial(save, frame) for frame in rendered()), 8):
             progress(1)

@@ -62,7 +62,7 @@ def line_chart(title: str, series: Sequence[Series], show: Format, low: float | 
         (frame.left(x), f"step {x:,.0f}: {one.name + ' ' * bool(one.name)}{show(y)}")
         for one in drawn
         for x, y in zip(one.x, one.y, strict=True)
-    ]  # fmt: skip
+    ]
     return _figure(title, show(drawn[-1].y[-1]), parts, hover, drawn if len(drawn) > 1 else ())
 
 
@@ -80,7 +80,7 @@ def histogram(title: str, values: np.ndarray, show: Format, limits: tuple[float,
 
 
 def bars(title: str, summary: str, values: Sequence[float], names: Sequence[str], show: Format) -> Markup:
-    """One bar per value, in the given order; the axis includes 0, so that bars are in proportion."""
+    """One bar per value, in the given order; the axis includes 0, so that lengths are proportional."""
     frame = _Frame((0, len(values)), _range([0, *values], min(0, *values)))
     parts = _axes(frame, compact, compact, along=False)
     parts += [_bar(frame, place, place + 0.85, value) for place, value in enumerate(values)]

@@ -12,9 +12,12 @@ from splat_cli.report.numbers import compact
 from splat_cli.report.run_data import RunData
 
 _NAMES = {
-    "psnr": "PSNR", "ssim": "SSIM", "flip": "FLIP", "fitted_psnr": "PSNR, colours fitted",
+    "psnr": "PSNR",
+    "ssim": "SSIM",
+    "flip": "FLIP",
+    "fitted_psnr": "PSNR, colours fitted",
     "fitted_ssim": "SSIM, colours fitted",
-}  # fmt: skip
+}
 
 
 def curves(data: RunData) -> Markup | None:

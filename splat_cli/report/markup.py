@@ -12,7 +12,7 @@ class Markup(str):
 
 
 def tag(name: str, *children: object, **attributes: object) -> Markup:
-    """The element `name`. Attributes: `class_` stands for class, `stroke_width` for stroke-width; None is omitted."""
+    """The element `name`. `class_` writes the attribute class, `stroke_width` writes stroke-width; None is omitted."""
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
         for key, value in attributes.items()

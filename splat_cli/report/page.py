@@ -1,4 +1,4 @@
-"""The page and its sections."""
+"""The report's page and its sections: key figures, comparisons of views, map of the cameras, settings."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,9 +32,12 @@ def _figure(view: ComparedView) -> Markup:
     score = view.score
     looks = "" if score.flip is None else f" · FLIP {score.flip:.3f}"
     caption = tag(
-        "figcaption", tag("b", view.view.name), _badge(view), tag("br"),
+        "figcaption",
+        tag("b", view.view.name),
+        _badge(view),
+        tag("br"),
         tag("small", f"PSNR {score.psnr:.2f} dB · SSIM {score.ssim:.4f}{looks}"),
-    )  # fmt: skip
+    )
     stage = tag(
         "div",
         _picture(view, view.render, "render"),
@@ -52,9 +55,14 @@ def _figure(view: ComparedView) -> Markup:
 
 def _picture(view: ComparedView, address: str, what: str) -> Markup:
     return tag(
-        "img", src=address, class_=what.split()[0], alt=f"{what} of {view.view.name}",
-        width=view.view.width, height=view.view.height, decoding="async",
-    )  # fmt: skip
+        "img",
+        src=address,
+        class_=what.split()[0],
+        alt=f"{what} of {view.view.name}",
+        width=view.view.width,
+        height=view.view.height,
+        decoding="async",
+    )
 
 
 def _badge(view: ComparedView) -> Markup | None:
@@ -74,13 +82,13 @@ def _legend() -> Markup:
 
 
 _SIDE = 480  # user units of the SVG
-_MAP_SIDES = (120, 640)  # px, range of the raster's side; about one pixel per splat
+_MAP_SIDES = (120, 640)  # range of the raster's side, px; about one pixel per splat
 _SPLAT_OPACITY = 0.35  # opacity of a splat
-_CORE = (10, 90)  # percentiles of the splats that must be inside
+_CORE = (10, 90)  # percentiles between which splats must be inside
 
 
 def camera_map(splats: SplatArrays, views: Sequence[View], held_out: frozenset[str]) -> Markup:
-    """A square picture along `up`, with all cameras; splats above the cameras are omitted."""
+    """The splats and all cameras from above; splats above the cameras are omitted."""
     centers = np.array([view.center for view in views])
     axes = _ground_axes(views, centers)
     cameras, directions = centers @ axes.T, np.array([view.w2c[2, :3] for view in views]) @ axes.T
@@ -99,7 +107,7 @@ def camera_map(splats: SplatArrays, views: Sequence[View], held_out: frozenset[s
 
 
 def _ground_axes(views: Sequence[View], centers: np.ndarray) -> np.ndarray:
-    """Axes [3, 3] of the picture: right, down and up, from the mean of the cameras."""
+    """Axes [3, 3] of the picture: right, down and up, from the mean up direction of the cameras."""
     spread = np.linalg.svd(centers - centers.mean(axis=0), full_matrices=True)[2]
     up = -np.mean([view.w2c[1, :3] for view in views], axis=0)
     up = spread[2] if np.linalg.norm(up) < 0.3 else up / np.linalg.norm(up)
@@ -134,7 +142,7 @@ def _density(splats: SplatArrays, chosen: np.ndarray, places: np.ndarray) -> np.
 
 
 def _arrowhead(place: np.ndarray, direction: np.ndarray, name: str, held_out: bool) -> Markup:
-    """A triangle in the viewing direction, or a dot if that is vertical."""
+    """A triangle that points in the viewing direction, or a dot for a vertical one."""
     title = tag("title", f"{name} (held out)" if held_out else name)
     look = "held-out" if held_out else "trained"
     length = float(np.linalg.norm(direction))
@@ -147,7 +155,7 @@ def _arrowhead(place: np.ndarray, direction: np.ndarray, name: str, held_out: bo
 
 
 def _scale_bar(width: float) -> Markup:
-    """A scale bar of a round length, about a fifth of the picture."""
+    """A scale bar with a round length, about a fifth of the picture."""
     length = ticks(0, width, 5)[1]
     pixels, y = length / width * _SIDE, _SIDE - 12
     bar = tag("line", x1=12, x2=round(12 + pixels, 1), y1=y, y2=y)
@@ -274,10 +282,15 @@ def _time(data: RunData) -> Markup | None:
         return None
     total = sum(data.phases.values())
     rows = [
-        tag("tr", tag("th", phase), tag("td", tag("i", style=f"width: {seconds / total:.2%}")),
-            tag("td", duration(seconds)), tag("td", f"{seconds / total:.0%}" if seconds > 0.005 * total else "<1%"))
+        tag(
+            "tr",
+            tag("th", phase),
+            tag("td", tag("i", style=f"width: {seconds / total:.2%}")),
+            tag("td", duration(seconds)),
+            tag("td", f"{seconds / total:.0%}" if seconds > 0.005 * total else "<1%"),
+        )
         for phase, seconds in sorted(data.phases.items(), key=lambda item: -item[1])
-    ]  # fmt: skip
+    ]
     last = tag("tr", tag("th", "total"), tag("td"), tag("td", duration(total)), tag("td"))
     return _section("Time by phase", tag("table", *rows, last, class_="phases"))
 

@@ -14,7 +14,7 @@ class RunData:
     """A run, read from its files.
 
     provenance: scene, device and version. figures: log entries of training. warnings: (step, text). phases: seconds by
-    phase, of all sessions. metrics: scores by step. step: the last known step.
+    phase, over all sessions. metrics: scores by step. step: the last known step.
     """
 
     run: RunDir
@@ -34,7 +34,7 @@ class RunData:
 
     @property
     def seen(self) -> str:
-        """Whether the evaluated photographs were trained on: without --eval they were."""
+        """How the evaluated photographs were used: "held out" with --eval, else "trained on"."""
         return "held out" if self.config.eval else "trained on"
 
     @property

@@ -20,7 +20,7 @@ from splat_cli.scene.view import View, evenly_spread
 from splat_cli.terminal.console import Display
 
 _NUM_VIEWS = 8
-_MAX_SIDE, _MAX_BYTES = 1000, 240_000  # of a picture: all 24 take 5.8 MB at most, a third more as text
+_MAX_SIDE, _MAX_BYTES = 1000, 240_000  # per picture; all 24 take at most 5.8 MB, a third more as text
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def compare_views(
 ) -> list[ComparedView]:
     """The worst and the best of the evaluated views, or some views if there are no scores.
 
-    field: colours the splats, if trained with one. SceneError if the photographs are missing, also in `scene`.
+    field: colour field of the splats, if trained with one. SceneError if the photographs are missing.
     """
     ranked = sorted(data.measured.get("per_image", {}).items(), key=lambda item: item[1]["psnr"])
     names = [name for name, _ in ranked]
@@ -56,11 +56,16 @@ def compare_views(
     views, ranks = photographs.views, {name: number for number, name in enumerate(names, 1)}
     return [
         ComparedView(
-            view, scores[view.name], _small(render), _small(photograph), _small(error_map(render, photograph, mask)),
-            ranks.get(view.name, 0), len(names),
+            view,
+            scores[view.name],
+            _small(render),
+            _small(photograph),
+            _small(error_map(render, photograph, mask)),
+            ranks.get(view.name, 0),
+            len(names),
         )
         for view, render, photograph, mask in zip(views, renders, photographs.images, photographs.masks, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def _small(pixels: np.ndarray) -> str:
@@ -68,7 +73,7 @@ def _small(pixels: np.ndarray) -> str:
 
 
 def _chosen(names: Sequence[str], views: dict[str, View]) -> list[View]:
-    """The worst and the best of the views with these names, which are sorted by score."""
+    """The worst and the best views. names: all, sorted by score."""
     if len(names) > _NUM_VIEWS:
         names = [*names[: _NUM_VIEWS // 2], *names[-_NUM_VIEWS // 2 :]]
     return [views[name] for name in names if name in views]

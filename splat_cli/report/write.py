@@ -20,8 +20,8 @@ def write_report(
 ) -> Path:
     """Write the report of the run to `path`, by default RUN/report.html; returns the path.
 
-    scene: folder of the photographs, SceneError if they are missing; by default that of training, and if they are
-    missing, the report has no comparisons. Works for runs that were interrupted before they saved splats, too.
+    scene: folder of the photographs; SceneError if they are missing. By default as in training; if they are missing,
+    the report has no comparisons. Also works for runs that were interrupted before they saved splats.
     """
     data = read_run_data(run)
     steps = run.saved_steps()

@@ -40,8 +40,7 @@ class Level(IntEnum):
 class Display:
     """Writes to `stream`, by default standard error; `warnings`: all warnings so far.
 
-    bar: whether a bar shows progress, not plain lines; by default where the stream is a terminal that can overwrite
-    a line.
+    bar: show progress as a bar instead of plain lines; by default if the stream is a terminal that can overwrite lines.
     """
 
     def __init__(self, stream: TextIO | None = None, level: Level = Level.NORMAL, bar: bool | None = None) -> None:
@@ -69,7 +68,7 @@ class Display:
 
     @contextmanager
     def counting(self, label: str, total: int) -> Iterator[Callable[[int], object]]:
-        """Yield a function to call with the number of items just done, of `total`; without a bar, prints lines."""
+        """Yield a function to call with the number of items just done, out of `total`; without a bar, prints lines."""
         if not self._bar and self._level > Level.QUIET:
             yield _PlainCount(label, total, self.say)
             return
@@ -99,7 +98,7 @@ class Display:
 
 
 class _ErrorTolerantStream:
-    """A stream whose failures end nothing: a terminal that was closed, a pipe nobody reads, a full disk."""
+    """A stream that ignores failures to write: a closed terminal, a pipe that nobody reads, a full disk."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -143,7 +142,7 @@ class _PlainLines:
 
 
 class _PlainCount:
-    """A line every ten seconds; none for shorter work."""
+    """A line every ten seconds; shorter work prints nothing."""
 
     def __init__(self, label: str, total: int, say: Callable[[str], None]) -> None:
         self._label, self._total, self._say = label, total, say
@@ -159,13 +158,13 @@ class _PlainCount:
 
 
 def first_of(lines: Sequence[str], count: int = _SHOWN, separator: str = "; ") -> str:
-    """The first `count` lines, joined, and the number of the others."""
+    """The first `count` lines, joined, and the number of further lines."""
     more = len(lines) - count
     return separator.join(lines[:count]) + f" and {more:,} more" * (more > 0)
 
 
 def left_out(lines: Sequence[str], what: str) -> str:
-    """A warning: "left out 2 photographs: a.jpg: ...; b.jpg: ...". lines: what was left out; what: one of them."""
+    """A warning: "left out 2 photographs: a.jpg: ...; b.jpg: ...". lines: one per omission; what: singular noun."""
     return f"left out {len(lines):,} {what}{'s' * (len(lines) != 1)}: {first_of(lines)}"
 
 
@@ -175,6 +174,6 @@ def _status(progress: Progress) -> str:
 
 
 def _bar_fields(progress: Progress) -> tuple[str, ...]:
-    """As _status, the most important first."""
+    """The fields of _status, the most important first."""
     psnr = () if progress.psnr is None else (f"PSNR {progress.psnr:.2f}",)
     return *psnr, f"{progress.num_splats:,} splats", f"loss {progress.loss:.4f}"

@@ -1,4 +1,4 @@
-"""SIGINT (Ctrl-C), SIGTERM and SIGHUP: all raise KeyboardInterrupt, during training between two steps."""
+"""SIGINT (Ctrl-C), SIGTERM and SIGHUP raise KeyboardInterrupt; during training, only between two steps."""
 
 import signal
 import threading
@@ -9,14 +9,14 @@ from types import FrameType
 from splat_cli.errors import SplatError
 
 _HANGUP: int | None = getattr(signal, "SIGHUP", None)
-"""The terminal was closed, or the connection to it is lost; Windows has no such signal."""
+"""The terminal was closed, or its connection was lost; Windows lacks this signal."""
 _ENDING = (signal.SIGTERM, *([] if _HANGUP is None else [_HANGUP]))
 ENDING_SIGNALS = (signal.SIGINT, *_ENDING)
 """All signals that ask a program to end."""
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM or SIGHUP, in place of the KeyboardInterrupt that Python raises for SIGINT."""
+    """Raised for SIGTERM or SIGHUP, as Python raises KeyboardInterrupt for SIGINT."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ def interrupt_code(cause: BaseException | None) -> int:
 def raise_on_signals() -> None:
     """From now on the first SIGTERM or SIGHUP raises Terminated; a second SIGTERM ends the program.
 
-    SIGHUP stays ignored where it is, as under `nohup`. Shell and terminal may both send one: further ones are ignored.
+    SIGHUP stays ignored if it was, as under `nohup`. A second SIGHUP is ignored: shell and terminal may both send one.
     """
 
     def terminate(number: int, frame: FrameType | None) -> None:
@@ -59,7 +59,7 @@ def _disarm(number: int) -> None:
 
 @contextmanager
 def kept_signal_handlers() -> Iterator[None]:
-    """Restore afterwards the handlers that are replaced inside, by the import of a library."""
+    """Restores handlers of signals that code inside replaces, such as the import of a library."""
     previous = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
     try:
         yield
@@ -71,10 +71,10 @@ def kept_signal_handlers() -> Iterator[None]:
 
 @contextmanager
 def deferred_interrupt() -> Iterator[Callable[[], None]]:
-    """Inside, the first SIGINT, SIGTERM or SIGHUP only acts where the yielded function is called.
+    """Inside, the first SIGINT, SIGTERM or SIGHUP acts only when the yielded function is called.
 
-    There it raises KeyboardInterrupt or Terminated. A second one acts at once, except for SIGHUP. Outside the main
-    thread, where signals cannot be caught, nothing is deferred; nor are ignored signals.
+    That call raises KeyboardInterrupt or Terminated. A second signal acts at once, except SIGHUP. Ignored signals stay
+    ignored. Outside the main thread, where signals cannot be caught, nothing is deferred.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None

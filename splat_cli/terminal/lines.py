@@ -6,17 +6,17 @@ import textwrap
 from typing import TextIO
 
 _MAX_LABEL = 0.6
-"""Largest width of a row's label, relative to the terminal's, beside which the text is broken."""
+"""Maximum width of a row's label, relative to the terminal, for which the text is indented."""
 
 
 def wrapped(line: str, stream: TextIO) -> str:
-    """The line broken between words where `stream` is a terminal that is narrower, else as it is.
+    """The line, broken between words if `stream` is a narrower terminal.
 
-    Below the text, if the line is a row of a label, spaces and a text.
+    If the line is a label, spaces and a text, the text is broken with an indent as wide as the label.
     """
     try:
         columns = os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
-    except (OSError, ValueError):  # a terminal that does not tell, or not one of the system
+    except (OSError, ValueError):  # a terminal of unknown size, or not a system stream
         columns = 0
     if not 0 < columns <= len(line):
         return line
@@ -29,5 +29,5 @@ def wrapped(line: str, stream: TextIO) -> str:
 
 
 def can_overwrite(stream: TextIO) -> bool:
-    """Whether the stream is a terminal, and none that only adds lines."""
+    """Whether the stream is a terminal that can move the cursor back."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 
 
 class PhaseTimer:
-    """Seconds by phase: `with timer("reading"): ...`. A nested phase does not count in the outer one.
+    """Seconds by phase: `with timer("reading"): ...`. A nested phase does not count towards the outer one.
 
-    phase: name of the time outside all phases.
+    phase: name for the time outside all phases.
     """
 
     def __init__(self, phase: str) -> None:
@@ -53,7 +53,7 @@ class Stopwatch:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Inside of `running`: does not count."""
+        """Within `running`: this time does not count."""
         self._stop()
         try:
             yield

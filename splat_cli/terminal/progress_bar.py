@@ -1,11 +1,11 @@
-"""A progress bar for terminals of any width: where a line gets full, fields are left out, not the bar."""
+"""A progress bar for terminals of any width: in narrow ones, fields are left out instead of the bar."""
 
 from typing import Any
 
 from tqdm import tqdm
 
 _MIN_BAR = 6  # columns
-_USUAL_COLUMNS = 80  # where the terminal does not tell
+_USUAL_COLUMNS = 80  # if the terminal does not report its width
 
 
 class ProgressBar(tqdm):  # type: ignore[misc]
@@ -17,7 +17,7 @@ class ProgressBar(tqdm):  # type: ignore[misc]
         super().__init__(*args, **{"dynamic_ncols": True, "smoothing": 0.1, **options})
 
     def __str__(self) -> str:
-        """The line; one column is left free, since terminals break full lines."""
+        """The line; one column stays free, since terminals break full lines."""
         state = self.format_dict
         columns = (state["ncols"] or _USUAL_COLUMNS) - 1
         layout = bar_layout(columns, state["prefix"], state["n"], state["total"], (_time(state), *self.fields))
@@ -25,7 +25,7 @@ class ProgressBar(tqdm):  # type: ignore[misc]
 
 
 def bar_layout(columns: int, label: str, done: int, total: int, fields: tuple[str, ...]) -> str:
-    """tqdm's bar_format of a line of at most so many columns, if label and count fit; with as many fields."""
+    """tqdm's bar_format for a line of at most `columns`: label and count in any case, then the fields that fit."""
     head = f"{label} " if label else ""
     tail = f" {done}/{total}"
     bar = "{percentage:3.0f}%|{bar}|"
@@ -41,7 +41,7 @@ def bar_layout(columns: int, label: str, done: int, total: int, fields: tuple[st
 
 
 def _time(state: dict[str, Any]) -> str:
-    """The time left, at the end the time taken."""
+    """The time left; at the end, the time taken."""
     done, total, rate = state["n"], state["total"], state["rate"]
     if done >= total:
         return f"took {tqdm.format_interval(state['elapsed'])}"

@@ -1,4 +1,4 @@
-"""A viewer of a finished run or a file."""
+"""Viewer of a finished run or a file."""
 
 import time
 from contextlib import suppress
@@ -24,7 +24,7 @@ def browse(path: Path, backend: Backend, host: str, port: int, display: Display,
     kept = unused_file((source.run.path if source.run else Path()) / "views.json")
     with serving(host, port, display) as server, suppress(KeyboardInterrupt):
         window = Window(server, source, kept, _NUM_VIEWS)
-        display.say("Ctrl-C ends it")
+        display.say("Press Ctrl-C to stop")
         serve_until_interrupt(window)
     return kept
 

@@ -31,8 +31,8 @@ def upright_rotation(up: np.ndarray, start: View) -> np.ndarray:
 def pivot_share(views: Sequence[View]) -> float:
     """Distance from a camera to the orbit centre, relative to the distance of the surface in front of it.
 
-    1 if cameras surround the scene. Smaller otherwise, so that orbiting does not move the camera behind walls that were
-    seen from the front only.
+    1 if cameras surround the scene. Otherwise smaller, so that orbiting does not move the camera behind walls that the
+    photographs show only from the front.
     """
     if not views:
         return 1.0

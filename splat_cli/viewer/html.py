@@ -1,7 +1,7 @@
-"""Self-contained HTML page with splats and a viewer, for use without a server or network.
+"""Self-contained HTML page with splats and a viewer; works without a server or network.
 
 The viewer is PlayCanvas's (scripts/viewer/bundle.py builds it). The splats are embedded as a compressed PLY in gzip,
-which the browser unpacks: smaller than SPZ, as small as SOG and written 30 times as fast.
+which the browser unpacks: smaller than SPZ, as small as SOG and 30 times faster to write.
 """
 
 import base64
@@ -41,7 +41,7 @@ def write_html(
     Antialiased splats are rendered with antialiasing. UsageError without splats.
     """
     if len(splats) == 0:
-        raise UsageError(f"{path} was not written: no splats are left to show")
+        raise UsageError(f"{path} was not written: it would show no splats")
     rotation = upright_rotation(up, start)
     content = _compressed_ply(rotated(splats, rotation))
     scene = {

@@ -1,4 +1,4 @@
-"""Initial camera of a page."""
+"""Initial camera of an exported page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Live viewer of a training run."""
+"""Live viewer of a training run, as a training callback that takes a bounded share of the time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Throttle:
-    """Spaces interruptions so that they take at most `share` of the time: longer pauses after slow ones."""
+    """Limits interruptions to `share` of the time: the slower one is, the later the next."""
 
     def __init__(self, share: float = 0.05) -> None:
         self._waits = 1 / share - 1
@@ -103,7 +103,7 @@ class TrainingViewer:
         if self._window is None:
             return
         self._pause.disabled = True
-        self._display.say("Training is done; the viewer stays until Ctrl-C")
+        self._display.say("Training is done; press Ctrl-C to close the viewer")
         with suppress(KeyboardInterrupt):
             self._window.refresh()
             serve_until_interrupt(self._window)
@@ -122,7 +122,7 @@ class TrainingViewer:
         self._last = (now, progress.step)
         psnr = "" if progress.psnr is None else f"PSNR {progress.psnr:.2f} dB, "
         self._status.content = (
-            f"Step **{progress.step:,}** of {num_steps:,}, {speed:.0f} a second  \n"
+            f"Step **{progress.step:,}** of {num_steps:,}, {speed:.0f} per second  \n"
             f"{psnr}loss {progress.loss:.4f}  \n{progress.num_splats:,} splats"
         )
 

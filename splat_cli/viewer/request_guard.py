@@ -1,12 +1,14 @@
-"""Access check of the viewer's server: requests of other origins are refused before viser handles them.
+"""Checks requests to the viewer's server before viser handles them, and adds a script to viser's page.
 
-Two attacks are open to any page that somebody visits while a viewer runs on the same machine. Browsers let every page
-open a websocket to localhost (they send its `Origin` and leave the check to the server); and a page whose own host name
-is made to resolve to 127.0.0.1 is of the same origin as the server (DNS rebinding; the name is in `Host`). So `Host`
-has to be a name that no stranger can own, and `Origin`, where there is one, has to be the server itself.
+Any page that the user visits while a viewer runs on the same machine could attack it in two ways. Browsers let every
+page open a websocket to localhost: they send its `Origin` and leave the check to the server. And a page's owner can
+make its host name resolve to 127.0.0.1, so that it has the server's origin (DNS rebinding; the name is in `Host`).
+Therefore `Host` must be a name that no stranger can own, and `Origin`, if present, must be the server itself.
 
-Where other machines can connect, a request also needs the server's token: in the query of its address
-(`/?token=...`), or in the cookie that the answer to such a request sets, for the page's files and its websocket.
+If other machines can connect, a request also needs the server's token: in the query of its address (`/?token=...`), or
+in the cookie that the response to such a request sets for the page's files and its websocket.
+
+The script slows down rotation by dragging, and keeps three.js from culling splats.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ DRAG_SHARE = 0.4
 """Rotation of the camera relative to viser's, for the same movement of the pointer."""
 _SCRIPT = """<script>
 {
-  // Of a drag that began on the canvas, moves are reported as shorter ones from its beginning.
+  // Scale the movement of a drag that began on the canvas.
   const share = SHARE, begin = {clientX: 0, clientY: 0, pageX: 0, pageY: 0, movementX: 0, movementY: 0};
   let dragging = false;
   addEventListener("pointerdown", (event) => {
@@ -83,7 +85,7 @@ def _with_script(body: bytes, is_gzip: bool) -> bytes:
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _NO_FRAMES = "frame-ancestors 'self'"
-"""Against clickjacking: other pages must not embed the viewer in a frame."""
+"""Keeps other pages from embedding the viewer in a frame (clickjacking)."""
 _FOREIGN = "foreign.invalid"
 """A reserved host name (RFC 2606)."""
 _TIMEOUT = 5.0
@@ -108,8 +110,8 @@ def is_loopback(host: str) -> bool:
 def refusal(headers: Headers, names: frozenset[str]) -> str | None:
     """Reason to refuse a request with these headers, or None.
 
-    Host: an address, localhost or one of `names`, with any port (SSH tunnels change it). Origin: absent (programs other
-    than browsers), or the same host and port.
+    Host must be an address, localhost or one of `names`, with any port (SSH tunnels change it). Origin must be absent,
+    as from programs other than browsers, or the same host and port.
     """
     hosts, origins = headers.get_all("Host"), headers.get_all("Origin")
     if len(hosts) != 1 or not _is_trusted(hosts[0], names):
@@ -125,10 +127,10 @@ def new_token() -> str:
 
 
 def has_token(path: str, headers: Headers, token: str) -> bool:
-    """Whether a request of `path` brings the token, in its query or as a cookie."""
+    """Whether a request for `path` has the token, in its query or as a cookie."""
     cookies = [pair.strip().partition("=") for line in headers.get_all("Cookie") for pair in line.split(";")]
     found = [value for name, _, value in cookies if name == _cookie_name(token)]
-    with suppress(ValueError):  # no address
+    with suppress(ValueError):  # not an address
         found += parse_qs(urlsplit(path).query).get("token", [])
     return any(secrets.compare_digest(one.encode("utf-8", "surrogateescape"), token.encode()) for one in found)
 
@@ -140,10 +142,10 @@ def _cookie_name(token: str) -> str:
 
 @contextmanager
 def guarded_websockets(names: frozenset[str], token: str | None = None) -> Iterator[None]:
-    """Has every server of websockets that is opened inside check its requests, as `refusal` and `has_token` do.
+    """Inside, servers opened with websockets check their requests with `refusal` and `has_token`.
 
-    viser opens its server itself and has no option for this: the function that it calls is wrapped; `require_guard`
-    tests the effect.
+    viser opens its server itself and has no option for this. Therefore the function that it calls is wrapped;
+    `require_guard` tests the effect.
     """
     import websockets.asyncio.server as module
 
@@ -175,16 +177,19 @@ def guarded_websockets(names: frozenset[str], token: str | None = None) -> Itera
 
 
 def require_guard(host: str, port: int) -> None:
-    """Send requests of other origins to the server; UsageError if it answers."""
+    """Send requests of other origins to the server; UsageError if it accepts them."""
     address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     here = f"[{address}]" if ":" in address else address
-    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
-               "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA=="}  # fmt: skip
+    upgrade = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+    }
     foreign = ({"Host": _FOREIGN}, {"Host": f"{here}:{port}", "Origin": f"http://{_FOREIGN}", **upgrade})
     if any(_status(address, port, headers) != HTTPStatus.FORBIDDEN for headers in foreign):
         raise UsageError(
-            "this version of viser answers pages of any origin, and the viewer could not be protected from them: "
-            "pip install 'viser==1.1.*'"
+            "this version of viser answers pages of any origin and could not be protected: pip install 'viser==1.1.*'"
         )
 
 
@@ -208,7 +213,7 @@ def _is_trusted(host: str, names: frozenset[str]) -> bool:
 
 
 def _is_same(origin: str, host: str) -> bool:
-    """Whether `Origin` has host and port of the header `Host`."""
+    """Whether the header `Origin` has the host and port of the header `Host`."""
     scheme = origin.partition("://")[0]
     default = _DEFAULT_PORTS.get(scheme)
     if default is None:
@@ -218,7 +223,7 @@ def _is_same(origin: str, host: str) -> bool:
 
 
 def _split(address: str) -> tuple[str, int | None]:
-    """(host name in lower case, port), or ("", None) of what is no address."""
+    """(host name in lower case, port), or ("", None) if it is not an address."""
     with suppress(ValueError):
         parts = urlsplit(address)
         if parts.username is None and parts.password is None and not (parts.path or parts.query or parts.fragment):

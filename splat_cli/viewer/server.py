@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from viser import ViserServer
 
 
-logging.getLogger("websockets").addHandler(logging.NullHandler())  # else requests that are none print tracebacks
+logging.getLogger("websockets").addHandler(logging.NullHandler())  # invalid requests would print tracebacks
 
 
 def require_viser() -> None:
@@ -41,7 +41,7 @@ def serving(host: str, port: int, display: Display) -> Iterator[ViserServer]:
         server.gui.configure_theme(dark_mode=True, show_logo=False, show_share_button=False, control_width="large")
         display.say(f"Viewer: {_address(host, server.get_port(), token)}")
         if token:
-            display.warn("everyone who knows this address can see the viewer and use its buttons; it is not encrypted")
+            display.warn("anyone who knows this address can use the viewer; the connection is not encrypted")
         yield server
     finally:
         with redirect_stdout(io.StringIO()):
@@ -49,7 +49,7 @@ def serving(host: str, port: int, display: Display) -> Iterator[ViserServer]:
 
 
 def _address(host: str, port: int, token: str | None) -> str:
-    """Address to open in a browser, with the machine's name if the server listens at all of its addresses."""
+    """Address to open in a browser, with the machine's name if the server listens at all its addresses."""
     name = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     return f"http://{name}:{port}" + (f"/?token={token}" if token else "")
 

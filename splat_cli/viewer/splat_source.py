@@ -87,7 +87,7 @@ class LiveSource:
 
 @dataclass(frozen=True)
 class FileSource:
-    """A run or a file of splats. photographed: views of the run's scene by name, empty if it is missing."""
+    """A run or a file of splats. photographed: views of the run's scene by name, empty without the scene."""
 
     splats: Splats
     config: TrainConfig
@@ -112,7 +112,7 @@ class FileSource:
 
 
 def open_source(source: Path, backend: Backend, display: Display, spz_axes: str = "RUB") -> FileSource:
-    """The last splats of a run, or those of a file; warns about missing photographs. UsageError.
+    """The last splats of a run, or the splats of a file; warns about missing photographs. UsageError.
 
     spz_axes: see read_splats.
     """

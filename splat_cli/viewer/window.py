@@ -1,4 +1,4 @@
-"""Contents of a live viewer: splats, cameras, and the panel."""
+"""Contents of a viewer: splats as viser shows them, cameras, the panel and its crop."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _COLOR = (90, 200, 255)
 
 
 class CropPanel:
-    """Panel folder. box: region in which splats are shown, or None. on_change: called when it changes."""
+    """Panel folder with a crop box. box: region in which splats are shown, or None. on_change: called on changes."""
 
     def __init__(self, server: ViserServer, centers: np.ndarray, on_change: Callable[[], None]) -> None:
         self._server, self._on_change = server, on_change
@@ -62,9 +62,13 @@ class CropPanel:
         self._option.value = "--crop " + ",".join(f"{value:g}" for value in (*low, *high))
         self._option.visible = kept
         self._server.scene.add_box(
-            "/crop", color=_COLOR, dimensions=tuple(max(b - a, 1e-6) for a, b in corners), wireframe=True,
-            position=tuple((a + b) / 2 for a, b in corners), visible=self.box is not None,
-        )  # fmt: skip
+            "/crop",
+            color=_COLOR,
+            dimensions=tuple(max(b - a, 1e-6) for a, b in corners),
+            wireframe=True,
+            position=tuple((a + b) / 2 for a, b in corners),
+            visible=self.box is not None,
+        )
         self._on_change()
 
 
@@ -98,7 +102,7 @@ class Appearance:
 
 
 def appearance(splats: Splats, views: Sequence[View] = (), num_views: int = 64) -> Appearance:
-    """Conversion of splats. views: of splats trained with antialiasing; at most `num_views` are used.
+    """Splats as viser shows them. views: given for splats trained with antialiasing; at most `num_views` are used.
 
     Antialiased splats are baked for these views, since browsers render without antialiasing. Computed on the device, to
     reduce transfers. Invisible and non-finite splats are removed.
@@ -108,7 +112,7 @@ def appearance(splats: Splats, views: Sequence[View] = (), num_views: int = 64) 
             splats = without_antialiasing(splats, views, num_views)
         xp, params = splats.backend.xp, splats.params[:, : splats.num]
         opacities = 1 / (1 + xp.exp(-params[OPACITY]))
-        axes = rotations(xp, params[QUATS]) * xp.exp(params[LOG_SCALES]).T[:, None]  # [N, 3, 3], a column an axis
+        axes = rotations(xp, params[QUATS]) * xp.exp(params[LOG_SCALES]).T[:, None]  # [N, 3, 3], one axis per column
         covariances = xp.clip(xp.einsum("nik,njk->nij", axes, axes), -_LARGEST, _LARGEST)
     finite = xp.isfinite(params[:14]).all(axis=0) & xp.isfinite(covariances).all(axis=(1, 2))
     kept = finite & (opacities >= _FAINTEST)

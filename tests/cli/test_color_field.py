@@ -71,7 +71,7 @@ def test_export_bakes_an_appearance_at_a_degree(splat, field_run, tmp_path):
     for name in ("a_01.jpg", "a_05.jpg"):
         result = splat("export", field_run, tmp_path / "out.ply", "--appearance", name, "--sh-degree", 1, "--no-bake")
         assert result.code == 0, result.err
-        assert "its colour field as harmonics of degree 1, 0.0" in result.out
+        assert "its colour field is baked into harmonics of degree 1, with an error of 0.0" in result.out
         splats = read_ply(tmp_path / "out.ply")
         assert splats.sh_degree == 1
         colors.append(splats.sh0)

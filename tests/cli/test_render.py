@@ -38,7 +38,7 @@ def test_a_shorter_path_leaves_no_frames_of_a_longer_one(splat, trained, tmp_pat
     assert splat("render", trained, "-o", "out", "--views", "test", *CPU).code == 0
     assert len(sizes(out)) == 8
     result = splat(*path, "--frames", 2, "--alpha")
-    assert (result.code, "2 frames that an earlier" in result.err) == (0, True)
+    assert (result.code, "removed 2 frames of an earlier, longer path" in result.err) == (0, True)
     assert set(sizes(out)) == {
         "00000.png", "00001.png", "00004.png", "a_00.png", "a_03.png", "a_06.png", "alpha/00000.png", "alpha/00001.png"
     }  # fmt: skip
@@ -83,7 +83,7 @@ def test_maps_lie_beside_the_pictures_and_all_are_kept(splat, trained, tmp_path)
     found = sizes(tmp_path / "cwd" / "out")
     assert len(found) == 12
     assert {f"{folder}a_03.png" for folder in ("", "alpha/", "depth/", "normal/")} <= set(found)
-    assert "3 of them were there already" in splat("render", trained, *options).out
+    assert "3 of them were up to date" in splat("render", trained, *options).out
     assert "were clipped" in splat("render", trained, *options, "--depth-levels", "60000").err
 
 
@@ -129,5 +129,5 @@ def test_video(splat, trained, tmp_path):
     options = ["--path", "orbit", "--frames", 4, "--fps", 8, "--video", "out.mp4", "-o", "frames"]
     result = splat("render", trained, *options, *CPU)
     assert result.code == 0, result.err
-    assert "8 frames a second: out.mp4" in result.out
+    assert "8 frames per second: out.mp4" in result.out
     assert (tmp_path / "cwd" / "out.mp4").read_bytes()[4:8] == b"ftyp"

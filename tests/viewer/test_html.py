@@ -100,6 +100,6 @@ def test_the_target_is_among_the_splats(splats):
 
 
 def test_no_splats_no_page(splats, tmp_path):
-    with pytest.raises(UsageError, match="no splats are left"):
+    with pytest.raises(UsageError, match="was not written: it would show no splats"):
         write_html(tmp_path / "a.html", splats.select(np.zeros(300, bool)), ring_of_views()[0], UP)
     assert not (tmp_path / "a.html").exists()

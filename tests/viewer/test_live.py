@@ -75,7 +75,7 @@ def test_speed_is_that_since_the_first_step_of_a_trainer(monkeypatch, tmp_path):
         viewer.begin(trainer, RunDir(tmp_path))
         now += 2
         viewer.on_steps(trainer, Progress(first + 20, 0.1, 10), never)
-        assert ", 10 a second" in viewer._status.content
+        assert ", 10 per second" in viewer._status.content
         viewer.end()
 
 

@@ -64,10 +64,17 @@ class Cameras:
         view = self._views[index]
         position, rotation = pose_of(view)
         handle = self._server.scene.add_camera_frustum(
-            f"/cameras/{index}", field_of_view(view), view.width / view.height,
-            thickness=1.5, thickness_units="screen", color=_COLOR, position=position, wxyz=rotation,
-            cast_shadow=False, receive_shadow=False,
-        )  # fmt: skip
+            f"/cameras/{index}",
+            field_of_view(view),
+            view.width / view.height,
+            thickness=1.5,
+            thickness_units="screen",
+            color=_COLOR,
+            position=position,
+            wxyz=rotation,
+            cast_shadow=False,
+            receive_shadow=False,
+        )
         handle.on_click(lambda event: self._go(event.client, index))
         return handle
 

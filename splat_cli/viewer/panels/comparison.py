@@ -1,4 +1,4 @@
-"""Comparison of a photograph with the render of its camera."""
+"""Comparison of a photograph with the render from its camera."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DIVIDER = np.array([255, 160, 40], np.uint8)
 class Comparison:
     """Panel folder: photograph left of a slider and render right of it, or their difference.
 
-    Hidden until there is a picture: on phones, the panel covers the scene.
+    Hidden until it has a picture: on phones, the panel covers the scene.
     """
 
     def __init__(self, server: ViserServer) -> None:
@@ -30,7 +30,7 @@ class Comparison:
         with self._folder:
             self._title = server.gui.add_markdown("")
             self._image = server.gui.add_image(_BLANK, format="jpeg", jpeg_quality=90)
-            self._share = server.gui.add_slider("Photograph", 0, 100, 1, 50, hint="Left of here, in percent")
+            self._share = server.gui.add_slider("Photograph", 0, 100, 1, 50, hint="Share shown on the left, in percent")
             self._difference = server.gui.add_checkbox(
                 "Difference", False, hint="Absolute difference, brightened four times"
             )
@@ -65,7 +65,7 @@ def compose(rendered: np.ndarray, photograph: np.ndarray | None, share: float, d
 
 
 def padded(picture: np.ndarray) -> np.ndarray:
-    """A portrait padded to a square, to limit its height in the panel."""
+    """The picture; a portrait is padded to a square, to limit its height in the panel."""
     height, width = picture.shape[:2]
     missing = max(height - width, 0)
     square = np.empty((height, width + missing, 3), np.uint8)

@@ -1,4 +1,4 @@
-"""Views saved by the user to a JSON file that `splat render` reads."""
+"""Views that the user saves to a JSON file for `splat render`."""
 
 from __future__ import annotations
 
@@ -36,10 +36,19 @@ class SavedViews:
     def _add(self, client: Any) -> None:
         view = view_from(client.camera, f"view_{len(self.views):03d}")
         position, rotation = pose_of(view)
-        self._frustums.append(self._server.scene.add_camera_frustum(
-            f"/saved/{len(self.views)}", field_of_view(view), view.width / view.height, scale=self._size,
-            thickness=1.5, thickness_units="screen", color=_COLOR, position=position, wxyz=rotation,
-        ))  # fmt: skip
+        self._frustums.append(
+            self._server.scene.add_camera_frustum(
+                f"/saved/{len(self.views)}",
+                field_of_view(view),
+                view.width / view.height,
+                scale=self._size,
+                thickness=1.5,
+                thickness_units="screen",
+                color=_COLOR,
+                position=position,
+                wxyz=rotation,
+            )
+        )
         self.views.append(view)
         self._save()
 
