@@ -1,4 +1,4 @@
-"""Export of a run's splats: the PLY file, and the file of a colour field."""
+"""Splats of a run for its files: taken from the trainer, a colour field baked into harmonics, fine-tuned, saved."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from splat_cli.device import Backend
 from splat_cli.errors import DivergedError, OutOfMemory
 from splat_cli.eval.embedding_fit import has_appearances
 from splat_cli.field.bake_sh import Baked, bake_field
-from splat_cli.field.color_field import ColorField
 from splat_cli.field.file import NAME, write_field
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.ply import finite_splats, write_ply
@@ -25,6 +24,31 @@ from splat_cli.terminal.console import Progress
 from splat_cli.train.refined_views import refined_views
 from splat_cli.train.trainer import Trainer
 from splat_cli.train.training_inputs import TrainingInputs
+
+_FINE_TUNING: dict[str, Any] = {
+    **{"gpus": 1, "batch": 1, "splat_budget": 0.0, "lr_decay_start": 0, "coarse_until": 0.0},
+    **{"opacity_reg": 0.0, "scale_reg": 0.0, "noise_scale": 0.0, "relocate_unseen": False},
+    **{"init_from": None, "frozen": None, "pose_opt": False},
+    **{"smooth_3d": 0.0, "color": "sh"},  # both are baked into saved splats
+}
+"""Settings of fine-tuning that differ from those of the run."""
+_POLISH_SHARE = 1 / 3
+"""Steps of `polished`, relative to the run's."""
+_POLISH_RATES = {"lr_means": 0.2, "lr_scales": 0.4, "lr_quats": 0.5, "lr_opacities": 0.4}
+"""Learning rates of `polished`, relative to the run's."""
+
+
+@dataclass(frozen=True)
+class RunSplats:
+    """trained: finite splats. baked: those with spherical harmonics fitted to a colour field, None without a field."""
+
+    trained: SplatArrays
+    baked: Baked | None = None
+
+    @property
+    def standard(self) -> SplatArrays:
+        """The splats with spherical harmonics, as the PLY has them."""
+        return self.trained if self.baked is None else self.baked.splats
 
 
 def fine_tune(
@@ -40,12 +64,8 @@ def fine_tune(
 
     Number and order of the splats are unchanged. Opacity and scale regularisers are off.
     """
-    config = dataclasses.replace(
-        config, steps=steps, gpus=1, batch=1, max_splats=len(splats), splat_budget=0, densify_start=steps,
-        densify_stop=steps, lr_decay_start=0, opacity_reg=0, scale_reg=0, noise_scale=0, pose_opt=False,
-        init_from=None, frozen=None, coarse_until=0, relocate_unseen=False,
-        smooth_3d=0, color="sh", **changes,  # both are baked into saved splats
-    )  # fmt: skip
+    config = dataclasses.replace(config, steps=steps, max_splats=len(splats), densify_start=steps, densify_stop=steps)
+    config = dataclasses.replace(config, **{**_FINE_TUNING, **changes})
     budget = image_budget(backend, config, photographs.views, ())
     trainer = build_trainer(backend, config, TrainingInputs(photographs, budget), finite_splats(splats))
     trainer.run_until(steps, on_progress)
@@ -53,31 +73,10 @@ def fine_tune(
     return dataclasses.replace(tuned, antialiased=splats.antialiased, origin=splats.origin)
 
 
-TUNED = 1 / 3  # of the run's steps, to fine-tune baked harmonics
-RATES = {"lr_means": 0.2, "lr_scales": 0.4, "lr_quats": 0.5, "lr_opacities": 0.4}  # relative to the run's
+def splats_of_run(trainer: Trainer, config: TrainConfig, origin: Iterable[float] = (0.0, 0.0, 0.0)) -> RunSplats:
+    """The trainer's finite splats, with its colour field baked into harmonics. DivergedError if no splat is finite.
 
-
-@dataclass(frozen=True)
-class SavedSplats:
-    """splats: those of the PLY. notice: message for the user."""
-
-    splats: SplatArrays
-    notice: str | None = None
-
-
-def save_splats(
-    trainer: Trainer,
-    config: TrainConfig,
-    path: Path,
-    photographs: ImageSet,
-    say: Callable[[str], object] = lambda text: None,
-    origin: Iterable[float] = (0.0, 0.0, 0.0),
-) -> SavedSplats:
-    """Write the finite splats as PLY; a colour field is baked into spherical harmonics.
-
-    config: settings as requested. photographs: training images. say: called with messages during long work.
-    origin: of the scene, which the PLY states.
-    DivergedError if no splat is finite; DiskError, UsageError as in `write_ply`.
+    config: settings as requested. origin: of the scene, which the PLY states.
     """
     splats, field = finite_splats(trainer.splats.to_arrays()), trainer.joint.field
     if len(splats) == 0:
@@ -87,48 +86,59 @@ def save_splats(
         )
     splats = dataclasses.replace(splats, antialiased=trainer.config.antialias, origin=point_of(origin))
     if field is None:
-        write_ply(path, splats, durable=True)
-        return SavedSplats(splats)
-    own = path.with_name(NAME)
-    write_field(own, field, splats, [view.name for view in trainer.cameras.views])
-    baked = _as_harmonics(trainer, config, field, splats, photographs, say)
-    write_ply(path, baked.splats, durable=True)
-    sizes = [f"{file.stat().st_size / 2**20:.1f} MiB" for file in (own, path)]
-    return SavedSplats(
-        baked.splats,
-        f"Colour field with its splats: {sizes[0]}, {own}; as a PLY: {sizes[1]}, baked into harmonics of degree "
-        f"{baked.splats.sh_degree}, which leave {baked.residual:.4f} (root mean square of colours 0 to 1)",
+        return RunSplats(splats)
+    views = refined_views(trainer, trainer.cameras.views)
+    return RunSplats(
+        splats, trainer.run_with_memory_fallback(lambda: bake_field(field, splats, views, config.sh_degree))
     )
 
 
-def _as_harmonics(
+def polished(
+    splats: RunSplats,
     trainer: Trainer,
     config: TrainConfig,
-    field: ColorField,
-    splats: SplatArrays,
     photographs: ImageSet,
-    say: Callable[[str], object],
-) -> Baked:
-    """The baked field; at the end of a run fine-tuned on the photographs, if these contain all that the field models.
+    say: Callable[[str], object] = lambda text: None,
+) -> RunSplats:
+    """The baked splats fine-tuned on the training photographs, if these contain all that the colour field models.
 
-    Overlapping splats together can represent parts of the field that single splats cannot, after fine-tuning.
+    Overlapping splats together can represent parts of the field that single splats cannot, after fine-tuning. Without a
+    field or enough memory, the splats are unchanged. say: called with messages.
     """
-    views = refined_views(trainer, trainer.cameras.views)
-    baked = trainer.run_with_memory_fallback(lambda: bake_field(field, splats, views, config.sh_degree))
-    if trainer.step < trainer.config.steps or not _all_in_photographs(config):
-        return baked
-    steps = max(round(TUNED * trainer.config.steps), 1)
+    baked = splats.baked
+    if baked is None or not _all_in_photographs(config):
+        return splats
+    steps = max(round(_POLISH_SHARE * trainer.config.steps), 1)
     say(f"Training the baked splats of the PLY for {steps:,} steps")
-    rates = {name: share * getattr(config, name) for name, share in RATES.items()}
-    placed = photographs._replace(views=views)
+    rates = {name: share * getattr(config, name) for name, share in _POLISH_RATES.items()}
+    placed = photographs._replace(views=refined_views(trainer, trainer.cameras.views))
     try:
         tuned = trainer.run_with_memory_fallback(
             lambda: fine_tune(trainer.backend, baked.splats, placed, config, steps, **rates)
         )
     except (MemoryError, OutOfMemory):
         say("Not enough device memory to train them: the PLY has them as baked")
-        return baked
-    return dataclasses.replace(baked, splats=tuned)
+        return splats
+    return dataclasses.replace(splats, baked=dataclasses.replace(baked, splats=tuned))
+
+
+def save_splats(path: Path, splats: RunSplats, trainer: Trainer) -> str | None:
+    """Write the splats as PLY, and the trainer's colour field, if any, beside it; returns a message about the two.
+
+    DiskError, UsageError as in `write_ply`.
+    """
+    field, baked = trainer.joint.field, splats.baked
+    if field is None or baked is None:
+        write_ply(path, splats.trained, durable=True)
+        return None
+    own = path.with_name(NAME)
+    write_field(own, field, splats.trained, [view.name for view in trainer.cameras.views])
+    write_ply(path, baked.splats, durable=True)
+    sizes = [f"{file.stat().st_size / 2**20:.1f} MiB" for file in (own, path)]
+    return (
+        f"Colour field with its splats: {sizes[0]}, {own}; as a PLY: {sizes[1]}, baked into harmonics of degree "
+        f"{baked.splats.sh_degree}, which leave {baked.residual:.4f} (root mean square of colours 0 to 1)"
+    )
 
 
 def _all_in_photographs(config: TrainConfig) -> bool:

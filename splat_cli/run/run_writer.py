@@ -8,7 +8,7 @@ from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.free_space import free_space_metrics
 from splat_cli.eval.metrics import Score, mean_score
 from splat_cli.eval.trained_model import TrainedModel
-from splat_cli.run.export_splats import SavedSplats, save_splats
+from splat_cli.run.export_splats import RunSplats, polished, save_splats, splats_of_run
 from splat_cli.run.logging.tensorboard_logger import TensorBoardLogger
 from splat_cli.run.setup.training_data import TrainingData
 from splat_cli.run.storage.result import updated_metrics
@@ -34,37 +34,39 @@ class RunWriter:
         self.board, self.display = board, display
         self.score: Score | None = None
 
-    def write(self, seconds: float) -> None:
-        """Write the splats and evaluate on held-out photographs. seconds: of training so far. Raises DiskError."""
+    def write(self, seconds: float, polish: bool) -> None:
+        """Write the splats and evaluate on held-out photographs. Raises DiskError.
+
+        seconds: of training so far. polish: fine-tune splats that a colour field is baked into.
+        """
         timer = self.trainer.timer
         self.trainer.collect()
         with timer("saving"):
-            saved = self.save_splats()
-            self.board.splats(self.trainer.step, saved.splats)
-            if saved.notice:
-                self.display.say(saved.notice)
+            self.board.splats(self.trainer.step, self.save_splats(polish).standard)
         with timer("measuring"):
             self._evaluate(seconds)
 
-    def try_to_write(self, seconds: float) -> bool:
+    def try_to_write(self, seconds: float, polish: bool) -> bool:
         """`write`; after a DiskError, or without photographs to evaluate on, warn and return False."""
         try:
-            self.write(seconds)
+            self.write(seconds, polish)
         except (DiskError, SceneError) as error:
             later = "; splat train --resume makes up for it later" if self.config.keep else ""
             self.display.warn(f"{error}; training continues{later}")
             return False
         return True
 
-    def save_splats(self) -> SavedSplats:
+    def save_splats(self, polish: bool = False) -> RunSplats:
         """Write the splats, refined cameras and learned background. Raises DiskError."""
-        self.trainer.collect()
-        path = self.run.ply_path(self.trainer.step)
-        saved = save_splats(
-            self.trainer, self.config, path, self.data.training, self.display.say, self.data.scene.origin
-        )
+        trainer, config = self.trainer, self.config
+        trainer.collect()
+        splats = splats_of_run(trainer, config, self.data.scene.origin)
+        if polish:
+            splats = polished(splats, trainer, config, self.data.training, self.display.say)
+        if message := save_splats(self.run.ply_path(trainer.step), splats, trainer):
+            self.display.say(message)
         self.save_joint_models()
-        return saved
+        return splats
 
     def save_joint_models(self) -> None:
         """Write learned background, camera responses and poses."""

@@ -64,7 +64,7 @@ class Session:
             earlier = checkpoint if step == checkpoint.step else self._earlier(step)
             if earlier is not None:
                 restore_state(self.trainer, earlier)
-                self.writer.try_to_write(earlier.metadata["seconds"])
+                self.writer.try_to_write(earlier.metadata["seconds"], polish=step == self.config.steps)
                 restore_state(self.trainer, checkpoint)
         self.writer.save_joint_models()
         self.display.say(f"Continuing from step {checkpoint.step}")
@@ -142,13 +142,13 @@ class Session:
             if not checkpoint_paths(self.run.checkpoints_path):  # without one, saved splats prevent a resume
                 self.checkpoints.save(self.trainer, self.clock.seconds)
                 self.checkpoints.finish()
-            if not self.writer.try_to_write(self.clock.seconds):
+            if not self.writer.try_to_write(self.clock.seconds, polish=False):
                 self.checkpoints.save(self.trainer, self.clock.seconds)  # the next session writes results from it
             return
         with self.timer("checkpoints"):
             self.checkpoints.save(self.trainer, self.clock.seconds)
         try:
-            self.writer.write(self.clock.seconds)
+            self.writer.write(self.clock.seconds, polish=True)
         except DiskError as error:
             raise DiskError(f"{error}, then: splat train --resume {self.run.path}") from error
         self.checkpoints.finish()

@@ -32,10 +32,10 @@ def _fail_at(monkeypatch, what, step):
     """`what` of RunWriter fails at this step."""
     method = getattr(RunWriter, what)
 
-    def fail_once(self, *args):
+    def fail_once(self, *args, **options):
         if self.trainer.step == step:
             raise DiskError("x.ply was not written: no space left on the disk; free some there")
-        return method(self, *args)
+        return method(self, *args, **options)
 
     monkeypatch.setattr(RunWriter, what, fail_once)
 
@@ -59,10 +59,10 @@ def test_a_run_killed_between_a_checkpoint_and_what_is_saved_after_it(training, 
     class Killed(BaseException):
         """Ends the run at once."""
 
-    def kill(self, *args):
+    def kill(self, *args, **options):
         if self.trainer.step == 30:
             raise Killed
-        return method(self, *args)
+        return method(self, *args, **options)
 
     name = "save_splats" if lost == "splats" else "_evaluate"
     method = getattr(RunWriter, name)
@@ -84,7 +84,7 @@ def test_a_checkpoint_is_on_disk_before_the_first_splats(training, tmp_path, mon
     class Killed(BaseException):
         """Ends the run at once."""
 
-    def kill(self, *args):
+    def kill(self, *args, **options):
         raise Killed
 
     monkeypatch.setattr(RunWriter, "write", kill)

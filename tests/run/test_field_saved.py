@@ -14,7 +14,7 @@ from splat_cli.field.file import NAME, read_field, write_field
 from splat_cli.field.parameters import Parameters
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.run import export_splats
-from splat_cli.run.export_splats import save_splats
+from splat_cli.run.export_splats import polished, save_splats, splats_of_run
 from splat_cli.scene.images.image_set import ImageSet
 from tests.field_scenes import (
     SHAPE,
@@ -106,22 +106,23 @@ def test_baked_residual_is_what_the_coefficients_leave(backend):
     assert bake_field(field, splats, views, 0).residual < 1e-5
 
 
-def test_last_saved_splats_are_trained_on_after_they_were_baked(backend, tmp_path):
-    """Those of an earlier step are baked alone."""
-    images, scores = pictures(backend, some_splats(), ring_of_views(2) * 2), []
+def test_polished_splats_are_closer_to_the_photographs(backend, tmp_path):
+    images = pictures(backend, some_splats(), ring_of_views(2) * 2)
     trainer = tinted_trainer(backend, images, field_appearance=0, steps=90, background="black", antialias=False)
+    trainer.run_until(90)
     views = trainer.cameras.views
-    for step in (89, 90):
-        trainer.run_until(step)
-        saved = save_splats(
-            trainer, trainer.config, tmp_path / "splats.ply", ImageSet(views, images, [None] * len(views), [])
-        )
-        assert saved.splats.sh_degree == 3
-        scores.append(psnr(np.stack(pictures(backend, saved.splats, views)), np.stack(images)))
+    baked = splats_of_run(trainer, trainer.config)
+    better = polished(baked, trainer, trainer.config, ImageSet(views, images, [None] * len(views), []))
+    scores = []
+    for splats in (baked, better):
+        save_splats(tmp_path / "splats.ply", splats, trainer)
+        saved = read_ply(tmp_path / "splats.ply")
+        assert saved.sh_degree == 3
+        scores.append(psnr(np.stack(pictures(backend, saved, views)), np.stack(images)))
     assert scores[1] > scores[0] + 0.1  # a step of training changes it by a tenth of that
 
 
-def test_without_memory_to_train_on_the_baked_splats_are_saved(tmp_path, monkeypatch):
+def test_without_memory_to_polish_the_baked_splats_are_saved(monkeypatch):
     def no_memory(*args, **changes):
         raise MemoryError
 
@@ -130,9 +131,20 @@ def test_without_memory_to_train_on_the_baked_splats_are_saved(tmp_path, monkeyp
     trainer.run_until(20)
     views = trainer.cameras.views
     photographs = ImageSet(views, tinted_images(trainer.backend), [None] * len(views), [])
-    saved = save_splats(trainer, trainer.config, tmp_path / "splats.ply", photographs, messages.append)
+    baked = splats_of_run(trainer, trainer.config)
+    assert polished(baked, trainer, trainer.config, photographs, messages.append) is baked
     assert "Not enough device memory" in messages[-1]
-    assert len(read_ply(tmp_path / "splats.ply")) == len(saved.splats) == trainer.model.num
+    assert len(baked.standard) == trainer.model.num
+
+
+@pytest.mark.parametrize(("changes", "times"), [({}, 1), ({"background": "learned"}, 0), ({"field_appearance": 4}, 0)])
+def test_only_the_last_splats_of_a_run_are_polished(training, tmp_path, changes, times):
+    """Unless their photographs hold more than splats alone can show."""
+    settings = {**SMALL, "steps": 20, "save_at": (10,), "field_appearance": 0, "background": "black", **changes}
+    run = training.new(tmp_path / "run", **settings, report=False)
+    assert run.saved_steps() == [10, 20]
+    assert sum("Training the baked splats of the PLY for 7 steps" in line for line in training.said) == times
+    assert sum("Colour field with its splats" in line for line in training.said) == 2
 
 
 def test_run_saves_both_files_and_measures_right_halves(training, tmp_path):
