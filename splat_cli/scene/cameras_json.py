@@ -14,9 +14,8 @@ from splat_cli.errors import FormatError
 from splat_cli.io.files import replacing
 from splat_cli.io.json_input import parse_json, read_json_text
 from splat_cli.scene.lens import MAX_SIDE
+from splat_cli.scene.quaternion import is_rotation
 from splat_cli.scene.view import MAX_NUMBER, View
-
-_ROTATION_TOLERANCE = 1e-3
 
 
 def write_cameras(path: Path, views: Sequence[View]) -> None:
@@ -42,14 +41,6 @@ def read_json(path: Path) -> Any:
         raise FormatError(f"{path} cannot be read: {error.strerror or error}") from None
     except ValueError as error:
         raise FormatError(f"{path} is not a JSON file ({error})") from None
-
-
-def is_rotation(matrix: np.ndarray) -> bool:
-    """Whether a matrix [3, 3] is a rotation, with a tolerance of 1e-3."""
-    if not np.isfinite(matrix).all() or np.abs(matrix).max() > 2:
-        return False
-    orthogonal = np.allclose(matrix @ matrix.T, np.eye(3), atol=_ROTATION_TOLERANCE)
-    return bool(orthogonal and np.linalg.det(matrix) > 0)
 
 
 def _entry(number: int, view: View) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from splat_cli.scene.quaternion import camera_center
 
 MAX_PHOTOGRAPHS = 1 << 16
 """Maximum number of photographs, more than any public dataset has; names and poses then take 50 MB."""
+_MAX_SHOWN = 120  # characters of a name in messages
 Entry = TypeVar("Entry")
 
 
@@ -88,7 +89,7 @@ def usable_frames(
         try:
             frames.append(read(name, entry))
         except Unusable as reason:
-            skipped.append(f"{sanitize_name(name)}: {reason}")
+            skipped.append(f"{shown_name(name)}: {reason}")
     return frames, skipped
 
 
@@ -101,6 +102,12 @@ def check_count(path: Path, what: str, count: int) -> None:
 def sanitize_name(name: str) -> str:
     """Name of a photograph without control characters and undecodable bytes."""
     return name if name.isprintable() else ascii(name)[1:-1]
+
+
+def shown_name(name: str) -> str:
+    """Name of a photograph for messages: sanitised, and shortened if it is longer than file names usually are."""
+    name = sanitize_name(name)
+    return name if len(name) <= _MAX_SHOWN else f"{name[: _MAX_SHOWN // 2]}...{name[-_MAX_SHOWN // 4 :]}"
 
 
 def path_ends(path: str) -> list[str]:

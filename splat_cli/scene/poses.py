@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from splat_cli.scene.quaternion import nearest_rotation
 from splat_cli.scene.view import View
 
 
@@ -97,8 +98,7 @@ def similarity_between(views: Sequence[View], others: Sequence[View]) -> Similar
     centres. The scale is 1 if all cameras coincide.
     """
     turns = sum(other.w2c[:3, :3].T @ view.w2c[:3, :3] for view, other in zip(views, others, strict=True))
-    u, _, vt = np.linalg.svd(turns)
-    rotation = u @ np.diag([1, 1, np.linalg.det(u @ vt)]) @ vt
+    rotation = nearest_rotation(np.asarray(turns))
     source, target = (np.array([view.center for view in many]) for many in (views, others))
     turned = (source - source.mean(axis=0)) @ rotation.T
     spread = float((turned**2).sum())

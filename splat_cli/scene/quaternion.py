@@ -1,8 +1,10 @@
-"""Conversion between quaternions (wxyz) and rotation matrices."""
+"""Rotations as quaternions (wxyz) and as matrices, and the camera centre of a pose."""
 
 from collections.abc import Sequence
 
 import numpy as np
+
+_ROTATION_TOLERANCE = 1e-3
 
 
 def quat_from_matrix(rotation: np.ndarray) -> np.ndarray:
@@ -37,6 +39,20 @@ def matrix_from_quat(quat: Sequence[float] | np.ndarray) -> np.ndarray:
         [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
         [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
     ])  # fmt: skip
+
+
+def is_rotation(matrix: np.ndarray) -> bool:
+    """Whether a matrix [3, 3] is a rotation, with a tolerance of 1e-3."""
+    if not np.isfinite(matrix).all() or np.abs(matrix).max() > 2:
+        return False
+    orthogonal = np.allclose(matrix @ matrix.T, np.eye(3), atol=_ROTATION_TOLERANCE)
+    return bool(orthogonal and np.linalg.det(matrix) > 0)
+
+
+def nearest_rotation(matrix: np.ndarray) -> np.ndarray:
+    """The rotation nearest to a matrix [3, 3], by least squares."""
+    u, _, vt = np.linalg.svd(matrix)
+    return u @ np.diag([1.0, 1.0, np.linalg.det(u @ vt)]) @ vt
 
 
 def camera_center(w2c: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from splat_cli.errors import SceneError
-from splat_cli.scene.dataset import Dataset, Unusable
+from splat_cli.scene.dataset import Dataset, Unusable, shown_name
 from splat_cli.scene.formats import read_dataset, scene_folder
 from splat_cli.scene.georeferenced import centered, relative_crop, relative_to
 from splat_cli.scene.images.image_index import ImageIndex
@@ -83,5 +83,5 @@ def _views(root: Path, dataset: Dataset, options: SceneOptions) -> tuple[list[Vi
                 raise Unusable("a second image of this name")
             views[frame.name] = finder.view(frame)
         except Unusable as reason:
-            skipped.append(f"{frame.name}: {reason}")
+            skipped.append(f"{shown_name(frame.name)}: {reason}")
     return [views[name] for name in sorted(views)], skipped, sorted(finder.depths.missing)

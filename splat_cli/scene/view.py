@@ -12,7 +12,7 @@ import numpy as np
 
 from splat_cli.errors import UsageError
 from splat_cli.scene.lens import MAX_SIDE, Lens
-from splat_cli.scene.quaternion import camera_center
+from splat_cli.scene.quaternion import camera_center, is_rotation
 
 T = TypeVar("T")
 
@@ -88,6 +88,11 @@ class View:
             raise UsageError(f"w2c of view {self.name!r}: expected a NumPy array [4, 4], world to camera")
         if not self.is_in_range or not np.isfinite(self.w2c).all():
             raise UsageError(f"view {self.name!r} has invalid parameters: expected finite numbers below {MAX_NUMBER:g}")
+        if not is_rotation(self.w2c[:3, :3]) or not np.allclose(self.w2c[3:], [0, 0, 0, 1]):
+            raise UsageError(
+                f"w2c of view {self.name!r} is not a rotation and a shift: expected R in [R t; 0 0 0 1] without scale, "
+                "shear or mirror"
+            )
 
     def checked(self) -> View:
         """The view with numbers of Python and w2c float64 [4, 4]. UsageError as `check`."""

@@ -12,6 +12,8 @@ import splat_cli as splat
 from splat_cli.errors import DiskError, UsageError
 from splat_cli.terminal.interrupt import Interrupted
 from tests.documented import notebook_cells, python_blocks, run_cell
+from tests.scene.colmap_cameras import distorted_cameras
+from tests.scene.models import small_model, write_scene
 from tests.subprocesses import ROOT, finished
 
 FEW = 25  # steps of what is shown with thousands
@@ -213,6 +215,15 @@ def test_every_example_of_the_page_runs(few_steps):
     assert (few_steps / "room.html").is_file()
 
 
+def test_the_training_loop_of_the_page_takes_photographs_with_distortion(tmp_path):
+    (loop,) = (block for block in python_blocks("docs/python.md") if "build_trainer(" in block)
+    (camera,) = (camera for camera in distorted_cameras() if camera.model == "SIMPLE_RADIAL")
+    names = {"splat": splat, "scene": splat.read_scene(write_scene(tmp_path, small_model(cameras=(camera,))))}
+    assert all(view.lens is not None for view in names["scene"].views)
+    run_cell(loop, names)
+    assert names["step"] == 100
+
+
 @pytest.mark.slow
 def test_notebook_trains_compares_and_exports(monkeypatch, tmp_path):
     """Its code cells run as they are, without Jupyter; it is stored without outputs."""
@@ -261,6 +272,10 @@ def test_a_scene_of_a_program_may_have_other_types(scene):
         (lambda scene: changed_views(scene, fx=0.0), "has invalid parameters"),
         (lambda scene: changed_views(scene, width=40.0), "expected whole numbers of pixels"),
         (lambda scene: changed_views(scene, w2c=np.eye(4).tolist()), r"expected a NumPy array \[4, 4\]"),
+        (lambda scene: changed_views(scene, w2c=np.diag([1.0, 1.0, -1.0, 1.0])), "is not a rotation and a shift"),
+        (lambda scene: changed_views(scene, w2c=np.diag([2.0, 2.0, 2.0, 1.0])), "is not a rotation and a shift"),
+        (lambda scene: changed_views(scene, w2c=np.eye(4) + np.eye(4, k=1) / 100), "is not a rotation and a shift"),
+        (lambda scene: changed_views(scene, w2c=scene.views[0].w2c.T), "is not a rotation and a shift"),
         (lambda scene: dataclasses.replace(scene, views=[]), "the scene has no views"),
         (lambda scene: dataclasses.replace(scene, points=scene.points.T), r"expected numbers \[P, 3\] and uint8"),
         (lambda scene: dataclasses.replace(scene, colors=scene.colors[:5]), r"colors uint8 \[5, 3\]"),

@@ -1,13 +1,15 @@
 """Checkpoints of a run: how many, their content, damaged ones."""
 
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from splat_cli.errors import FormatError
+from splat_cli.errors import FormatError, UsageError
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
-from splat_cli.run.checkpoints.file import read_checkpoint
+from splat_cli.run.checkpoints.file import Checkpoint, read_checkpoint
+from splat_cli.run.checkpoints.state import restore_state
 from tests.subprocesses import ROOT
 
 
@@ -32,6 +34,21 @@ def test_checkpoint_holds_what_the_page_says(finished):
 def test_no_checkpoints_where_none_are_wanted(training, tmp_path):
     run = training.new(tmp_path / "run", keep=0)
     assert not run.checkpoints_path.exists()
+
+
+@pytest.mark.parametrize(
+    ("names", "difference"),
+    [
+        (["a", "c"], "b came or went"),
+        (["a", "b", "c", "d"], "d came or went"),
+        (["a", "c", "b"], "they are in another order, c instead of b"),
+        (["a", "b", "c", "c"], "they are in another order, c instead of None"),
+    ],
+)
+def test_other_photographs_than_those_of_the_checkpoint_are_named(names, difference):
+    trainer = SimpleNamespace(cameras=SimpleNamespace(views=[SimpleNamespace(name=name) for name in names]))
+    with pytest.raises(UsageError, match=f"are not those that the run was trained on: {difference}; put them back"):
+        restore_state(trainer, Checkpoint(10, {}, {"views": ["a", "b", "c"]}))
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "empty"])

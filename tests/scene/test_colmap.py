@@ -1,5 +1,7 @@
 """COLMAP models: what is written is read back, and what is damaged is refused by name."""
 
+import struct
+
 import numpy as np
 import pytest
 
@@ -64,6 +66,26 @@ def test_text_with_comments_observations_and_tracks(tmp_path):
     np.testing.assert_array_equal(model.colors, [[255, 0, 7], [1, 2, 3]])
 
 
+@pytest.mark.parametrize("binary", [True, False])
+def test_errors_and_track_lengths_of_points(tmp_path, binary):
+    """Errors in pixels, as they are in the file; one entry of the track per photograph."""
+    write_model(tmp_path, small_model(), binary)
+    if binary:
+        points = [(1, 0.25, 2), (2, 1.5, 0), (3, 40.0, 3)]
+        packed = [
+            struct.pack("<Q3d3BdQ", number, 1, 2, 3, 4, 5, 6, error, length) + bytes(8 * length)
+            for number, error, length in points
+        ]
+        (tmp_path / "points3D.bin").write_bytes(struct.pack("<Q", 3) + b"".join(packed))
+    else:
+        (tmp_path / "points3D.txt").write_text(
+            "1 1 2 3 4 5 6 0.25 1 0 2 0\n2 1 2 3 4 5 6 1.5\n3 1 2 3 4 5 6 40 1 1 2 1 3 0\n"
+        )
+    model = read_model(tmp_path)
+    np.testing.assert_array_equal(model.errors, [0.25, 1.5, 40])
+    np.testing.assert_array_equal(model.track_lengths, [2, 0, 3])
+
+
 @pytest.mark.parametrize("place", MODEL_FOLDERS)
 def test_places_of_a_model(tmp_path, place):
     write_model(tmp_path / place, small_model(), binary=False)
@@ -96,6 +118,9 @@ def test_incomplete_model(tmp_path):
         ("cameras", "1 PINHOLE 0 30 35 36 20 15"),
         ("cameras", "1 PINHOLE 40 30 35 nan 20 15"),
         ("cameras", "1 MYSTERY 40 0 35"),
+        ("cameras", f"{'1' * 300} PINHOLE 40 30 35 36 20 15"),
+        ("cameras", f"1 PINHOLE {'1' * 300} 30 35 36 20 15"),
+        ("images", f"1 1 0 0 0 1 2 3 {'1' * 300} a.png"),
         ("images", "1 1 0 0 0 1 2 3 1"),
         ("images", "1 1 0 0 zero 1 2 3 1 a.png"),
         ("points3D", "1 2 3"),
@@ -108,6 +133,7 @@ def test_bad_line_of_text(tmp_path, file, text):
     with pytest.raises(SceneError, match=f"{file}.txt") as caught:
         read_model(tmp_path)
     assert "\n" not in str(caught.value)
+    assert "111" not in str(caught.value)
 
 
 def test_text_with_commas_and_a_byte_order_mark(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image as Picture
 
 from splat_cli.device import open_backend
-from splat_cli.errors import SceneError
+from splat_cli.errors import SceneError, UsageError
 from splat_cli.scene import SceneOptions, load_images, read_scene
 from splat_cli.scene.colmap.model import MODEL_IDS, Camera
 from splat_cli.scene.colmap.write import write_model
@@ -148,6 +148,17 @@ def test_names_that_are_no_photograph_in_the_folder(tmp_path, name):
     assert scene.skipped[0].isprintable()
 
 
+@pytest.mark.parametrize("name", [f"{'1' * 300}.png", f"{'1' * 200}.png"])
+def test_long_names_are_shortened_in_messages(tmp_path, name):
+    model = small_model(("good.png", "x.png"))
+    write_scene(tmp_path, model)
+    object.__setattr__(model.images[1], "name", name)
+    write_model_again(tmp_path, model, binary=False)
+    (skipped,) = read_scene(tmp_path).skipped
+    assert skipped.startswith(f"{'1' * 60}...{'1' * 26}.png: ")
+    assert len(skipped) < 150
+
+
 @pytest.mark.parametrize(
     ("name", "file"),
     [("a.jpg", "a.JPG"), ("Sub/A.png", "sub/a.png"), ("images/a.png", "a.png"), ("C:\\x\\Images\\a.png", "a.png"),
@@ -216,6 +227,8 @@ def test_distorted_photographs_at_half_the_size(tmp_path):
     np.testing.assert_allclose(view.fx / view.width, whole.fx / whole.width)
     photographs = load_images([view], backend=open_backend("cpu"))
     assert photographs.images[0].shape == (view.height, view.width, 3)
+    with pytest.raises(UsageError, match=r"the lens of a\.png has distortion.*: give backend=open_backend\(\)"):
+        load_images([view])
 
 
 def test_whole_spheres_are_refused(tmp_path):

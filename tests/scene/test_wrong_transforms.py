@@ -23,6 +23,8 @@ from tests.views import ring_of_views
         ({"transform_matrix": np.zeros((4, 4)).tolist()}, "`transform_matrix`"),
         ({"transform_matrix": np.full((4, 4), float("nan")).tolist()}, "`transform_matrix`"),
         ({"transform_matrix": np.diag([1, 1, -1, 1]).tolist()}, "mirrors"),
+        ({"transform_matrix": np.diag([1, 1.02, 1, 1]).tolist()}, "shears the picture"),
+        ({"transform_matrix": [[1, 0.02, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]]}, "shears the picture"),
         ({"fl_x": "wide"}, "`fl_x` is not a finite number"),
         ({"fl_x": float("inf")}, "`fl_x` is not a finite number"),
         ({"fl_x": -3}, "focal length"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from itertools import zip_longest
 
 import numpy as np
 
@@ -48,10 +50,10 @@ def restore_state(trainer: Trainer, checkpoint: Checkpoint) -> None:
     """
     views = [view.name for view in trainer.cameras.views]
     if views != checkpoint.metadata["views"]:
-        changed = ", ".join(sorted(set(views) ^ set(checkpoint.metadata["views"]))[:5])
         raise UsageError(
-            f"the photographs are not those that the run was trained on: {changed} came or went; put them back, or "
-            "start a new run from its splats with --init-from"
+            "the photographs are not those that the run was trained on: "
+            f"{_difference(views, checkpoint.metadata['views'])}; put them back, or start a new run from its splats "
+            "with --init-from"
         )
     _check_arrays(trainer, checkpoint)
     trainer.model.num_frozen = checkpoint.num_frozen
@@ -69,6 +71,14 @@ def restore_state(trainer: Trainer, checkpoint: Checkpoint) -> None:
     trainer.density.rng.bit_generator.state = checkpoint.metadata["random"]
     trainer.density.num_removed = checkpoint.metadata["removed"]
     trainer.loop.sync()
+
+
+def _difference(views: Sequence[str], before: Sequence[str]) -> str:
+    """How names of views differ from those of the checkpoint: the first ones that came or went, or the order."""
+    if changed := sorted(set(views) ^ set(before)):
+        return f"{', '.join(changed[:5])} came or went"
+    name, other = next(pair for pair in zip_longest(views, before) if pair[0] != pair[1])
+    return f"they are in another order, {name} instead of {other}"
 
 
 def _clear_other_stats(trainer: Trainer, checkpoint: Checkpoint) -> None:

@@ -13,6 +13,7 @@ from splat_cli.scene.dataset import check_count
 
 _MAX_LINE = 1 << 21
 """Maximum length of the line of a point in characters: a point seen in MAX_PHOTOGRAPHS takes 1 MB."""
+_MAX_DIGITS = 20
 
 
 def read_cameras(path: Path) -> dict[int, Camera]:
@@ -21,7 +22,7 @@ def read_cameras(path: Path) -> dict[int, Camera]:
     for number, line in _lines(path):
         try:
             camera_id, model, width, height, *params = line.split(maxsplit=4 + MAX_PARAMETERS)
-            camera = Camera(int(camera_id), model, int(width), int(height), tuple(map(float, params)))
+            camera = Camera(_whole(camera_id), model, _whole(width), _whole(height), tuple(map(float, params)))
         except ValueError as error:
             raise _bad_line(path, number, "CAMERA_ID MODEL WIDTH HEIGHT PARAMS...") from error
         num_params = CAMERA_MODELS[MODEL_IDS[model]][1] if model in MODEL_IDS else len(params)
@@ -52,9 +53,17 @@ def _image(path: Path, number: int, line: str) -> Image:
     try:
         image_id, *pose, camera_id, name = line.split(maxsplit=9)
         qw, qx, qy, qz, tx, ty, tz = (float(word.rstrip(",")) for word in pose)  # COLMAP accepts commas, too
-        return Image(int(image_id.rstrip(",")), int(camera_id.rstrip(",")), name, (qw, qx, qy, qz), (tx, ty, tz))
+        return Image(_whole(image_id), _whole(camera_id), name, (qw, qx, qy, qz), (tx, ty, tz))
     except ValueError as error:
         raise _bad_line(path, number, "IMAGE_ID QW QX QY QZ TX TY TZ CAMERA_ID NAME") from error
+
+
+def _whole(word: str) -> int:
+    """A whole number, which a comma may follow. ValueError for other words, and more digits than COLMAP writes."""
+    word = word.rstrip(",")
+    if len(word) > _MAX_DIGITS:
+        raise ValueError("too many digits")
+    return int(word)
 
 
 def read_points(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

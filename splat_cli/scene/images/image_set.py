@@ -13,7 +13,7 @@ from PIL import Image
 
 from splat_cli.device import Backend
 from splat_cli.device.launch import ceil_div
-from splat_cli.errors import SceneError
+from splat_cli.errors import SceneError, UsageError
 from splat_cli.scene.depth_maps import DepthMaps
 from splat_cli.scene.images.decode import (
     EXCLUDED,
@@ -61,8 +61,11 @@ def load_images(
 
     progress: called with 1 after each photograph. backend: undistorts; required if a view has a lens. background:
     behind transparent pixels, 0 to 255; None rejects these. Damaged photographs, and those of which no pixel counts,
-    are skipped with their views. SceneError if none is left.
+    are skipped with their views. SceneError if none is left, UsageError without a required backend.
     """
+    bent = next((view.name for view in views if view.lens is not None), None)
+    if bent is not None and backend is None:
+        raise UsageError(f"the lens of {bent} has distortion, which a backend corrects: give backend=open_backend()")
     loader = Loader(backend, background, invert_masks)
     found: list[tuple[View, np.ndarray, np.ndarray | None]] = []
     skipped = []
@@ -127,7 +130,7 @@ class Loader:
         self, lens: Lens, photo: np.ndarray, mask: np.ndarray | None, size: tuple[int, int]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Photograph and mask of the lens, at the lens' size or smaller, as its pinhole camera's of `size`."""
-        assert self.backend is not None, "photographs with distortion need a backend"
+        assert self.backend is not None
         height, width = photo.shape[:2]
         pinhole, x, y = lens.pinhole, width / lens.width, height / lens.height
         if (width, height) != (lens.width, lens.height):

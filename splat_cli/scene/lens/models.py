@@ -20,8 +20,8 @@ def lens_of(camera: Camera) -> Lens:
         )
     if camera.model not in MODEL_IDS:
         raise SceneError(
-            f"camera {camera.id} has the unknown camera model {ascii(camera.model)[1:-1]}: undistort the images to "
-            "PINHOLE cameras"
+            f"camera {camera.id} has the unknown camera model {ascii(camera.model[:40])[1:-1]}: undistort the images "
+            "to PINHOLE cameras"
         )
     f, params = camera.params[0], camera.params[1:]
     fx, fy, cx, cy, *extra = (f, f, *params) if camera.model in _ONE_FOCAL_LENGTH else camera.params

@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 
 from splat_cli.errors import SceneError
-from splat_cli.scene.cameras_json import is_rotation
 from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, check_count, sanitize_name, usable_frames
 from splat_cli.scene.images.image_index import ImageIndex
 from splat_cli.scene.images.locate import export_image_folder
 from splat_cli.scene.lens import Lens
 from splat_cli.scene.lens.distortion import Polynomial
 from splat_cli.scene.options import SceneOptions
+from splat_cli.scene.quaternion import is_rotation
 
 _HEADER = b"# Bundle file"
 _LISTS = ("list.txt", "{stem}.list.txt", "{stem}_list.txt", "bundle.list.txt")

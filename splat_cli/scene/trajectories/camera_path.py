@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from splat_cli.errors import FormatError, UsageError
-from splat_cli.scene.cameras_json import is_rotation, read_cameras, read_json
+from splat_cli.scene.cameras_json import read_cameras, read_json
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.lens import MAX_SIDE
+from splat_cli.scene.quaternion import is_rotation
 from splat_cli.scene.trajectories.capture import FULL_CIRCLE, Capture
 from splat_cli.scene.trajectories.clearance import Obstacles
 from splat_cli.scene.trajectories.focus import focus_point, up_direction

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from splat_cli.scene.quaternion import nearest_rotation
 from splat_cli.scene.view import View
 
 
@@ -20,7 +21,7 @@ def interpolate_path(views: Sequence[View], num_frames: int) -> list[View]:
     frames = []
     for number, time in enumerate(np.linspace(0.0, times[-1], num_frames)):
         pose = _hermite(poses, slopes, times, float(time))
-        rotation = _nearest_rotation(pose[:, :3])
+        rotation = nearest_rotation(pose[:, :3])
         w2c = np.eye(4)
         w2c[:3, :3] = rotation.T
         w2c[:3, 3] = -rotation.T @ pose[:, 3]
@@ -72,8 +73,3 @@ def _slopes(poses: np.ndarray, times: np.ndarray) -> np.ndarray:
     if len(poses) == 1:
         return np.zeros_like(poses)
     return np.gradient(poses, times, axis=0, edge_order=2 if len(poses) > 2 else 1)
-
-
-def _nearest_rotation(matrix: np.ndarray) -> np.ndarray:
-    u, _, vt = np.linalg.svd(matrix)
-    return u @ np.diag([1.0, 1.0, np.linalg.det(u @ vt)]) @ vt

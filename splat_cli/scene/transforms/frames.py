@@ -18,6 +18,8 @@ _FISHEYE_MODELS = ("OPENCV_FISHEYE", "SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE", 
 _SPHERES = ("EQUIRECTANGULAR", "SPHERICAL")
 _FLIP_Y_AND_Z = np.diag([1.0, -1.0, -1.0, 1.0])  # OpenGL's camera looks along -z with y up
 _MAX_SIDE = 1 << 18
+_MAX_SHEAR = 1.01
+"""Maximum ratio of the scales along two axes of a pose; files round to a few digits."""
 
 
 def frame_from(entry: Any, shared: dict[str, Any], photos: Path, match_basename: bool = False) -> Frame:
@@ -47,15 +49,18 @@ def name_of(entry: Any, index: int) -> str:
 
 
 def w2c_of(c2w: np.ndarray) -> np.ndarray:
-    """World to camera with z forward, from camera to world with z backward; scales are removed. Unusable if it is not
-    finite or mirrors the picture.
+    """World to camera with z forward, from camera to world with z backward; a scale is removed.
+
+    Unusable if it is not finite, or mirrors or shears the picture.
     """
     if not np.isfinite(c2w).all():
         raise Unusable("its pose is not finite")
     rotation, center = c2w[:3, :3] @ _FLIP_Y_AND_Z[:3, :3], c2w[:3, 3]
-    u, _, vt = np.linalg.svd(rotation)
+    u, scales, vt = np.linalg.svd(rotation)
     if np.linalg.det(u @ vt) < 0:
         raise Unusable("its pose mirrors the picture")
+    if scales[0] > _MAX_SHEAR * scales[2]:
+        raise Unusable("its pose shears the picture; expected a rotation, a scale and a shift")
     w2c = np.eye(4)
     w2c[:3, :3] = (u @ vt).T
     w2c[:3, 3] = -w2c[:3, :3] @ center

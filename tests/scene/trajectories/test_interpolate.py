@@ -35,6 +35,15 @@ def test_few_or_equal_cameras_make_a_path_too(views):
         assert np.isfinite(frame.w2c).all()
 
 
+def test_path_through_a_half_turn_is_not_mirrored():
+    """Cubic curves between opposite cameras pass matrices whose determinant is negative."""
+    first = ring_of_views(1)[0]
+    turned = [first.w2c @ np.diag([*signs, 1.0]) for signs in ((1, 1, 1), (-1, -1, 1), (1, -1, -1), (-1, 1, -1))]
+    views = [dataclasses.replace(first, w2c=w2c) for w2c in turned]
+    frames = interpolate_path(views, 40)
+    assert [round(np.linalg.det(frame.w2c[:3, :3]), 9) for frame in frames] == [1.0] * 40
+
+
 def test_one_frame_is_the_first_camera():
     (frame,) = interpolate_path(ring_of_views(), 1)
     np.testing.assert_allclose(frame.w2c, ring_of_views()[0].w2c, atol=1e-9)
