@@ -20,7 +20,7 @@ from splat_cli.run.in_memory import train_in_memory
 from splat_cli.run.setup.training_data import TrainingData, with_initial_points
 from splat_cli.run.storage.find_run import find_splats, step_of
 from splat_cli.run.storage.load_images import load_run_images
-from splat_cli.run.storage.load_model import load_model
+from splat_cli.run.storage.load_splats import load_model
 from splat_cli.run.storage.run_lock import new_run_folder
 from splat_cli.run.train_scene import train_scene as train_into_run
 from splat_cli.scene.georeferenced import point_of

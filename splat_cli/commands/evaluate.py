@@ -18,7 +18,7 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.render.images import png_names, refuse_foreign, save_png
 from splat_cli.run.storage.find_run import find_splats, step_of
 from splat_cli.run.storage.load_images import load_run_images, read_run_scene
-from splat_cli.run.storage.load_model import load_model
+from splat_cli.run.storage.load_splats import load_model
 from splat_cli.run.storage.result import updated_metrics
 from splat_cli.terminal.console import Display
 

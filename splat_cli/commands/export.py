@@ -22,8 +22,7 @@ from splat_cli.gaussians.ply import finite_splats
 from splat_cli.render.contribution import contributions
 from splat_cli.run.export_splats import fine_tune
 from splat_cli.run.storage.load_images import load_run_images
-from splat_cli.run.storage.load_model import field_path
-from splat_cli.run.storage.load_splats import bake_for_viewers, load_trained_splats
+from splat_cli.run.storage.load_splats import bake_for_viewers, field_path, load_trained_splats
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.crop import parse_crop
 from splat_cli.scene.georeferenced import relative_crop

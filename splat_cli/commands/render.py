@@ -29,7 +29,7 @@ from splat_cli.render.output.supersampling import samples_as_fine
 from splat_cli.render.output.video import write_video
 from splat_cli.render.rasterizer import Coloring
 from splat_cli.run.storage.find_run import find_splats
-from splat_cli.run.storage.load_model import field_path
+from splat_cli.run.storage.load_splats import field_path
 from splat_cli.scene.cameras_json import read_cameras
 from splat_cli.scene.georeferenced import relative_point, relative_views
 from splat_cli.scene.trajectories.camera_path import DEFAULT_FPS, CameraPath, up_of

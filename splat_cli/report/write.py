@@ -10,7 +10,7 @@ from splat_cli.io.files import replacing
 from splat_cli.report.page import page
 from splat_cli.report.run_data import RunData, read_run_data
 from splat_cli.report.views import ComparedView, compare_views
-from splat_cli.run.storage.load_model import load_model
+from splat_cli.run.storage.load_splats import load_model
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.terminal.console import Display
 

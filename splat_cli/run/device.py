@@ -15,8 +15,7 @@ from splat_cli.joint.depth.free_space import FREE_SPACE_KERNELS
 from splat_cli.render.project import batch_size_defines
 from splat_cli.render.project_backward import FEW_BLOCKS, moment_defines
 from splat_cli.render.tiles import SORT_DEFINES
-from splat_cli.run.plan import resolve_schedule
-from splat_cli.run.scene_defaults import MIN_VIEWS_OF_BATCH, STEPS_RANGE, default_batch
+from splat_cli.run.plan import MIN_VIEWS_OF_BATCH, STEPS_RANGE, default_batch, resolve_schedule
 from splat_cli.terminal.console import Display
 from splat_cli.train.joint_models import joint_kernels
 from splat_cli.train.view_scores import has_fixed_scores

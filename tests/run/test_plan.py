@@ -8,8 +8,14 @@ from PIL import Image
 
 from splat_cli.config import TrainConfig
 from splat_cli.config.presets import load_config
-from splat_cli.run.plan import apply_splat_budget, resolve_plan
-from splat_cli.run.scene_defaults import default_steps, dropout_for, sh_lr_factor, views_per_point
+from splat_cli.run.plan import (
+    apply_splat_budget,
+    default_steps,
+    dropout_for,
+    resolve_plan,
+    sh_lr_factor,
+    views_per_point,
+)
 from tests.views import ring_of_views
 
 VIEWS = ring_of_views(4)

@@ -19,8 +19,7 @@ from splat_cli.errors import FormatError, UsageError
 from splat_cli.gaussians.ply import count_splats
 from splat_cli.io.files import replacing
 from splat_cli.run.device import open_device
-from splat_cli.run.plan import lr_factor, resolve_plan
-from splat_cli.run.scene_defaults import default_steps
+from splat_cli.run.plan import default_steps, lr_factor, resolve_plan
 from splat_cli.run.setup.memory_plan import plan_memory
 from splat_cli.run.setup.split_scene import split_scene
 from splat_cli.run.setup.training_data import with_fixed_paths
