@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from splat_cli.commands.batch_list import SUMMARY, BatchScene, refuse_foreign_run
-from splat_cli.engine.job import JobResult
-from splat_cli.engine.open import open_engine
-from splat_cli.engine.train_job import train_job
+from splat_cli.engine.engine import open_engine
+from splat_cli.engine.job import JobResult, train_job
 from splat_cli.errors import SplatError
 from splat_cli.io.files import make_folder, replacing, require_writable
 from splat_cli.run.storage.run_dir import RunDir

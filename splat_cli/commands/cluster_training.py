@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from splat_cli.config import TrainConfig
-from splat_cli.engine.job import Job, JobResult
-from splat_cli.engine.train_job import resume_job, resumed_on, train_job
+from splat_cli.engine.job import Job, JobResult, resume_job, resumed_on, train_job
 from splat_cli.errors import UsageError
 from splat_cli.io.files import make_folder
 from splat_cli.ranks.protocol import FailedRankError, RankError
@@ -62,7 +61,7 @@ def _train(
     restarts = Restarts(run, config, _saved(run), lambda: _saved(run), display, f"--cluster {cluster}")
     try:
         with deferred_interrupt() as check, connected_client(cluster, device, display.say) as client:
-            from splat_cli.engine.dask_engine import SchedulerLost
+            from splat_cli.engine.dask_calls import SchedulerLost
             from splat_cli.engine.rank_group import RankGroup
 
             def look() -> None:

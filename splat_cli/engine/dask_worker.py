@@ -1,15 +1,19 @@
-"""Task of a worker of a Dask cluster: run one job in a child process, which ends with the worker."""
+"""Tasks of Dask workers: each runs a job, or a rank of a job, in a child process that ends with the worker."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import platform
 import queue
 import signal
+import subprocess
+import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import dask
@@ -19,17 +23,31 @@ from distributed.comm import get_address_host
 from splat_cli import __version__
 from splat_cli.engine.job import Job, JobResult
 from splat_cli.engine.local import describe_device, device_environments
-from splat_cli.engine.process import run_job
-from splat_cli.errors import UsageError
+from splat_cli.engine.process import run_job, wait_for_end
+from splat_cli.errors import SplatError, UsageError, reason_of
 from splat_cli.io.folder_lock import wait_until_unlocked
+from splat_cli.processes.child_process import NEW_SESSION, child_environment
+from splat_cli.ranks.links import Links, accepted, joined, listening
+from splat_cli.ranks.shared import make_shared_memory
 
-LOCK_PATIENCE = 600.0  # seconds for the process of a lost worker to end and to release the run
-TERMINATED = (128 + signal.SIGTERM, -signal.SIGTERM)  # exit codes of a command after SIGTERM
+_LOCK_PATIENCE = 600.0  # seconds for the process of a lost worker to end and to release the run
+_TERMINATED = (128 + signal.SIGTERM, -signal.SIGTERM)  # exit codes of a command after SIGTERM
 _POLL = 0.1  # seconds
 
 _running: Counter[str] = Counter()
 _free_devices: dict[str, queue.SimpleQueue[dict[str, str]]] = {}
 _lock = threading.Lock()
+
+
+class WorkerFailed(SplatError):
+    """A worker cannot start a job that another one may be able to run. worker: its address."""
+
+    def __init__(self, worker: str, reason: str, exit_code: int = 1) -> None:
+        super().__init__(worker, reason, exit_code)  # from which it is unpickled
+        self.worker, self.reason, self.exit_code = worker, reason, exit_code
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 def dask_setup(worker: Worker) -> None:
@@ -44,18 +62,18 @@ def num_running(topic: str) -> int:
     return _running[topic]
 
 
-class WorkerTask:
+class _Task:
     """The task that this thread of a worker executes. topic: of events for the client."""
 
     def __init__(self, topic: str) -> None:
         self._worker, self._topic = get_worker(), topic
-        self._key = self._worker.get_current_task()
-        self.place = f"{platform.node()} ({self._worker.address})"
+        self._key, self.address = self._worker.get_current_task(), self._worker.address
+        self.place = f"{platform.node()} ({self.address})"
 
     @property
     def host(self) -> str:
         """The address at which other workers reach this one."""
-        return str(get_address_host(self._worker.address))
+        return str(get_address_host(self.address))
 
     def is_dropped(self) -> bool:
         """Whether the client or the scheduler has cancelled it."""
@@ -70,26 +88,60 @@ class WorkerTask:
         """Send an event to the client."""
         self._worker.log_event(self._topic, message)
 
+    @contextmanager
+    def on_free_device(self, device: str) -> Iterator[dict[str, str]]:
+        """Context with the environment variables of a device that no other job of this worker uses.
+
+        The task counts for `num_running`. Waits for a device; raises Reschedule as soon as the task must end.
+        """
+        with _lock:
+            _running[self._topic] += 1
+            free = _free_devices.get(device)
+            if free is None:
+                free = _free_devices[device] = queue.SimpleQueue()
+                for environment in device_environments(device):
+                    free.put(environment)
+        try:
+            environment = self._taken(free)
+            try:
+                yield environment
+            finally:
+                free.put(environment)
+        finally:
+            with _lock:
+                _running[self._topic] -= 1
+
+    def _taken(self, free: queue.SimpleQueue[dict[str, str]]) -> dict[str, str]:
+        while not self.must_end():
+            with suppress(queue.Empty):
+                return free.get(timeout=_POLL)
+        raise Reschedule
+
 
 def run_on_worker(job: Job, device: str, version: str, topic: str) -> JobResult:
-    """Run a job on a free device of this worker. UsageError if it cannot run here.
+    """Run a job on a free device of this worker, "cuda" or "cpu". WorkerFailed if it cannot start here.
 
-    It is interrupted when the client drops it. Rescheduled, to run on another worker, if this one closes. topic: of
-    events for the client, (name of the job, text).
+    The job is interrupted when the client drops it. If this worker closes, Dask runs the job again on another one.
+    topic: of events for the client, (name of the job, text).
     """
-    task = WorkerTask(topic)
-    check_visible(job, version, task.place)
+    task = _Task(topic)
 
     def say(text: str) -> None:
         task.send_event(job.name, text)
 
-    with counted(topic), free_device(device, task.must_end) as environment:
-        place = ", ".join(filter(None, (task.place, describe_device(environment))))
-        if job.run:
-            wait_until_unlocked(job.folder / job.run, LOCK_PATIENCE, task.must_end, say)
-        say(f"{'resumed' if job.is_begun() else 'runs'} on {place}")
-        result = run_job(job, {**without_dask(), **environment}, place, task.must_end)
-    if not task.is_dropped() and (task.must_end() or result.exit_code in TERMINATED):
+    try:
+        check_visible(job, version, task.place)
+        with task.on_free_device(device) as environment:
+            place = _place_of(task, environment)
+            _wait_for_run(job, task, say)
+            say(f"{'resumed' if job.is_begun() else 'runs'} on {place}")
+            result = run_job(job, {**_without_dask(), **environment}, place, task.must_end)
+    except OSError as error:  # a full disk, a log that cannot be written, no memory for a process
+        reason = f"{error.filename or 'the process'}: {reason_of(error)}"
+        raise WorkerFailed(task.address, f"{task.place} cannot run it ({reason})") from None
+    except UsageError as error:
+        raise WorkerFailed(task.address, str(error), error.exit_code) from None
+    if not task.is_dropped() and (task.must_end() or result.exit_code in _TERMINATED):
         say(f"interrupted on {place}, to be continued elsewhere")
         raise Reschedule
     return result
@@ -106,43 +158,109 @@ def check_visible(job: Job, version: str, place: str) -> None:
             raise UsageError(f"{path} is not visible on {place}: use a folder that all machines of the cluster share")
 
 
-@contextmanager
-def counted(topic: str) -> Iterator[None]:
-    """Context in which a task counts for `num_running` of a topic."""
-    with _lock:
-        _running[topic] += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _running[topic] -= 1
-
-
-@contextmanager
-def free_device(device: str, must_end: Callable[[], bool]) -> Iterator[dict[str, str]]:
-    """Context with the environment variables of a device that no other job of this worker uses.
-
-    Waits for one; raises Reschedule as soon as `must_end` returns True.
-    """
-    with _lock:
-        if device not in _free_devices:
-            _free_devices[device] = queue.SimpleQueue()
-            for environment in device_environments(device):
-                _free_devices[device].put(environment)
-    free = _free_devices[device]
-    while True:
-        if must_end():
-            raise Reschedule
-        with suppress(queue.Empty):
-            environment = free.get(timeout=_POLL)
-            break
-    try:
-        yield environment
-    finally:
-        free.put(environment)
-
-
-def without_dask() -> Mapping[str, str | None]:
+def _without_dask() -> Mapping[str, str | None]:
     """Environment for `run_job` without variables that Dask sets for its workers (such as one thread for NumPy)."""
     variables: Mapping[str, Any] = dask.config.get("distributed.nanny.pre-spawn-environ", {})
     return {name: None for name, value in variables.items() if os.environ.get(name) == str(value)}
+
+
+@dataclass(frozen=True)
+class RankTask:
+    """Arguments of the tasks of all ranks of a job. key: authenticates their connections. device: "cuda" or "cpu"."""
+
+    job: Job
+    size: int
+    device: str
+    version: str
+    topic: str
+    key: bytes
+
+
+def lead(work: RankTask) -> JobResult:
+    """Run the job as rank 0, once all others are connected.
+
+    Events: ("waits", 0, text), ("listens", 0, address, paths of shared memory), ("runs", 0, place).
+    """
+    task, job = _Task(work.topic), work.job
+    check_visible(job, work.version, task.place)
+
+    def say(text: str) -> None:
+        task.send_event("waits", 0, text)
+
+    def check() -> None:
+        if task.must_end():
+            raise Reschedule
+
+    with task.on_free_device(work.device) as environment, ExitStack() as connections:
+        place = _place_of(task, environment)
+        _wait_for_run(job, task, say)
+        files = make_shared_memory(work.size) if work.device == "cpu" and work.size > 1 else []
+        for file in files:
+            connections.callback(os.close, file)
+        server = connections.enter_context(listening(task.host))
+        paths = [f"/proc/{os.getpid()}/fd/{file}" for file in files]
+        task.send_event("listens", 0, server.getsockname()[:2], paths)
+        links = connections.enter_context(accepted(server, work.size, work.key, check))
+        links = dataclasses.replace(links, files=tuple(files))
+        task.send_event("runs", 0, place)
+        variables = {**_without_dask(), **environment, **(links.environment() if work.size > 1 else {})}
+        return run_job(job, variables, place, task.must_end, links.descriptors(), connections.close)
+
+
+def follow(work: RankTask, rank: int, address: tuple[str, int], paths: Sequence[str]) -> None:
+    """Run another rank, to the end of its process. address: of rank 0; paths: of memory to share.
+
+    Events: ("runs", rank, place), ("closes", rank, place) if the worker closes meanwhile. SplatError if rank 0 cannot
+    be reached.
+    """
+    task = _Task(work.topic)
+    check_visible(work.job, work.version, task.place)
+    with task.on_free_device(work.device) as environment:
+        with ExitStack() as connections:
+            try:
+                files = []
+                for path in paths:
+                    files.append(os.open(path, os.O_RDWR))
+                    connections.callback(os.close, files[-1])
+                links = connections.enter_context(joined(address, work.key, rank))
+            except OSError as error:
+                where = f"rank 0 at {address[0]}, port {address[1]}"
+                advice = "workers must be able to connect to each other"
+                raise SplatError(f"{task.place} cannot reach {where} ({reason_of(error)}): {advice}") from None
+            process = _start_follower(work, rank, links, files, environment)
+        place = _place_of(task, environment)
+
+        def tell() -> None:  # the process follows that of rank 0, which needs it to save
+            if not task.is_dropped():
+                task.send_event("closes", rank, task.place)
+
+        with process:
+            task.send_event("runs", rank, place)
+            wait_for_end(process, task.must_end, tell)
+
+
+def _start_follower(
+    work: RankTask, rank: int, links: Links, files: Sequence[int], environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    (messages,), (heartbeat,) = links.messages, links.heartbeats
+    numbers = map(str, (messages, rank, work.size, *files))
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "splat_cli.run.follower", *numbers],
+        cwd=work.job.folder,
+        env=child_environment({**_without_dask(), **environment}),
+        stdin=subprocess.PIPE,
+        stdout=heartbeat,
+        pass_fds=(messages, *files),
+        **NEW_SESSION,
+    )
+
+
+def _place_of(task: _Task, environment: Mapping[str, str]) -> str:
+    """Name of the worker and its device for messages."""
+    return ", ".join(filter(None, (task.place, describe_device(environment))))
+
+
+def _wait_for_run(job: Job, task: _Task, say: Callable[[str], None]) -> None:
+    """Wait until no other process has locked the run of the job, for at most _LOCK_PATIENCE seconds."""
+    if job.run:
+        wait_until_unlocked(job.folder / job.run, _LOCK_PATIENCE, task.must_end, say)

@@ -1,12 +1,16 @@
-"""Jobs and their results."""
+"""Jobs: commands of this program for other processes, their results, and the jobs that train a scene."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from splat_cli.config import SETTINGS, TrainConfig
+from splat_cli.config.presets import requested_settings
 from splat_cli.run.storage.find_run import is_run
 
 _KILLED = -9
@@ -17,11 +21,11 @@ _KILLED = -9
 class Job:
     """A command `splat ARGUMENTS...`, run in a process of its own.
 
-    name: unique, for messages. folder: the absolute working folder; all other paths may be relative to it. log: file to
-    which standard error is appended. run: folder of the run that the command writes, if it writes one; as soon as it is
-    a run, `resume_arguments` take the place of `arguments`: a job that was interrupted is submitted again as it is.
-    inputs: paths that the command reads. With a cluster, folder, log and inputs must be visible on all workers.
-    priority: the waiting job with the highest value starts first.
+    name: unique, for messages. folder: absolute working folder; all other paths may be relative to it. log: file to
+    which standard error is appended. run: folder of the run that the command writes, if any; once it is a run,
+    `resume_arguments` replace `arguments`, so an interrupted job is submitted again unchanged. inputs: paths that the
+    command reads. On a cluster, all workers must see folder, log and inputs. priority: waiting jobs with the highest
+    value start first.
     """
 
     name: str
@@ -46,8 +50,8 @@ class Job:
 class JobResult:
     """How the process of a job ended.
 
-    exit_code: negative for the number of the signal that ended it. seconds: wall time. place: where it ran. output:
-    standard output. message: last line of standard error.
+    exit_code: negative if a signal ended it. seconds: wall time. place: where it ran. output: standard output.
+    message: last line of standard error.
     """
 
     job: Job
@@ -58,7 +62,7 @@ class JobResult:
     message: str
 
     def json_output(self) -> dict[str, Any]:
-        """The output of a command with --json, its last line; of a crash `error` and `exit_code`."""
+        """The last line that a command with --json printed; after a crash `error` and `exit_code`."""
         try:
             return dict(json.loads(self.output.strip().rpartition("\n")[2]))
         except (ValueError, TypeError):
@@ -66,3 +70,48 @@ class JobResult:
             killed = " (killed, as systems do when memory runs out)" if self.exit_code == _KILLED else ""
             error = f"the process ended with {self.exit_code}{killed}{reason}, see {self.job.log}"
             return {"error": error, "exit_code": self.exit_code}
+
+
+def failed_result(job: Job, reason: str, exit_code: int = 1) -> JobResult:
+    """The result of a job whose process could not run to its end."""
+    return JobResult(job, exit_code, 0.0, "", json.dumps({"error": reason, "exit_code": exit_code}), reason)
+
+
+def train_job(name: str, scene: Path, run: Path, config: TrainConfig, device: str) -> Job:
+    """The job `splat train --json` of a scene. It resumes a run that has begun. Its log is beside the run's folder."""
+    command = ("train", str(scene), "--json", "--device", device)
+    settings = _options(requested_settings(config))
+    new, resumed = (*command, "--out", str(run), *settings), (*command, "--resume", str(run), *settings)
+    return Job(name, new, Path.cwd(), _log_of(run), run, resumed, (scene,))
+
+
+def resume_job(run: Path, scene: Path | None, changes: Mapping[str, Any], device: str) -> Job:
+    """The job `splat train --resume --json` of a run with changed settings; same log as `train_job`.
+
+    scene: its new folder, if it has moved.
+    """
+    moved = () if scene is None else (scene,)
+    command = ("train", *map(str, moved), "--json", "--device", device, "--resume", str(run), *_options(changes))
+    return Job(run.name, command, Path.cwd(), _log_of(run), run, command, (run, *moved))
+
+
+def resumed_on(job: Job, num_gpus: int) -> Job:
+    """The job, changed so that a run that has begun continues on `num_gpus` GPUs."""
+    return dataclasses.replace(job, resume_arguments=(*job.resume_arguments, f"--gpus={num_gpus}"))
+
+
+def _log_of(run: Path) -> Path:
+    return run.with_name(f"{run.name}.log")
+
+
+def _options(settings: Mapping[str, Any]) -> list[str]:
+    """Settings as options of the command line."""
+    options = []
+    for name, value in settings.items():
+        option = SETTINGS[name].option
+        if isinstance(value, bool):
+            options.append(option if value else option.replace("--", "--no-", 1))
+        else:
+            text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            options.append(f"{option}={text}")
+    return options

@@ -13,47 +13,60 @@ from pathlib import Path
 from splat_cli.engine.job import Job, JobResult
 from splat_cli.processes.child_process import NEW_SESSION, child_environment
 
+SAVING = 90.0  # seconds in which a process that was told to end must save; it is killed afterwards
 _POLL = 0.1  # seconds
 _TAIL = 4096  # bytes
 
 
 def run_job(
-    job: Job, environment: Mapping[str, str | None], place: str, is_cancelled: Callable[[], bool],
-    files: Sequence[int] = (), on_start: Callable[[], object] = lambda: None,
-) -> JobResult:  # fmt: skip
-    """Run a job in a child process and return its result. If `is_cancelled` returns True, the job saves and ends early.
+    job: Job,
+    environment: Mapping[str, str | None],
+    place: str,
+    is_cancelled: Callable[[], bool],
+    files: Sequence[int] = (),
+    on_start: Callable[[], object] = lambda: None,
+) -> JobResult:
+    """Run a job in a child process and return its result. Once `is_cancelled` returns True, the job saves and ends.
 
-    The child ends with this process.
+    The child ends with this process. The terminal's signals do not reach it.
 
-    environment: additional variables; None removes one. files: descriptors that it inherits. on_start: called when it
-    has been started. The terminal's signals do not reach it.
+    environment: additional variables; None removes one. files: descriptors that the child inherits. on_start: called
+    when the child has been started.
     """
     start, log = time.monotonic(), job.folder / job.log
+    command = [sys.executable, "-P", "-m", "splat_cli.processes.child_process", *job.command()]
     with tempfile.TemporaryFile() as output:
         with log.open("ab") as errors:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "splat_cli.processes.child_process", *job.command()], cwd=job.folder,
-                env=child_environment(environment), stdin=subprocess.PIPE, stdout=output, stderr=errors,
-                pass_fds=files, **NEW_SESSION,
-            )  # fmt: skip
+                command,
+                cwd=job.folder,
+                env=child_environment(environment),
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=errors,
+                pass_fds=files,
+                **NEW_SESSION,
+            )
         with process:
             on_start()
-            code = _wait(process, is_cancelled)
+            code = wait_for_end(process, is_cancelled, lambda: _interrupt(process))
         output.seek(0)
         printed = output.read().decode("utf-8", "replace")
     return JobResult(job, code, time.monotonic() - start, place, printed, _last_line(log))
 
 
-def _wait(process: subprocess.Popen[bytes], is_cancelled: Callable[[], bool]) -> int:
-    """Wait for the process, interrupted once `is_cancelled` returns True; returns its exit code."""
-    is_told = False
+def wait_for_end(process: subprocess.Popen[bytes], must_end: Callable[[], bool], tell: Callable[[], object]) -> int:
+    """The exit code of a process. Once `must_end` returns True, calls `tell`, and kills the process SAVING s later."""
+    told_at = None
     while True:
         try:
             return process.wait(_POLL)
         except subprocess.TimeoutExpired:
-            if not is_told and is_cancelled():
-                _interrupt(process)
-                is_told = True
+            if told_at is None and must_end():
+                told_at = time.monotonic()
+                tell()
+            elif told_at is not None and time.monotonic() - told_at > SAVING:
+                process.kill()
 
 
 def _interrupt(process: subprocess.Popen[bytes]) -> None:

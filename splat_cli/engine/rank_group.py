@@ -6,69 +6,78 @@ import queue
 import secrets
 import time
 import uuid
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from distributed import Client, Future, KilledWorker, Lock
+from distributed import Client, Future, KilledWorker
 
 from splat_cli import __version__
-from splat_cli.engine.dask_engine import SchedulerLost, drop, remote_call, result_of, visible_inputs
-from splat_cli.engine.free_workers import NAMES, FreeWorkers
+from splat_cli.engine.dask_calls import SchedulerLost, Turn, drop, remote_call, result_of, visible_inputs
+from splat_cli.engine.dask_worker import RankTask, follow, lead
 from splat_cli.engine.job import Job, JobResult
-from splat_cli.engine.rank_worker import RankTask, follow, lead
-from splat_cli.errors import SplatError, one_line
+from splat_cli.engine.workers import NAMES, Workers, by_host, chosen_workers, largest
+from splat_cli.errors import SplatError, UsageError, one_line
 from splat_cli.ranks.protocol import RankError
 
 _POLL = 0.2  # seconds
 _LOST_CHECK_INTERVAL = 2.0  # seconds
-_LOCK = "splat-ranks"
+_PATIENCE = 120.0  # seconds in which lost workers may return before a run continues with fewer
+_START = 120.0  # seconds in which all ranks must run once rank 0 listens
+_FIRST = 1_000_000  # Dask's priority of ranks: they wait for each other, jobs of batches for nothing
 
 
 class RankGroup:
-    """Runs jobs on several ranks. Arguments: see FreeWorkers."""
+    """Runs jobs on several ranks.
+
+    device: "auto", "cuda" or "cpu". can_grow: whether further workers may join the cluster. say: shows a line of
+    progress. check: called often, may raise KeyboardInterrupt.
+    """
 
     def __init__(
         self, client: Client, device: str, can_grow: bool, say: Callable[[str], None], check: Callable[[], None]
     ) -> None:
-        self._client, self._say, self._interrupted = client, say, check
-        self._free_workers = FreeWorkers(client, device, can_grow, say, self._check)
+        self._client, self._can_grow, self._say, self._interrupted = client, can_grow, say, check
+        self._workers, self._turn = Workers(client, device, say), Turn(client)
+        self._were_there = False  # whether enough workers were there: lost ones may return
 
     def run(self, jobs: Mapping[int, Job]) -> JobResult:
         """The result of rank 0, which runs a job.
 
-        jobs: the job for each possible number of ranks, see FreeWorkers.wait. RankError if a worker is lost or closes,
+        jobs: the job for each possible number of ranks, see `_wait`. RankError if a worker is lost or closes,
         UsageError if the job cannot run on this cluster; also SchedulerLost and KeyboardInterrupt. All ranks have ended
         afterwards, and have saved if possible.
         """
-        jobs = {size: visible_inputs(job) for size, job in jobs.items()}
         sizes = sorted(jobs, reverse=True)
         tasks: _Tasks | None = None
+        jobs = {size: visible_inputs(job) for size, job in jobs.items()}
         try:
-            with ExitStack() as turn:
-                self._lock_workers(turn)
-                workers, device = self._free_workers.wait(jobs[sizes[0]], sizes)
-                if (size := len(workers)) < sizes[0]:
-                    self._say(f"The cluster has no {sizes[0]} {NAMES[device]}: continuing with --gpus {size}")
-                tasks = _Tasks(self._client, jobs[size], size)
-                tasks.start(workers, device)
-                while (result := tasks.result()) is None:
-                    self._check()
-                    if line := tasks.handle_event():
-                        self._say(line)
-                    if tasks.num_running == size:
-                        turn.close()
+            workers = self._wait(jobs[sizes[0]], sizes)
+            if (size := len(workers)) < sizes[0]:
+                self._say(f"The cluster has no {sizes[0]} {NAMES[self._workers.kind]}: continuing with --gpus {size}")
+            tasks = _Tasks(self._client, jobs[size], size)
+            tasks.start(workers, self._workers.kind)
+            while (result := tasks.result()) is None:
+                self._check()
+                if line := tasks.handle_event():
+                    self._say(line)
+                if tasks.num_running == size:
+                    self._turn.give_back()
             return result
         except OSError as error:  # of a connection, as distributed raises them
             raise SchedulerLost from error
         finally:
-            with suppress(OSError):
-                if tasks:
-                    tasks.end()
+            if tasks:
+                tasks.end()
+            self._turn.give_back()
 
     def run_on_free(self, jobs: Mapping[int, Job]) -> JobResult | None:
-        """`run` on as many workers as are free now, None where these are too few for any of the jobs."""
-        size = self._free_workers.most(visible_inputs(next(iter(jobs.values()))), list(jobs))
+        """`run` on as many workers as are free now, None if these are too few for any of the jobs."""
+        try:
+            self._workers.look(visible_inputs(next(iter(jobs.values()))))
+            free = self._workers.free(self._workers.places())
+        except OSError as error:
+            raise SchedulerLost from error
+        size = largest(self._workers.present(), free, list(jobs), self._workers.kind)
         return None if size is None else self.run({size: jobs[size]})
 
     def _check(self) -> None:
@@ -76,13 +85,46 @@ class RankGroup:
         if self._client.status == "closed":
             raise SchedulerLost
 
-    def _lock_workers(self, turn: ExitStack) -> None:
-        """Hold a lock until `turn` closes: two commands that each hold some of the workers would deadlock."""
-        with self._client.as_current():
-            lock = Lock(_LOCK)
-        while not lock.acquire(timeout=_POLL):
+    def _wait(self, job: Job, sizes: Sequence[int]) -> list[str]:
+        """Workers of all ranks of a job, each with a free place.
+
+        sizes: possible numbers of ranks, in descending order: the first, or if the cluster has too few workers, the
+        largest for which it has enough. Workers that join, or return after a loss, are waited for up to _PATIENCE
+        seconds. UsageError if there will be too few, or if the job cannot run on them.
+
+        Takes the turn as soon as the cluster has enough workers: other commands start no job until these are free and
+        all ranks run. Two commands that each hold some of the workers would deadlock.
+        """
+        workers, end, has_said = self._workers, time.monotonic() + _PATIENCE, False
+        while True:
             self._check()
-        turn.callback(lock.release)
+            workers.look(job)
+            infos, places, kind = workers.present(), workers.places(), workers.kind
+            can_change = self._can_grow or self._were_there
+            is_late = workers.is_known() and (not can_change or time.monotonic() > end)
+            size = (largest(infos, places, sizes, kind) if is_late else None) or sizes[0]
+            if chosen_workers(infos, places, size, kind) is None:
+                self._turn.give_back()
+                if not self._were_there and workers.is_known():
+                    self._refuse(infos, places, sizes[-1])
+            elif self._turn.take() and (chosen := chosen_workers(infos, workers.free(places), size, kind)):
+                self._were_there = True
+                return chosen
+            if not has_said:
+                self._say(f"Waiting for {size} free {NAMES[kind]} of the cluster")
+                has_said = True
+            time.sleep(_POLL)
+
+    def _refuse(self, infos: Mapping[str, Any], places: Mapping[str, int], size: int) -> None:
+        """UsageError if no host has enough workers on the CPU, or the cluster has too few and cannot grow."""
+        kind, num = self._workers.kind, sum(places.values())
+        if kind == "cpu" and max(map(len, by_host(infos, places).values()), default=0) < size <= num:
+            raise UsageError(
+                f"--gpus {size} on the CPU: processes share memory, but no host has {size} workers; start them on one "
+                "host, or use GPUs, which NCCL connects across hosts"
+            )
+        if not self._can_grow and num < size:
+            raise UsageError(f"--gpus {size}: too few {NAMES[kind]} in the cluster: {num}; each process needs one")
 
 
 class _Tasks:
@@ -92,6 +134,7 @@ class _Tasks:
         self._client, self._job, self._size, self.num_running = client, job, size, 0
         self._topic, self._futures, self._workers = f"splat-{uuid.uuid4()}", list[Future](), list[str]()
         self._events, self._last_lost_check = queue.SimpleQueue[tuple[Any, ...]](), 0.0
+        self._listens_since = 0.0
         self._result: JobResult | None = None
         client.subscribe_topic(self._topic, lambda event: self._events.put(tuple(event[1])))
 
@@ -120,6 +163,7 @@ class _Tasks:
         if kind == "listens":
             if len(self._futures) > 1:
                 raise RankError(f"the worker of {name} was lost and has reconnected")
+            self._listens_since = time.monotonic()
             for _ in self._workers[1:]:
                 self._submit(follow, *details)
         elif kind == "runs":
@@ -148,7 +192,8 @@ class _Tasks:
         rank = len(self._futures)
         call = remote_call(function, self._work, *([rank] if rank else []), *details)
         key = f"{self._job.name}-rank-{rank}-{uuid.uuid4()}"
-        self._futures.append(self._client.submit(*call, workers=[self._workers[rank]], key=key, pure=False))
+        options = {"key": key, "priority": _FIRST, "pure": False, "workers": [self._workers[rank]]}
+        self._futures.append(self._client.submit(*call, **options))
         self._futures[rank].add_done_callback(lambda _: self._events.put(("ended", rank)))
 
     def _check_workers(self) -> None:
@@ -158,3 +203,6 @@ class _Tasks:
         for rank, worker in enumerate(self._workers):
             if worker not in present:
                 raise RankError(f"the worker of rank {rank} of {self._size} is lost: {worker}")
+        is_late = self._listens_since and time.monotonic() - self._listens_since > _START
+        if is_late and (missing := self._size - self.num_running):
+            raise RankError(f"{missing} of {self._size} ranks have not started within {_START:.0f} s")

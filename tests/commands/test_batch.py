@@ -12,8 +12,7 @@ from splat_cli.commands import batch
 from splat_cli.commands.batch_list import BatchScene, plan_batch
 from splat_cli.config import TrainConfig
 from splat_cli.device import cuda
-from splat_cli.engine.job import JobResult
-from splat_cli.engine.train_job import train_job
+from splat_cli.engine.job import JobResult, train_job
 from splat_cli.errors import UsageError
 from splat_cli.run.storage.run_dir import RunDir
 from tests.subprocesses import ENDLESS, HANG, SPLAT, started, wait_for_checkpoint, wait_until

@@ -20,11 +20,18 @@ class DaskCluster:
         self.scheduler = self._start("scheduler", f"--host={scheme}://127.0.0.1", "--port=0", "--no-dashboard")
         self.address = wait_until(self._address, self.scheduler)
 
-    def add_worker(self) -> "subprocess.Popen[str]":
-        """Start a worker; waits until it has joined."""
+    def add_worker(self, *options: object, **variables: object) -> "subprocess.Popen[str]":
+        """Start a worker with these options and environment variables; waits until it has joined."""
         number = len(self.workers)
-        arguments = (self.address, "--host=127.0.0.1", "--nthreads=1", "--memory-limit=0", "--no-nanny")
-        self.workers.append(self._start("worker", *arguments, "--no-dashboard", name=f"worker-{number}"))
+        arguments = (
+            self.address,
+            "--host=127.0.0.1",
+            "--nthreads=1",
+            "--memory-limit=0",
+            "--no-nanny",
+            "--no-dashboard",
+        )
+        self.workers.append(self._start("worker", *arguments, *options, name=f"worker-{number}", **variables))
         wait_until(lambda: "Registered to:" in self.log(f"worker-{number}"), self.workers[-1])
         return self.workers[-1]
 
@@ -32,14 +39,12 @@ class DaskCluster:
         """What a process has said: "scheduler" or "worker-N"."""
         return (self._folder / f"{name}.log").read_text()
 
-    def _start(self, command: str, *arguments: object, name: str | None = None) -> "subprocess.Popen[str]":
+    def _start(
+        self, command: str, *arguments: object, name: str | None = None, **variables: object
+    ) -> "subprocess.Popen[str]":
         with (self._folder / f"{name or command}.log").open("w") as log:
-            return self._stack.enter_context(
-                started(
-                    ["dask", command, *arguments, *self._options], stdout=log, stderr=log, cwd=self._folder,
-                    env=environment(),
-                )
-            )  # fmt: skip
+            options = {"stdout": log, "stderr": log, "cwd": self._folder, "env": {**environment(), **variables}}
+            return self._stack.enter_context(started(["dask", command, *arguments, *self._options], **options))
 
     def _address(self) -> str | None:
         lines = [line for line in self.log("scheduler").splitlines() if "Scheduler at:" in line]

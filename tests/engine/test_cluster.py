@@ -20,7 +20,7 @@ from tests.subprocesses import HANG, environment, newest_checkpoint, wait_until
 
 pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
 
-from splat_cli.engine import dask_engine, slurm
+from splat_cli.engine import slurm
 from tests.engine.dask_cluster import dask_cluster
 
 OPTIONS = ["--device", "cpu", "--save-at", "", "--no-report"]
@@ -115,7 +115,6 @@ def test_interrupt_ends_all_processes_and_saves(scene, tmp_path):
 
 def test_scene_waits_for_another_worker_where_none_is_left(splat, scene, tmp_path, monkeypatch):
     """Another one joins, later and with fewer threads than there were."""
-    monkeypatch.setattr(dask_engine, "_WORKERS_CHECK_INTERVAL", 0.2)
     out, ready = tmp_path / "out", threading.Event()
     say = Display.say
 

@@ -1,6 +1,7 @@
 """What a worker of a Dask cluster does with a job, or a rank of one, without a cluster."""
 
-import dataclasses
+import errno
+import pickle
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,15 +9,13 @@ from types import SimpleNamespace
 import pytest
 
 pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
-from distributed import CancelledError, KilledWorker, Reschedule
+from distributed import Reschedule
 
 from splat_cli import __version__
 from splat_cli.engine import dask_worker
-from splat_cli.engine.dask_engine import DaskEngine
-from splat_cli.engine.dask_worker import run_on_worker
+from splat_cli.engine.dask_worker import RankTask, WorkerFailed, follow, lead, run_on_worker
 from splat_cli.engine.job import Job
-from splat_cli.engine.rank_worker import RankTask, follow, lead
-from splat_cli.errors import SplatError, UsageError
+from splat_cli.errors import SplatError
 from splat_cli.ranks.links import listening
 from tests.engine.test_local import training_job
 
@@ -75,7 +74,7 @@ def test_job_runs_and_tells_where(worker, tmp_path, monkeypatch):
 
 
 def test_other_version_is_refused(worker, tmp_path):
-    with pytest.raises(UsageError, match=r"versions differ: splat 0\.0 here, .*install the same"):
+    with pytest.raises(WorkerFailed, match=r"versions differ: splat 0\.0 here, .*install the same"):
         run_on_worker(job(tmp_path, "--version"), "cpu", "0.0", "topic")
 
 
@@ -84,7 +83,7 @@ def test_invisible_folder_is_told(worker, tmp_path, missing):
     one = job(tmp_path, "--version", inputs=(Path("scene"),))
     (tmp_path / "scene").mkdir()
     (tmp_path / "scene").rmdir() if missing == "scene" else (tmp_path / "log").unlink()
-    with pytest.raises(UsageError, match=f"{missing} is not visible on .*: use a folder that all machines"):
+    with pytest.raises(WorkerFailed, match=f"{missing} is not visible on .*: use a folder that all machines"):
         run(one)
 
 
@@ -133,111 +132,25 @@ def test_leading_rank_that_is_dropped_waits_no_more(worker, tmp_path):
 def test_a_device_has_one_job_at_a_time(worker, monkeypatch):
     environments = [{"CUDA_VISIBLE_DEVICES": "0"}, {"CUDA_VISIBLE_DEVICES": "1"}]
     monkeypatch.setattr(dask_worker, "device_environments", lambda device: environments)
-    free = lambda must_end=lambda: False: dask_worker.free_device("cuda", must_end)  # noqa: E731
-    with free() as first, free() as second:
+    task = dask_worker._Task("topic")
+    with task.on_free_device("cuda") as first, task.on_free_device("cuda") as second:
         assert sorted([first["CUDA_VISIBLE_DEVICES"], second["CUDA_VISIBLE_DEVICES"]]) == ["0", "1"]
-        with pytest.raises(Reschedule), free(lambda: True):
+        assert dask_worker.num_running("topic") == 2
+        worker.status.name = "closing"
+        with pytest.raises(Reschedule), task.on_free_device("cuda"):
             pass
-    with free() as third:
+        worker.status.name = "running"
+    with task.on_free_device("cuda") as third:
         assert third in environments
 
 
-class FakeFuture:
-    def __init__(self, error):
-        self._error = error
-
-    def add_done_callback(self, function):
-        function(self)
-
-    def done(self):
-        return True
-
-    def result(self):
-        raise self._error
+def test_a_failing_worker_is_named(worker, tmp_path, monkeypatch):
+    monkeypatch.setattr(dask_worker, "run_job", failing)
+    with pytest.raises(WorkerFailed, match=r"\(tcp://somewhere:1\) cannot run it \(log: No space left") as raised:
+        run(job(tmp_path, "--version"))
+    copy = pickle.loads(pickle.dumps(raised.value))
+    assert (copy.worker, str(copy)) == (worker.address, str(raised.value))
 
 
-def _results(tmp_path, error):
-    """Results of an engine whose only job ends with an exception."""
-    client = SimpleNamespace(
-        status="running",
-        subscribe_topic=lambda *_: None,
-        submit=lambda *_, **__: FakeFuture(error),
-        nthreads=dict,
-    )
-    engine = DaskEngine(client, "cpu", print, lambda: None)
-    engine.submit(job(tmp_path, "--version"))
-    results = list(engine.results())
-    engine.close()
-    return results
-
-
-def test_lost_workers_are_a_failure_of_the_job(tmp_path):
-    (result,) = _results(tmp_path, KilledWorker("key", None, 3))
-    assert result.json_output() == {"error": "4 workers were lost while they ran it, see log", "exit_code": 1}
-
-
-def test_worker_without_the_program_is_told(tmp_path):
-    with pytest.raises(UsageError, match=r"a worker lacks splat .*\(host: no module\): install it on all machines"):
-        _results(tmp_path, ImportError("host: no module"))
-
-
-def test_lost_scheduler_is_told(tmp_path):
-    with pytest.raises(SplatError, match="the connection to the Dask scheduler is lost; run the same command again"):
-        _results(tmp_path, CancelledError())
-
-
-class RunningFuture:
-    """A task that runs until `end`."""
-
-    def add_done_callback(self, function):
-        self._function = function
-
-    def end(self):
-        self._function(self)
-
-    def done(self):
-        return False
-
-    def result(self):
-        return "ended"
-
-    def release(self):
-        self.is_released = True
-
-
-class FakeCluster:
-    """A client of two workers of one thread each. submitted: names of the tasks; running: their futures."""
-
-    status = "running"
-
-    def __init__(self):
-        self.submitted, self.running, self.futures = [], [], []
-
-    def subscribe_topic(self, *_):
-        pass
-
-    def nthreads(self):
-        return {"first": 1, "second": 1}
-
-    def submit(self, *_, key, **__):
-        self.submitted.append(key[0])
-        self.running.append(RunningFuture())
-        self.futures.append(self.running[-1])
-        return self.running[-1]
-
-
-def test_jobs_wait_until_a_worker_is_free(tmp_path):
-    cluster, counts = FakeCluster(), []
-
-    def check():
-        counts.append(len(cluster.running))
-        if cluster.running:
-            cluster.running.pop(0).end()
-
-    engine = DaskEngine(cluster, "cpu", print, check)
-    for name, priority in [("a", 0), ("b", 1), ("c", 0), ("d", 2), ("e", 1)]:
-        engine.submit(dataclasses.replace(job(tmp_path, "--version"), name=name, priority=priority))
-    assert list(engine.results()) == ["ended"] * 5
-    assert cluster.submitted == ["d", "b", "e", "a", "c"]
-    assert max(counts) == 2
-    assert all(future.is_released for future in cluster.futures)
+def failing(job, *_):
+    raise OSError(errno.ENOSPC, "No space left", str(job.log))

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import psutil
 
 from splat_cli.engine import process as job_process
+from splat_cli.engine.engine import open_engine
 from splat_cli.engine.job import Job, JobResult
 from splat_cli.engine.local import LocalEngine
-from splat_cli.engine.open import open_engine
 from splat_cli.io.folder_lock import locked_folder
 from tests.subprocesses import HANG, endless_training, finished, started, wait_for_checkpoint
 
@@ -65,11 +65,19 @@ def test_ranks_of_a_job_see_as_many_devices_as_they_are(tmp_path):
     assert none is None
 
 
-def test_jobs_of_higher_priority_begin_first(tmp_path):
-    engine = LocalEngine([], lambda: None, print)
+def order_of_jobs(engine, folder):
+    """The order in which an engine of one device runs jobs of different priorities."""
+    engine.submit(dataclasses.replace(job(folder, "--version", name="first"), priority=9))
     for number, priority in enumerate((0, 2, 0, 2, 1)):
-        engine.submit(dataclasses.replace(job(tmp_path, name=str(number)), priority=priority))
-    assert [engine._jobs.get()[-1].job.name for _ in range(5)] == ["1", "3", "4", "0", "2"]
+        engine.submit(dataclasses.replace(job(folder, "--version", name=str(number)), priority=priority))
+    first, *others = [result.job.name for result in engine.results()]
+    engine.close()
+    assert first == "first"
+    return others
+
+
+def test_jobs_of_higher_priority_begin_first(tmp_path):
+    assert order_of_jobs(LocalEngine([{}], lambda: None, print), tmp_path) == ["1", "3", "4", "0", "2"]
 
 
 def test_crash_is_told_with_the_last_line_of_the_log(tmp_path, monkeypatch):
@@ -85,7 +93,7 @@ def test_crash_is_told_with_the_last_line_of_the_log(tmp_path, monkeypatch):
 def test_job_saves_and_ends_with_its_parent(scene, tmp_path):
     program = f"""if True:
         from pathlib import Path
-        from splat_cli.engine.open import open_engine
+        from splat_cli.engine.engine import open_engine
         from tests.engine.test_local import training_job
         with open_engine("cpu") as engine:
             engine.submit(training_job(Path({str(tmp_path)!r}), {str(scene)!r}))

@@ -15,7 +15,7 @@ from tests.training import Trained
 
 pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
 
-from splat_cli.engine import free_workers
+from splat_cli.engine import rank_group
 from tests.engine.dask_cluster import LEFT_OPEN, dask_cluster
 
 pytestmark = pytest.mark.filterwarnings(LEFT_OPEN)
@@ -100,7 +100,7 @@ def test_interrupted_run_is_saved_and_resumed(splat, scene, expected, tmp_path):
 
 
 def test_run_goes_on_with_fewer_workers_after_one_is_lost_for_good(splat, scene, expected, tmp_path, monkeypatch):
-    monkeypatch.setattr(free_workers, "_PATIENCE", 1.0)
+    monkeypatch.setattr(rank_group, "_PATIENCE", 1.0)
     run = RunDir(tmp_path / "run")
     with dask_cluster(tmp_path / "cluster", 2) as cluster:
         _after_checkpoint(run, cluster.workers[0].kill)

@@ -6,8 +6,7 @@ import dataclasses
 
 from splat_cli.commands.city.city import City
 from splat_cli.config import TrainConfig
-from splat_cli.engine.job import Job
-from splat_cli.engine.train_job import resumed_on, train_job
+from splat_cli.engine.job import Job, resumed_on, train_job
 from splat_cli.run.ranks import rank_counts
 
 

@@ -13,9 +13,8 @@ from splat_cli.commands.city.divide import divide
 from splat_cli.commands.city.merge import finish, merge_cells
 from splat_cli.commands.city.plan import CellFiles, CityPlan, read_plan
 from splat_cli.commands.city.seconds import show_job, timed
+from splat_cli.engine.engine import Engine, open_engine
 from splat_cli.engine.job import Job
-from splat_cli.engine.open import open_engine
-from splat_cli.engine.protocol import Engine
 from splat_cli.errors import SplatError, UsageError
 from splat_cli.run.device import open_device
 from splat_cli.run.storage.result import RunSummary, read_result

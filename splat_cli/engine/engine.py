@@ -1,12 +1,40 @@
-"""Choice of the engine: this machine or a Dask cluster."""
+"""The interface of engines, which run jobs, and the choice of one: this machine or a Dask cluster."""
 
-from collections.abc import Callable, Iterator
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Protocol
 
 from splat_cli.device.cuda import require_cuda
+from splat_cli.engine.job import Job, JobResult
 from splat_cli.engine.local import LocalEngine, device_environments
-from splat_cli.engine.protocol import Engine
 from splat_cli.terminal.interrupt import Interrupted, deferred_interrupt
+
+
+class Engine(Protocol):
+    """Runs jobs, one per device at a time, by priority and then in the order of submission."""
+
+    def submit(self, job: Job) -> None:
+        """Queue a job; it may start at once."""
+
+    def results(self) -> Iterator[JobResult]:
+        """Results of the submitted jobs as they finish, until none is left; further jobs may be submitted meanwhile.
+
+        KeyboardInterrupt after Ctrl-C. UsageError if no job can run here. A job that cannot run has a result with an
+        error; the others go on.
+        """
+
+    def run_ranks(self, jobs: Mapping[int, Job]) -> JobResult | None:
+        """The result of one job on the largest number of GPUs that are free now, with a rank on each.
+
+        jobs: the job for each possible number of GPUs, from 2. None if too few are free. If ranks cannot start or one
+        is lost, all ranks end and the result has an error. Call it while no other job is submitted. KeyboardInterrupt
+        after Ctrl-C.
+        """
+
+    def close(self) -> None:
+        """Drop the jobs that wait, interrupt those that run, and wait until they have saved."""
 
 
 @contextmanager
