@@ -208,10 +208,11 @@ def _streamed(job: ExportJob, out: Path, num_levels: int) -> Output:
     """Write Streamed SOG of `num_levels` levels of detail to the folder of `out`."""
     from splat_cli.gaussians.formats.streamed_sog import write_streamed_sog
     from splat_cli.gaussians.formats.table import FORMATS, loss_notes
+    from splat_cli.io.files import files_below
 
     splats = job.splats()
     counts = write_streamed_sog(out, splats, num_levels)
-    size = sum(file.stat().st_size for file in out.parent.rglob("*") if file.is_file())
+    size = sum(file.stat().st_size for file in files_below(out.parent))
     levels = ", ".join(f"{count:,}" for count in counts)
     lines = [f"{levels} splats, {size / 2**20:.1f} MiB: {out}", *job.notes]
     lines += loss_notes(0, FORMATS["sog"].coarse_step(splats))

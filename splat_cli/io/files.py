@@ -4,7 +4,7 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -96,7 +96,8 @@ def replacing_together(last: Path) -> Iterator[Path]:
         yield temporary
         require_held(last)
         last.unlink(missing_ok=True)
-        files = [path for path in temporary.rglob("*") if path.is_file() and path != temporary / last.name]
+        files = files_below(temporary, _raise)  # all of them: an index must not name files that are missing
+        files.remove(temporary / last.name)
         for path in (*files, temporary / last.name):
             target = last.parent / path.relative_to(temporary)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -125,6 +126,15 @@ def write_error(path: Path, error: OSError) -> DiskError:
     if error.errno in _WRONG_PLACE:
         return UnwritableError(f"{reason}; make it writable, or choose another place")
     return DiskError(f"{reason}; check the disk")
+
+
+def files_below(folder: Path, on_error: Callable[[OSError], object] | None = None) -> list[Path]:
+    """All files in a folder and its subfolders. on_error: called for those that cannot be listed, else left out."""
+    return [Path(parent, name) for parent, _, names in os.walk(folder, onerror=on_error) for name in names]
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def entries(folder: Path) -> list[Path]:
@@ -168,7 +178,7 @@ def require_space(path: Path, needed: int) -> None:
 
 def remove_leftovers(folder: Path) -> None:
     """Remove temporary files of killed processes in `folder`; no process may be writing there."""
-    for path in folder.rglob(".*"):
+    for path in files_below(folder):
         if is_leftover(path):
             with suppress(OSError):
                 path.unlink()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from splat_cli.errors import DiskError, UsageError
-from splat_cli.io.files import flush, replacing, write_error
+from splat_cli.io.files import flush, replacing, replacing_together, write_error
 from splat_cli.run.checkpoints.checkpointer import Checkpointer, checkpoint_paths, newest_checkpoint
 from splat_cli.run.checkpoints.file import read_checkpoint
 from splat_cli.run.storage.run_dir import RunDir
@@ -34,6 +34,30 @@ def test_links_stay_and_their_files_are_replaced(tmp_path):
         assert link.is_symlink()
         assert target.read_text() == text
     assert len(list(tmp_path.rglob("*"))) == 3
+
+
+def test_an_index_does_not_replace_without_all_of_its_files(tmp_path, monkeypatch):
+    """A folder that cannot be listed is not an empty one."""
+    index, scandir = tmp_path / "index.json", os.scandir
+
+    def refuse(path="."):
+        if Path(path).name == "chunks":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
+    def write():
+        with replacing_together(index) as temporary:
+            (temporary / "chunks").mkdir()
+            (temporary / "chunks" / "a").write_text("chunk")
+            (temporary / "index.json").write_text("index")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", refuse)
+        with pytest.raises(DiskError, match="Permission denied"):
+            write()
+    assert not index.exists()
+    write()
+    assert (index.read_text(), (tmp_path / "chunks" / "a").read_text()) == ("index", "chunk")
 
 
 def test_files_are_flushed_as_windows_wants_it(tmp_path, monkeypatch):
