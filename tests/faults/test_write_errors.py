@@ -41,7 +41,7 @@ def test_an_index_does_not_replace_without_all_of_its_files(tmp_path, monkeypatc
     index, scandir = tmp_path / "index.json", os.scandir
 
     def refuse(path="."):
-        if Path(path).name == "chunks":
+        if str(path).endswith("chunks"):  # a number where a folder is removed
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return scandir(path)
 
