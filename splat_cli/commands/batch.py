@@ -14,6 +14,9 @@ from splat_cli.io.files import make_folder, replacing, require_writable
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.terminal.console import Display
 
+_IN_USE = " is in use by "
+"""Part of the message of a job whose run another process has locked."""
+
 
 @dataclass(frozen=True)
 class SceneResult:
@@ -63,7 +66,11 @@ def run_batch(
             for scene in left.values():
                 engine.submit(train_job(scene.name, scene.path, scene.run, scene.config, device))
             for ended in engine.results():
-                add(_scene_result(left[ended.job.name], ended))
+                result = _scene_result(left[ended.job.name], ended)
+                if _IN_USE in result.output.get("error", ""):  # by another batch, which may finish it: last, then
+                    engine.submit(ended.job)
+                else:
+                    add(result)
     ordered = [results[scene.name] for scene in scenes]
     with replacing(out / SUMMARY) as temporary:
         temporary.write_text(json.dumps([summary(result) for result in ordered], indent=2) + "\n", encoding="utf-8")

@@ -4,6 +4,7 @@ import json
 import shutil
 import signal
 import subprocess
+import threading
 
 import psutil
 import pytest
@@ -12,6 +13,7 @@ from splat_cli.commands import batch
 from splat_cli.commands.batch_list import BatchScene, plan_batch
 from splat_cli.config import TrainConfig
 from splat_cli.device import cuda
+from splat_cli.engine import local
 from splat_cli.engine.job import JobResult, train_job
 from splat_cli.errors import UsageError
 from splat_cli.run.storage.run_dir import RunDir
@@ -194,6 +196,32 @@ def test_process_that_is_killed_fails_alone(splat, scene, tmp_path):
     result = splat(*arguments)
     assert result.code == 0, result.err
     assert [outcome["status"] for outcome in json.loads(result.out)["scenes"]] == ["done", "skipped"]
+
+
+def test_a_scene_that_another_batch_trains_is_waited_for(splat, scene, tmp_path, monkeypatch):
+    """Two commands on one folder: both end with success, and each scene is trained once."""
+    monkeypatch.setattr(local, "_LOCK_PATIENCE", 0.1)
+    run, log = RunDir(tmp_path / "out" / scene.name), tmp_path / "out" / f"{scene.name}.log"
+    arguments = ["batch", scene, "-o", tmp_path / "out", "--device", "cpu", "--save-at", "", "--steps", 300]
+    arguments += ["--no-report", "--checkpoint-every", 10]
+    with started([*SPLAT, *map(str, arguments)], stderr=subprocess.PIPE) as first:
+        wait_for_checkpoint(first, run.path)
+        (child,) = psutil.Process(first.pid).children()
+        child.suspend()  # until the second command has been refused twice
+        has_ended = threading.Event()
+
+        def resume():
+            wait_until(lambda: log.read_text().count(" is in use by ") > 1 or has_ended.is_set())
+            child.resume()
+
+        threading.Thread(target=resume).start()
+        second = splat(*arguments, "--json")
+        has_ended.set()
+        _, err = first.communicate(timeout=HANG)
+    assert (first.returncode, second.code) == (0, 0), err + second.err
+    (outcome,) = json.loads(second.out)["scenes"]
+    assert (outcome["status"], outcome["steps"]) == ("done", 300)
+    assert run.saved_steps() == [300]
 
 
 def test_scene_that_a_lost_worker_finished_is_done(tmp_path):

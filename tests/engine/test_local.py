@@ -13,6 +13,7 @@ from splat_cli.engine import process as job_process
 from splat_cli.engine.engine import open_engine
 from splat_cli.engine.job import Job, JobResult
 from splat_cli.engine.local import LocalEngine
+from splat_cli.engine.process import run_job
 from splat_cli.io.folder_lock import locked_folder
 from tests.subprocesses import HANG, endless_training, finished, started, wait_for_checkpoint
 
@@ -88,6 +89,28 @@ def test_crash_is_told_with_the_last_line_of_the_log(tmp_path, monkeypatch):
         (result,) = engine.results()
     assert result.json_output()["exit_code"] == 1
     assert "SystemError" in result.json_output()["error"]
+
+
+def test_a_job_that_cannot_start_fails_alone(tmp_path):
+    (tmp_path / "bad").mkdir()
+    with open_engine("cpu") as engine:
+        engine.submit(Job("first", ("--version",), tmp_path, Path("bad")))
+        engine.submit(Job("second", ("--version",), tmp_path, Path("log"), run=Path("/proc/run")))
+        engine.submit(job(tmp_path, "--version", name="third"))
+        results = {result.job.name: result for result in engine.results()}
+    assert f"{tmp_path / 'bad'}: Is a directory" in results["first"].json_output()["error"]
+    assert [results[name].exit_code for name in ("first", "second", "third")] == [1, 0, 0]
+
+
+def test_a_job_that_does_not_end_is_killed(tmp_path, monkeypatch):
+    """It ignores SIGTERM, here in a module that it imports."""
+    text = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nopen('ready', 'w').close()\n"
+    (tmp_path / "numpy.py").write_text(f"{text}time.sleep({HANG})\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(job_process, "SAVING", 0.5)
+    is_ready = (tmp_path / "ready").exists
+    result = run_job(job(tmp_path, "info", "x"), {}, "here", is_ready)
+    assert result.exit_code == -9
 
 
 def test_job_saves_and_ends_with_its_parent(scene, tmp_path):
