@@ -78,6 +78,20 @@ def test_its_spz_of_version_4_holds_what_version_3_does(splat_transform, tmp_pat
         np.testing.assert_array_equal(getattr(four, name), array, err_msg=name)
 
 
+@pytest.mark.parametrize("written", [".ply", ".compressed.ply", ".sog", ".spz", ".glb"])
+@pytest.mark.parametrize("ours", [".ply", ".splat", ".compressed.ply", ".sog", ".spz"])
+def test_round_trip_through_it(splat_transform, tmp_path, ours, written):
+    """Our file of every format, converted by it to every format, against what we wrote; errors of both add up."""
+    splats = splats_in_range(100, 0 if ".splat" in (ours, written) else 3)
+    write_splats(tmp_path / f"ours{ours}", splats, spz_axes="RDF")
+    options = {".spz": ["--spz-version", 4], ".sog": ["--gpu", "cpu"]}.get(written, [])
+    splat_transform(tmp_path / f"ours{ours}", *options, tmp_path / f"theirs{written}")
+    theirs = read_splats(tmp_path / f"theirs{written}", spz_axes="RDF")
+    both = [LIMITS.get(suffix, {}) for suffix in (ours, written)]
+    limits = {name: sum(limit.get(name, 1e-6) for limit in both) for name in set().union(*both)}
+    assert_close(splats, theirs, limits | ({"sh": 2.0} if written == ".sog" else {}))
+
+
 def test_both_decode_its_sog_alike(splat_transform, tmp_path):
     write_splats(tmp_path / "ours.ply", splats_in_range(600))
     splat_transform(tmp_path / "ours.ply", "--gpu", "cpu", tmp_path / "theirs.sog")
