@@ -81,10 +81,18 @@ def memory_in_use(backend: Backend) -> Use:
 
 def settings(steps: int) -> TrainConfig:
     """Density control to the end; 60 checkpoints."""
-    return load_config(None, {
-        "steps": steps, "save_at": (), "densify_start": 100, "densify_stop": steps, "max_splats": 500,
-        "noise_scale": 1000.0, "checkpoint_every": max(steps // 60, 1),
-    })  # fmt: skip
+    return load_config(
+        None,
+        {
+            "steps": steps,
+            "save_at": (),
+            "densify_start": 100,
+            "densify_stop": steps,
+            "max_splats": 500,
+            "noise_scale": 1000.0,
+            "checkpoint_every": max(steps // 60, 1),
+        },
+    )
 
 
 def main() -> None:

@@ -63,7 +63,7 @@ class TrainedScene:
 
     config: the settings of the training. steps: done. views: all cameras of the scene, refined ones with pose_opt;
     held_out: those of them that were not trained on. path: the run's folder, None in memory.
-    origin: what was subtracted from the coordinates of a scene in geographic ones, else zeros (docs/formats.md).
+    origin: what was subtracted from geographic coordinates, otherwise zeros (docs/formats.md).
     """
 
     config: TrainConfig
@@ -112,7 +112,7 @@ class TrainedScene:
         return RenderedImage(side_by_side(rendered, photographs.images[index], photographs.masks[index]))
 
     def evaluate(self) -> Scores:
-        """PSNR and SSIM on the held-out photographs, as `splat eval` measures them. UsageError where there are none."""
+        """PSNR and SSIM on the held-out photographs, as `splat eval` measures them. UsageError if there are none."""
         return Scores(evaluate(self._model, self._photographs, self.config))
 
     def save(self, path: str | Path) -> None:
@@ -120,7 +120,7 @@ class TrainedScene:
 
             result.save("garden.ply")
 
-        Sizes and opacities are changed so that viewers without antialiasing show them alike. UsageError for an
+        Sizes and opacities are changed so that viewers without antialiasing show the same. UsageError for an
         unknown suffix.
         """
         format_for(Path(path))  # before work that takes time
@@ -156,7 +156,7 @@ Result = TrainedScene
 
 
 def find_view(views: Sequence[View], which: View | str | int) -> View:
-    """The view itself, or one of `views` by its name or number. UsageError where there is none."""
+    """The view itself, or one of `views` by its name or number. Raises UsageError."""
     if isinstance(which, View):
         return which
     if isinstance(which, Integral) and -len(views) <= which < len(views):

@@ -1,4 +1,4 @@
-"""Functions of `import splat_cli` that read scenes, train and open runs; those for splats alone: splats_api.py."""
+"""Functions of `import splat_cli` that read scenes, train and open runs; splats.py has those for splats alone."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def read_scene(path: str | Path, **settings: Any) -> Scene:
         scene.views = scene.views[:100]                 # train on some of them
         result = splat.train_scene(scene)
 
-    settings: those under "Dataset" in docs/settings.md. SceneError where the scene cannot be read.
+    settings: those under "Dataset" in docs/settings.md. SceneError if the scene cannot be read.
     """
     return read_scene_folder(path, SceneOptions.of(load_config(None, settings)))
 
@@ -70,15 +70,15 @@ def train_scene(
             print(progress.step, progress.psnr)
             return progress.num_splats < 500_000
 
-    Without `quiet`, messages and a bar go to standard error. `out` has to be new or empty, and a run in it needs the
-    scene's folder; in memory, settings of files (save_at, checkpoints, tensorboard, report) do nothing. UsageError,
-    SceneError, DeviceError, OutOfMemory.
+    Without `quiet`, messages and a bar go to standard error. `out` has to be new or empty, and needs a scene in a
+    folder, with which the run can continue. In memory, settings of files (save_at, checkpoints, tensorboard, report)
+    have no effect. UsageError, SceneError, DeviceError, OutOfMemory.
     """
     config = with_initial_points(with_settings(config or TrainConfig(), settings))
     display = _display(quiet)
     if out is not None:
         if isinstance(scene, Scene):
-            raise UsageError("with out=, give the scene's folder in place of a Scene: the run needs it to continue")
+            raise UsageError("with out=, give the scene's folder instead of a Scene: the run needs it to continue")
         return _train_into(Path(out), Path(scene), config, device, on_progress, display)
     if isinstance(scene, Scene) and (late := settings.keys() & _READING):
         raise UsageError(f"{min(late)} is a setting of read_scene, and this scene has been read: give it to read_scene")
@@ -100,9 +100,15 @@ def open_run(path: str | Path, *, device: str = "auto") -> TrainedScene:
     held_out = run.views("test") if config.eval else []
     model = TrainedModel(splats, color_field, run.background(), run.responses())
     return TrainedScene(
-        config, step_of(ply), run.views("all"), held_out, run.path, point_of(run.origin()), model,
+        config,
+        step_of(ply),
+        run.views("all"),
+        held_out,
+        run.path,
+        point_of(run.origin()),
+        model,
         lambda: load_run_images(run, held_out, None, backend, _display(quiet=True)),
-    )  # fmt: skip
+    )
 
 
 def _train_into(
@@ -127,9 +133,15 @@ def _result_of(trainer: Trainer, data: TrainingData) -> TrainedScene:
     joint = trainer.joint
     model = TrainedModel(trainer.splats, joint.field, trainer.background, joint.camera_responses())
     return TrainedScene(
-        trainer.config, trainer.step, refined_views(trainer, data.scene.views), held_out.views if held_out else [],
-        None, point_of(data.scene.origin), model, lambda: held_out,
-    )  # fmt: skip
+        trainer.config,
+        trainer.step,
+        refined_views(trainer, data.scene.views),
+        held_out.views if held_out else [],
+        None,
+        point_of(data.scene.origin),
+        model,
+        lambda: held_out,
+    )
 
 
 def _display(quiet: bool) -> Display:

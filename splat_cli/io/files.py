@@ -11,8 +11,17 @@ from pathlib import Path
 from splat_cli.errors import DiskError, UnreadableError, UnwritableError, reason_of
 from splat_cli.io.folder_lock import require_held
 
-_WRONG_PLACE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST,
-                errno.ENAMETOOLONG, errno.ELOOP)  # fmt: skip
+_WRONG_PLACE = (
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EEXIST,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+)
 
 _MAX_NAME = 200
 """Bytes of a name that is part of a temporary one; systems allow 255."""
@@ -22,7 +31,7 @@ _MAX_NAME = 200
 def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
     """Yield a temporary path in the same folder, which replaces `path` at the end, or is removed after an error.
 
-    Creates missing parent folders. Where `path` is a symbolic link, replaces the file that it points to. durable:
+    Creates missing parent folders. If `path` is a symbolic link, replaces the file that it points to. durable:
     flushed to disk. DiskError if the disk is full or fails, UnwritableError if the folder cannot be written,
     FolderLost if it is part of a locked folder that is gone.
     """
@@ -48,7 +57,7 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
 
 
 def require_writable(path: Path) -> None:
-    """UnwritableError or DiskError where `replacing` could not write `path`; called before long work."""
+    """UnwritableError or DiskError if `replacing` could not write `path`. Called before long work."""
     path = path.resolve() if path.is_symlink() else path
     temporary = _temporary(path)
     try:
@@ -64,7 +73,7 @@ def require_writable(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, unless it is there. UnwritableError or DiskError where that is impossible."""
+    """Make a folder if it is missing. Raises UnwritableError or DiskError."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
@@ -76,7 +85,7 @@ def make_folder(path: Path) -> None:
 
 
 def _temporary(path: Path) -> Path:
-    """A path beside another that no other process and no other file of this process takes."""
+    """A path in the same folder that no other process and no other file of this process uses."""
     encoded = os.fsencode(path.name)
     name = path.name if len(encoded) <= _MAX_NAME else hashlib.sha256(encoded).hexdigest()
     return path.with_name(f".{name}.{os.getpid()}.part")
@@ -109,7 +118,7 @@ def replacing_together(last: Path) -> Iterator[Path]:
 
 
 def is_full(error: Exception) -> bool:
-    """Whether an operation failed for want of space on the disk."""
+    """Whether an operation failed because the disk is full."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 

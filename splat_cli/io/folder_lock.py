@@ -23,8 +23,8 @@ _MAX_HOLDER = 200  # characters
 _REFRESH_INTERVAL = 10.0  # seconds between two changes of the file's time
 _POLL = 0.5  # seconds
 _ATTEMPTS = 100
-"""To make and lock a folder that others remove meanwhile."""
-_LOST = 120.0  # seconds without one, after which the holder counts as lost; shared storage shows a time with delay
+"""Number of attempts to make and lock a folder that others remove meanwhile."""
+_LOST = 120.0  # seconds without a change, after which the holder counts as lost; shared storage shows changes late
 
 
 _held: list[tuple[Path, os.stat_result]] = []
@@ -41,7 +41,7 @@ class FolderLost(SplatError):
 
 @contextmanager
 def locked_folder(folder: Path, make: bool = False) -> Iterator[None]:
-    """Holds the lock of a folder. The system releases the lock of a killed process, whose file may stay.
+    """Hold the lock of a folder. The system releases the lock of a killed process, whose file may stay.
 
     make: create the folder if it is missing; it is removed if an error leaves it empty. FolderInUse if another process
     holds the lock, with its number and command, UsageError if the folder cannot be written.
@@ -185,7 +185,7 @@ def _computer() -> str:
 
 
 def _holder(path: Path) -> str:
-    """The process that holds the lock, as far as its file tells."""
+    """The process that holds the lock, as its file names it."""
     try:
         with path.open("rb") as file:
             file.seek(_LOCKED_BYTES)

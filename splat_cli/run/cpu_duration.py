@@ -24,7 +24,7 @@ def warn_of_duration(config: ResolvedConfig, views: Sequence[View], done: int, d
 
 
 def duration_warning(config: ResolvedConfig, views: Sequence[View], steps: int, num_cores: int) -> str | None:
-    """The warning, with advice, if `steps` steps would take hours on `num_cores` cores; else None."""
+    """A warning with advice if `steps` steps would take hours on `num_cores` cores; otherwise None."""
     pixels = sum(view.width * view.height for view in views) / len(views)
     seconds = steps * _step_seconds(pixels, config.max_splats, num_cores)
     if seconds < _LONG:
@@ -34,7 +34,7 @@ def duration_warning(config: ResolvedConfig, views: Sequence[View], steps: int, 
 
 
 def _advice(config: ResolvedConfig, pixels: float, num_cores: int) -> str:
-    """Options with which training ends within _SHORT: the smallest sufficient downscaling, and the number of steps."""
+    """Options for a training of about _SHORT: the smallest downscaling that suffices, and the number of steps."""
     low, high = _ADVISED_STEPS
     for downscale in _DOWNSCALES:
         splats = max(int(config.max_splats * downscale ** (-4 / 3)), min(config.max_splats, MIN_BUDGET))
@@ -44,7 +44,7 @@ def _advice(config: ResolvedConfig, pixels: float, num_cores: int) -> str:
             break
     steps = max(steps, low)
     smaller = f"--downscale {config.downscale * downscale} " if downscale > 1 else ""
-    return f"{smaller}--steps {steps} would take about {_in_words(steps * step)}, a GPU less"
+    return f"{smaller}--steps {steps} would take about {_in_words(steps * step)}; a GPU is faster"
 
 
 def _step_seconds(pixels: float, num_splats: int, num_cores: int) -> float:

@@ -1,4 +1,4 @@
-"""The device of a run: backend, and kernels to compile in the background while photographs are read."""
+"""The device of a run: its backend, and the kernels that are compiled while photographs are read."""
 
 from __future__ import annotations
 
@@ -76,23 +76,23 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
         units += [("optim/free_space", fixed)] if uses_free_space(config) else []
     if config.smooth_3d > 0:
         units.append(("optim/smooth_3d", {}))
-    units += _of_initialization(config) + _of_density(config, device) + joint_kernels(config)
+    units += _initialization_kernels(config) + _density_kernels(config, device) + joint_kernels(config)
     return units + [*SCORE_KERNELS, *FREE_SPACE_KERNELS] if config.eval else units
 
 
 def _batch_size(config: TrainConfig) -> int:
-    """Views of a batch; the default is that for many photographs."""
+    """Number of views per batch; the default is that of a scene with many photographs."""
     return config.batch or default_batch(config, config.steps or STEPS_RANGE[0], MIN_VIEWS_OF_BATCH)
 
 
-def _of_initialization(config: TrainConfig) -> list[Unit]:
+def _initialization_kernels(config: TrainConfig) -> list[Unit]:
     if config.init_from is not None:
         return []
     sweep: list[Unit] = [("image/plane_sweep", {})] if config.init in ("auto", "sweep") else []
     return [*sweep, ("knn", {})]
 
 
-def _of_density(config: TrainConfig, device: str) -> list[Unit]:
+def _density_kernels(config: TrainConfig, device: str) -> list[Unit]:
     fixed = {"FIXED_SUMS": 1} if has_fixed_scores(config, device == "cuda") else {}
     schedule = resolve_schedule(config, config.steps or STEPS_RANGE[0])
     units: list[Unit] = [("density/columns", {}), ("density/ratings", {}), ("density/refine", {}), ("morton", {})]

@@ -31,7 +31,7 @@ BATCH, MIN_VIEWS_OF_BATCH = 4, 40  # with 17 photographs, batches reduce quality
 REFERENCE_OVERLAP = 30.0  # views per point that lr_shN is given for
 SH_FACTOR_RANGE = (0.3, 4.0)  # bounds of the factor of lr_shN by views per point
 SH_POWER_OF_VISITS, MAX_SH_FACTOR_OF_VISITS = 0.75, 3.0
-DROPOUT, MAX_DROPOUT = 2.5e-5, 0.25  # for each splat per photograph: docs/experiments/densification.md
+DROPOUT, MAX_DROPOUT = 2.5e-5, 0.25  # per splat and photograph: docs/experiments/densification.md
 ENOUGH_VIEWS = 120  # beyond, dropout falls with the square of the number of photographs
 DROPOUT_PER_VISIT, MAX_DROPOUT_OF_VISITS = 6e-5, 0.05  # beyond HARMLESS_VISITS of each photograph
 HARMLESS_VISITS = 150
@@ -65,7 +65,7 @@ class RunPlan:
         return found
 
     def with_max_splats(self, limit: int) -> RunPlan:
-        """The plan with at most `limit` splats, and the default dropout of so many."""
+        """The plan with at most `limit` splats, and the default dropout for that number."""
         config = dataclasses.replace(self.config, max_splats=limit)
         if self.requested.dropout is None:
             config = dataclasses.replace(config, dropout=dropout_for(config.steps, self.num_views, limit))
@@ -82,9 +82,9 @@ def resolve_plan(
 ) -> RunPlan:
     """The plan of a run on the training views `views` of a scene with points float [P, 3], if it has any.
 
-    resident: number of photographs that the device holds, if they are streamed. from_splats: whether training starts
-    from trained splats, for which short runs do not raise learning rates and SH degrees start at the maximum; default:
-    whether the settings name a file of splats to start from.
+    resident: number of photographs that the device holds, if they are streamed. from_splats: training starts from
+    trained splats (default: if `init_from` is set); then short runs do not raise learning rates, and SH degrees start
+    at the maximum.
     """
     if from_splats is None:
         from_splats = requested.init_from is not None
@@ -130,7 +130,7 @@ def apply_splat_budget(config: TrainConfig, num_pixels: int) -> TrainConfig:
 
 
 def coarse_levels(config: TrainConfig, views: Sequence[View]) -> dict[str, Any]:
-    """The settings of reduced resolutions, with as many of these as leave MIN_SIDE pixels of the smallest side."""
+    """Settings of reduced resolutions: at most as many levels as leave MIN_SIDE pixels on the smallest side."""
     largest = min(min(view.width, view.height) for view in views) // MIN_SIDE
     levels = min(config.coarse_levels, max(largest, 1).bit_length() - 1)
     return {"coarse_until": config.coarse_until if levels else 0.0, "coarse_levels": max(levels, 1)}
@@ -165,7 +165,7 @@ def resolve_schedule(config: TrainConfig, steps: int, from_splats: bool = False)
 
 
 def lr_factor(steps: int) -> float:
-    """Factor of the learning rates of positions, scales and rotations: in fewer steps, these have as far to move."""
+    """Factor of the learning rates of positions, scales and rotations: they have to move as far in fewer steps."""
     return min(max((REFERENCE_STEPS / steps) ** 0.5, 1.0), MAX_LR_FACTOR)
 
 
@@ -178,7 +178,7 @@ def default_steps(num_views: int) -> int:
 def default_batch(config: TrainConfig, steps: int, num_views: int) -> int:
     """Default number of views of a batch, a multiple of `gpus`: batches of BATCH converge better in long runs.
 
-    As many as GPUs in short runs, with few photographs, and with options for which batches were not measured.
+    One view per GPU in short runs, with few photographs, and with options for which batches were not measured.
     """
     if steps < SHORT_RUN or num_views < MIN_VIEWS_OF_BATCH or not trains_in_batches(config):
         return config.gpus
@@ -188,8 +188,8 @@ def default_batch(config: TrainConfig, steps: int, num_views: int) -> int:
 def views_per_point(views: Sequence[View], points: np.ndarray | None) -> float:
     """Estimate of the mean number of views that see a point, of points [P, 3]; a third of the views without points.
 
-    Of each point, the length of the sum of the unit vectors to the cameras whose images contain it: two cameras on
-    opposite sides, which cannot both see a point of a surface, cancel.
+    For each point, sums the unit vectors to the cameras whose images contain it, and takes the length: two cameras on
+    opposite sides cannot both see a point of a surface, and cancel.
     """
     if points is None or not len(points):
         return len(views) / 3
@@ -214,8 +214,8 @@ def sh_lr_factor(overlap: float, visits: float) -> float:
 def dropout_for(steps: int, num_views: int, max_splats: int) -> float:
     """Default fraction of splats dropped in each step.
 
-    Splats overfit where there are many for each photograph, and where each is visited often
-    (docs/experiments/densification.md); not in short runs.
+    Splats overfit if there are many per photograph or if photographs are visited often
+    (docs/experiments/densification.md), but not in short runs.
     """
     visits = steps / num_views
     by_splats = DROPOUT * max_splats / num_views * min(1.0, visits / STEPS_PER_VIEW, (ENOUGH_VIEWS / num_views) ** 2)

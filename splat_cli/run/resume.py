@@ -40,7 +40,7 @@ class Resumption:
 def interrupted_run(folders: Iterable[Path], scene: Path, config: TrainConfig) -> Path | None:
     """The first of the folders that holds an unfinished run on the scene with these settings.
 
-    Runs whose files cannot be read, damaged or of another version, are passed over: they cannot be continued.
+    Skips runs whose files are damaged or of another version: they cannot be continued.
     """
     wanted = with_fixed_paths(config, scene)
     for folder in filter(is_run, folders):
@@ -58,10 +58,10 @@ def _is_interrupted(run: RunDir, scene: Path, wanted: TrainConfig) -> bool:
 
 
 def plan_resumption(run: RunDir, scene: Path | None, changes: dict[str, Any], display: Display) -> Resumption:
-    """How to continue `run` with `changes` to its settings; scene: new location of the scene, if it moved.
+    """How to continue `run` with `changes` to its settings. scene: the new place of the scene, if it has moved.
 
-    FinishedError if nothing is left to do; UsageError if a setting cannot be changed, or if there is no checkpoint but
-    something that training from step 0 would replace. Only renames damaged checkpoints.
+    FinishedError if nothing is left to do; UsageError if a setting cannot be changed, or if there are saved splats but
+    no checkpoint. Damaged checkpoints are renamed; nothing else is written.
     """
     before, scene = run.config(), scene or run.scene_path()
     config = with_fixed_paths(dataclasses.replace(before, **changes), scene)
@@ -84,11 +84,11 @@ def plan_resumption(run: RunDir, scene: Path | None, changes: dict[str, Any], di
             )
         display.say("No checkpoint was saved yet: starting from step 0")
     elif checkpoint.step > config.num_steps:
-        raise UsageError(f"{run.path} is at step {checkpoint.step} already: give more than {config.num_steps} --steps")
+        raise UsageError(f"{run.path} is already at step {checkpoint.step}: give more than {config.num_steps} --steps")
     elif "max_splats" in changes and (num := checkpoint.num_splats - checkpoint.num_frozen) > config.max_splats:
         display.warn(
-            f"--max-splats {config.max_splats:,} is below the {num:,} splats of {run.path}: training adds none and "
-            f"removes none for it; for fewer, `splat export {run.path} OUT.ply --max-splats {config.max_splats}`"
+            f"--max-splats {config.max_splats:,} is below the {num:,} splats of {run.path}: training neither "
+            f"adds nor removes any; for fewer, `splat export {run.path} OUT.ply --max-splats {config.max_splats}`"
         )
     return Resumption(scene, config, checkpoint)
 
@@ -123,9 +123,14 @@ class Restarts(Generic[Start]):
     """
 
     def __init__(
-        self, run: RunDir, config: TrainConfig, first: Start | None, find: Callable[[], Start | None], display: Display,
+        self,
+        run: RunDir,
+        config: TrainConfig,
+        first: Start | None,
+        find: Callable[[], Start | None],
+        display: Display,
         options: str = "",
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.run, self.config, self.display, self.options = run, config, display, options
         self._find = find
         self._first = first
@@ -164,7 +169,7 @@ class Restarts(Generic[Start]):
 def resume_advice(run: RunDir, config: TrainConfig, options: str = "") -> str:
     """The end of a message: the command that resumes a run; empty if it cannot be resumed.
 
-    options: of the command, which are no settings.
+    options: those of the command that are not settings.
     """
     command = " ".join(filter(None, ("splat train --resume", str(run.path), options)))
     return f"; continue with: {command}" if config.keep and is_run(run.path) else ""

@@ -1,4 +1,4 @@
-"""A training session: steps from save to save, with logs, checkpoints, signals and measured time."""
+"""A training session: steps between saves, with log, checkpoints, signals and measured time."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -106,7 +106,7 @@ class Session:
                         self._check()
                 except KeyboardInterrupt as error:
                     raise Interrupted(self._stop_early(), error) from None
-                except SceneError as error:  # photographs cannot be read any more
+                except SceneError as error:  # photographs can no longer be read
                     self.checkpoints.finish()
                     raise SceneError(f"{error}{resume_advice(self.run, self.config)}") from error
                 except Exception:

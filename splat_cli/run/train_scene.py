@@ -52,7 +52,7 @@ def train_scene(
     """Train on the scene, from the start or from `checkpoint`, and write results to the run's folder.
 
     timer: has measured since the command started.
-    With several GPUs, continues from the newest checkpoint after the loss of a rank, unless other programs have started
+    With several GPUs, continues from the newest checkpoint after the loss of a rank, unless another program started
     the ranks. Raises SceneError; Interrupted after Ctrl-C or SIGTERM, when the state is saved; DiskError if the final
     splats could not be written; RankError.
     """
@@ -142,18 +142,18 @@ def _save_inputs(job: _Job, plan: RunPlan, data: TrainingData, inputs: Inputs, h
 
 
 def _check_origin(run: RunDir, scene_path: Path, origin: np.ndarray) -> None:
-    """UsageError if the origin of the scene is not that of a run that continues."""
+    """UsageError if the origin of the scene is not the one that the run began with."""
     if (before := run.origin().tolist()) != origin.tolist():
         raise UsageError(
-            f"the origin of {scene_path} is {origin.tolist()}, and was {before} when the run began: give "
-            "the scene as it was, or start a new run"
+            f"the origin of {scene_path} is {origin.tolist()}, but was {before} when the run began: restore "
+            "the scene, or start a new run"
         )
 
 
 def _initial_state(
     plan: RunPlan, data: TrainingData, checkpoint: Checkpoint | None, backend: Backend, display: Display
 ) -> InitialState:
-    """The state of step 0, or placeholders for that of a checkpoint which does not need it."""
+    """The state of step 0, or placeholders if a checkpoint replaces all of it."""
     if checkpoint is None or needs_initial_state(checkpoint, plan.requested):
         return find_initial_state(data.scene, data.training, plan.config, backend, display)
     degree = plan.config.trained_sh_degree

@@ -161,7 +161,7 @@ def test_files_are_measured_as_the_result(result, scene, tmp_path):
         (lambda result, scene: splat.evaluate(result.splats, scene, test_every=0), "test_every=0: expected 1"),
         (lambda result, scene: splat.train_scene(scene, stepz=3), "'stepz' is not a setting; did you mean 'steps'?"),
         (lambda result, scene: splat.train_scene(scene, downscale=2), "downscale is a setting of read_scene"),
-        (lambda result, scene: splat.train_scene(scene, out="run"), "in place of a Scene"),
+        (lambda result, scene: splat.train_scene(scene, out="run"), "instead of a Scene"),
         (
             lambda result, scene: result.render("a_99.jpg"),
             "no view 'a_99.jpg': expected numbers under 9 and names such",

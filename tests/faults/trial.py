@@ -29,13 +29,28 @@ from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.run_dir import RunDir
 
 # What the commands import, once for all forks. Imported only: threads that are started here would be missing there.
-for name in ("splat_cli.cli.train", "splat_cli.cli.train_request", "splat_cli.cli.export", "splat_cli.cli.batch",
-             "splat_cli.device.cpu", "splat_cli.report", "splat_cli.run.resume", "splat_cli.run.train_scene",
-             "splat_cli.viewer.live"):  # fmt: skip
+for name in (
+    "splat_cli.cli.train",
+    "splat_cli.cli.train_request",
+    "splat_cli.cli.export",
+    "splat_cli.cli.batch",
+    "splat_cli.device.cpu",
+    "splat_cli.report",
+    "splat_cli.run.resume",
+    "splat_cli.run.train_scene",
+    "splat_cli.viewer.live",
+):
     importlib.import_module(name)
 
-OPERATIONS = {"EIO": "ocrwfnumtl", "ENOSPC": "cwfnm", "EACCES": "ocnuml", "short write": "w", "torn write": "w",
-              "full disk": "cwm", "SIGKILL": "ocrwfnumtl"}  # fmt: skip
+OPERATIONS = {
+    "EIO": "ocrwfnumtl",
+    "ENOSPC": "cwfnm",
+    "EACCES": "ocnuml",
+    "short write": "w",
+    "torn write": "w",
+    "full disk": "cwm",
+    "SIGKILL": "ocrwfnumtl",
+}
 """Kind of fault -> operations that it is tried at, by their letters in faulty_disk.cpp."""
 KINDS = tuple(OPERATIONS)
 STEPS, SAVE_AT = 120, 60
@@ -233,8 +248,11 @@ class Trials:
         ended = self._splat(scenario, path, 0, 0)
         assert ended.code == 0, ended.text
         if isinstance(scenario, Export):
-            shutil.copytree((path / scenario.out).parent, self.folder / f"{scenario.name}-whole",
-                            ignore=shutil.ignore_patterns("run"))  # fmt: skip
+            shutil.copytree(
+                (path / scenario.out).parent,
+                self.folder / f"{scenario.name}-whole",
+                ignore=shutil.ignore_patterns("run"),
+            )
         assert not scenario.wrong(path)
         assert not scenario.missing(path)
         return ended.struck
@@ -326,8 +344,12 @@ def chosen_trials(operations: dict[str, str], num_trials: int, seed: int) -> lis
     """
     trials = []
     for index, (name, letters) in enumerate(operations.items()):
-        found = [(name, number, kind) for number, letter in enumerate(letters, 1)
-                 for kind, where in OPERATIONS.items() if letter in where]  # fmt: skip
+        found = [
+            (name, number, kind)
+            for number, letter in enumerate(letters, 1)
+            for kind, where in OPERATIONS.items()
+            if letter in where
+        ]
         share = (num_trials + index) // len(operations) if num_trials else len(found)
         trials += random.Random(seed).sample(found, min(share, len(found)))
     return trials

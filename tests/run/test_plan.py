@@ -47,9 +47,18 @@ def test_boundary_of_short_runs():
 
 def test_what_is_set_stays():
     asked = {
-        "steps": 3000, "densify_start": 7, "densify_stop": 100, "sh_degree_interval": 3, "lr_decay_start": 9,
-        "init_opacity": 0.3, "init_scale": 0.7, "strategy": "adc", "dropout": 0.25, "splat_budget": 0, "batch": 1,
-    }  # fmt: skip
+        "steps": 3000,
+        "densify_start": 7,
+        "densify_stop": 100,
+        "sh_degree_interval": 3,
+        "lr_decay_start": 9,
+        "init_opacity": 0.3,
+        "init_scale": 0.7,
+        "strategy": "adc",
+        "dropout": 0.25,
+        "splat_budget": 0,
+        "batch": 1,
+    }
     config = resolved(**asked)
     assert {name: getattr(config, name) for name in asked} == asked
     assert resolve_plan(load_config(None, asked), VIEWS).requested == load_config(None, asked)
@@ -57,8 +66,13 @@ def test_what_is_set_stays():
 
 def test_steps_follow_the_number_of_photographs():
     assert [default_steps(count) for count in (1, 125, 126, 200, 250, 10_000)] == [
-        15_000, 15_000, 15_120, 24_000, 30_000, 30_000,
-    ]  # fmt: skip
+        15_000,
+        15_000,
+        15_120,
+        24_000,
+        30_000,
+        30_000,
+    ]
     plan = resolve_plan(TrainConfig(), ring_of_views(150))
     assert plan.config.steps == plan.requested.steps == plan.requested.num_steps == 18_000
     assert resolve_plan(TrainConfig(steps=7), VIEWS).requested.steps == 7
@@ -124,11 +138,22 @@ def test_views_per_point_counts_images_that_contain_it_from_one_side():
     assert views_per_point(views, views[0].center[None]) == 0
 
 
-@pytest.mark.parametrize(("settings", "batch"), [
-    ({}, 4), ({"steps": 4999}, 1), ({"steps": 5000}, 4), ({"gpus": 2}, 4), ({"gpus": 3}, 6), ({"gpus": 8}, 8),
-    ({"steps": 100, "gpus": 3}, 3), ({"pose_opt": True}, 1), ({"batch": 2}, 2),
-    ({"color": "field"}, 4), ({"color": "field", "pose_opt": True}, 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("settings", "batch"),
+    [
+        ({}, 4),
+        ({"steps": 4999}, 1),
+        ({"steps": 5000}, 4),
+        ({"gpus": 2}, 4),
+        ({"gpus": 3}, 6),
+        ({"gpus": 8}, 8),
+        ({"steps": 100, "gpus": 3}, 3),
+        ({"pose_opt": True}, 1),
+        ({"batch": 2}, 2),
+        ({"color": "field"}, 4),
+        ({"color": "field", "pose_opt": True}, 1),
+    ],
+)
 def test_long_runs_on_enough_photographs_take_batches(settings, batch):
     assert resolve_plan(TrainConfig(**settings), ring_of_views(40)).requested.batch == batch
     assert resolve_plan(TrainConfig(**settings), ring_of_views(39)).config.batch == settings.get(

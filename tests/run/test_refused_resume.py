@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from splat_cli.errors import DiskError, FormatError, OutOfMemory, SplatError, UnreadableError, UsageError
+from splat_cli.errors import DiskError, FormatError, OutOfMemory, UnreadableError, UsageError
 from splat_cli.run import train_scene as training_module
 from splat_cli.run.checkpoints import file as checkpoint_file
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
@@ -228,5 +228,7 @@ def test_a_folder_of_checkpoints_that_cannot_be_read_is_not_empty(training, copy
     with monkeypatch.context() as patch:
         patch.setattr(os, "scandir", refuse)
         patch.setattr(os, "listdir", lambda path=".": refuse(path) and listdir(path))
-        with pytest.raises(SplatError, match="checkpoints cannot be read: Permission denied"):
+        with pytest.raises(UnreadableError, match="checkpoints cannot be read: Permission denied"):
             plan_resumption(copy, None, {}, training.display)
+        with pytest.raises(UnreadableError):
+            checkpoint_paths(copy.checkpoints_path)

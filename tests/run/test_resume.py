@@ -88,8 +88,9 @@ def test_start_from_a_ply_of_another_degree(training, finished, tmp_path):
     splats = read_ply(finished.ply_path(60))
     path = tmp_path / "start.ply"
     write_ply(path, splats)
-    run = training.new(tmp_path / "run", init_from=str(path), steps=1, sh_degree=2, lr_means=0.0, lr_means_final=0.0,
-                       noise_scale=0.0)  # fmt: skip
+    run = training.new(
+        tmp_path / "run", init_from=str(path), steps=1, sh_degree=2, lr_means=0.0, lr_means_final=0.0, noise_scale=0.0
+    )
     after = read_ply(run.ply_path(1))
     assert after.sh_degree == 2
     np.testing.assert_array_equal(after.means, splats.means)

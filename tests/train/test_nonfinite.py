@@ -105,7 +105,7 @@ def test_nonfinite_counts_are_told_once_and_logged(training, tmp_path, monkeypat
     monkeypatch.setattr(Trainer, "nonfinite_counts", {"skipped_updates": 7, "skipped_steps": 0})
     run = training.new(tmp_path / "run")
     warnings = [line for line in training.said if line.startswith("Warning: ")]
-    assert warnings == ["Warning: numbers that are not finite: 7 skipped updates; the log has their counts"]
+    assert warnings == ["Warning: non-finite numbers: 7 skipped updates; the log counts them"]
     assert json.loads(run.log.path.read_text().splitlines()[-2])["skipped_updates"] == 7
     assert run.result()["skipped_updates"] == 7
 

@@ -25,7 +25,7 @@ _DAMAGED = ".unreadable"
 class Checkpointer:
     """Writes checkpoints of a trainer to `folder`/step_N.npz; write errors are warnings, and training continues.
 
-    unsaved: function from a step to the earlier ones whose splats or scores are not saved; their checkpoints are kept.
+    unsaved: for a step, the steps up to it whose splats or scores are not saved; their checkpoints are kept.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Checkpointer:
         return checkpoint_path(self.folder, step)
 
     def _warn_of(self, error: SplatError) -> None:
-        self.warn(f"{error}; training continues, older checkpoints are as they were")
+        self.warn(f"{error}; training continues, older checkpoints are unchanged")
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:

@@ -107,7 +107,7 @@ def _check_digest(path: Path, file: IO[bytes]) -> None:
         digest = _digest(file, length)
         if file.read(_DIGEST) == digest:
             return
-    raise FormatError(f"{path} is damaged: its checksum does not fit its content")
+    raise FormatError(f"{path} is damaged: its checksum does not match its content")
 
 
 def _digest(file: IO[bytes], length: int) -> bytes:
@@ -135,7 +135,7 @@ def _check_contents(arrays: dict[str, np.ndarray], metadata: dict[str, Any]) -> 
     if missing:
         raise ValueError(f"it lacks `{missing[0]}`")
     if metadata["capacity"] < num:
-        raise ValueError(f"it has room for {metadata['capacity']} splats and holds {num}")
+        raise ValueError(f"it has room for {metadata['capacity']} splats, but holds {num}")
     _check_state(metadata["state"], metadata["step"], len(metadata["views"]), color_rows, num)
 
 
@@ -170,13 +170,15 @@ def _check_state(state: dict[str, Any], step: int, num_views: int, color_rows: i
             raise ValueError(f"`{name}` of its `state` does not fit {dtype}")
     degree = SH_DEGREE_FROM_COEFFICIENTS[color_rows // 3 - 1]
     consistent = {
-        "step": state.get("step") == step, "num_splats": state.get("num_splats") == num,
-        "num_frozen": 0 <= state.get("num_frozen", 0) <= num, "view": 0 <= state.get("view", 0) < num_views,
+        "step": state.get("step") == step,
+        "num_splats": state.get("num_splats") == num,
+        "num_frozen": 0 <= state.get("num_frozen", 0) <= num,
+        "view": 0 <= state.get("view", 0) < num_views,
         "sh_degree": 0 <= state.get("sh_degree", 0) <= degree,
-    }  # fmt: skip
+    }
     for name, is_consistent in consistent.items():
         if not is_consistent:
-            raise ValueError(f"`{name}` of its `state` is {state.get(name)}, which the rest of it contradicts")
+            raise ValueError(f"`{name}` of its `state` is {state.get(name)}, which contradicts the rest")
 
 
 def _fits(value: Any, dtype: np.dtype, may_be_unbounded: bool) -> bool:

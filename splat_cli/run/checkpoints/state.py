@@ -82,7 +82,7 @@ def _difference(views: Sequence[str], before: Sequence[str]) -> str:
 
 
 def _clear_other_stats(trainer: Trainer, checkpoint: Checkpoint) -> None:
-    """Begin new statistics if those of the checkpoint mean something else, as --strategy was changed."""
+    """Start new statistics if --strategy was changed: those of the checkpoint have another meaning."""
     before, config = checkpoint.metadata.get("settings", {}), trainer.config
     old = before.get("strategy"), before.get("relocate_unseen", False)
     if old != (config.strategy, config.relocate_unseen):

@@ -26,7 +26,7 @@ class RunLog:
         self._num_logged = 0
 
     def start_from(self, step: int, seconds: float) -> None:
-        """Log from `step` on. Warnings so far are written, except those that the sessions before have written."""
+        """Log from `step` on. Writes the warnings so far, except those written by earlier sessions."""
         self._last_step, self._last_seconds = step, seconds
         written = {line["warning"] for line in self.run.log.entries() if "warning" in line}
         self._add_warnings(step, written)
@@ -44,11 +44,14 @@ class RunLog:
         bad = {name: count for name, count in trainer.nonfinite_counts.items() if count}
         if bad:
             words = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in bad.items())
-            self._warn_once("numbers", f"numbers that are not finite: {words}; the log has their counts")
+            self._warn_once("numbers", f"non-finite numbers: {words}; the log counts them")
         entry = {
-            **dataclasses.asdict(progress), "seconds": round(seconds, 3),
-            "steps_per_second": self._speed(progress.step, seconds), "memory_bytes": trainer.backend.peak_bytes, **bad,
-        }  # fmt: skip
+            **dataclasses.asdict(progress),
+            "seconds": round(seconds, 3),
+            "steps_per_second": self._speed(progress.step, seconds),
+            "memory_bytes": trainer.backend.peak_bytes,
+            **bad,
+        }
         self._add(entry)
         self.board.figures(entry)
 

@@ -27,11 +27,11 @@ _FIGURES = ("loss", "psnr", "num_splats", "steps_per_second", "memory_bytes")
 
 
 def require_tensorboard(folder: Path) -> None:
-    """UsageError if the package is missing, or cannot write to the folder for its name."""
+    """UsageError if the package is missing, or if the folder's path is not UTF-8."""
     if importlib.util.find_spec("tensorboard") is None:
         raise UsageError("--tensorboard needs its package: pip install 'splat-cli[tensorboard]'")
     if not is_utf8(str(folder)):
-        raise UsageError(f"--tensorboard needs a path in UTF-8, which {folder} is not: choose another --out")
+        raise UsageError(f"--tensorboard needs a path in UTF-8, but {folder} is not: choose another --out")
 
 
 class TensorBoardLogger:

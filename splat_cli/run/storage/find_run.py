@@ -29,7 +29,7 @@ def runs_in(folder: Path) -> list[RunDir]:
 
 
 def _advice(path: Path) -> str:
-    """Which run to name in place of a path above or inside of runs, as the end of a message."""
+    """End of a message: the runs inside or around a path that is not a run."""
     if nested := runs_in(path):
         return f", but holds {len(nested)}: give {' or '.join(str(run.path) for run in nested[:_SHOWN])}"
     around = next(filter(is_run, (*path.parents, *path.resolve().parents)), None)
@@ -39,7 +39,7 @@ def _advice(path: Path) -> str:
 
 
 def find_splats(path: Path) -> tuple[Path, RunDir | None]:
-    """(PLY file, run): of a run the splats saved last; of a file the file itself and the run that saved it, or None."""
+    """(PLY file, run): for a run, its last splats; for a file, the file itself and the run that saved it, if any."""
     if path.is_file():
         around = path.resolve().parents
         run = RunDir(around[2]) if len(around) > 2 and is_run(around[2]) else None

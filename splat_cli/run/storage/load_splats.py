@@ -25,7 +25,7 @@ def save_cameras(sources: Sequence[Path], edits: Edits, out: Path) -> None:
     """Write the cameras of the only run among `sources` as JSON, transformed by `edits`. Raises UsageError."""
     runs = [run for _, run in map(find_splats, sources) if run is not None]
     if len(runs) != 1:
-        raise UsageError(f"--cameras writes those of one run, but {len(runs)} of the sources are runs: export it alone")
+        raise UsageError(f"--cameras needs one run, but {len(runs)} of the sources are runs: export it alone")
     moved = edits.similarity()
     write_cameras(out, [moved.apply(view) for view in runs[0].views("all")])
 

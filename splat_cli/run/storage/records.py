@@ -1,4 +1,4 @@
-"""Validation of the JSON files in an output folder, which may be edited or damaged."""
+"""Contents of the JSON files in a run's folder, validated: they may be edited or damaged."""
 
 import math
 import re
@@ -25,7 +25,7 @@ def check_metrics(content: dict[str, Any]) -> None:
         if not isinstance(views, dict) or not all(_is_score(one) for one in views.values()):
             raise ValueError(f"`per_image` of step {step} is not an object of images with their psnr and ssim")
         if len({tuple(sorted(one)) for one in views.values()}) > 1:
-            raise ValueError(f"`per_image` of step {step} has other measures for some images")
+            raise ValueError(f"`per_image` of step {step} does not have the same measures for all images")
 
 
 def check_result(content: dict[str, Any]) -> None:

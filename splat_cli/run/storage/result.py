@@ -1,4 +1,4 @@
-"""The result of a run."""
+"""Results of a run: its summary in result.json, and its scores in metrics.json."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -33,9 +33,14 @@ class RunSummary:
         """The result as JSON: content of result.json and output of `--json`."""
         measured = self.score.to_dict() if self.score else {}
         return {
-            "run": str(self.run.path), "ply": str(self.run.ply_path(self.steps)), "steps": self.steps,
-            "num_splats": self.num_splats, "seconds": round(self.seconds, 3), **measured, **self.nonfinite_counts,
-        }  # fmt: skip
+            "run": str(self.run.path),
+            "ply": str(self.run.ply_path(self.steps)),
+            "steps": self.steps,
+            "num_splats": self.num_splats,
+            "seconds": round(self.seconds, 3),
+            **measured,
+            **self.nonfinite_counts,
+        }
 
 
 def read_result(run: RunDir) -> RunSummary:
@@ -56,7 +61,7 @@ def updated_metrics(
 ) -> dict[str, Any]:
     """Content of the run's metrics.json with the scores after `step` steps and `extra`; writes nothing.
 
-    config: settings of the run as requested, whose file may be gone.
+    config: settings of the run as requested; config.toml may be missing.
     """
     metrics = run.metrics()
     steps = metrics.get("steps", {})
@@ -66,7 +71,13 @@ def updated_metrics(
     is_named, has_flips = run.split_path.is_file(), mean.flip is not None
     halves = has_appearances(config)
     measured = protocol(
-        config.test_every, config.eval, named=is_named, refined=config.pose_opt, with_flip=has_flips,
-        fitted=config.appearance != "none", halves=halves, free_space="hidden_points" in extra,
-    )  # fmt: skip
+        config.test_every,
+        config.eval,
+        named=is_named,
+        refined=config.pose_opt,
+        with_flip=has_flips,
+        fitted=config.appearance != "none",
+        halves=halves,
+        free_space="hidden_points" in extra,
+    )
     return {"protocol": measured, "device": device, "steps": steps}

@@ -31,8 +31,12 @@ from splat_cli.scene.split import read_split, split
 from splat_cli.scene.view import View
 
 LEGACY_DEFAULTS = {
-    "local_frame_adam": False, "steps": 30_000, "field_sh_degree": 0, "field_features": 0, "relocate_unseen": False,
-}  # fmt: skip
+    "local_frame_adam": False,
+    "steps": 30_000,
+    "field_sh_degree": 0,
+    "field_features": 0,
+    "relocate_unseen": False,
+}
 """Behaviour of runs whose config.toml is older than the setting."""
 
 
@@ -146,7 +150,7 @@ class RunDir:
         _write_json(self.responses_path, {"cameras": cameras})
 
     def scene_path(self) -> Path:
-        """Scene that the run was trained on; it may have moved since."""
+        """The scene that the run was trained on; it may have moved."""
         provenance = self.provenance()
         if "scene" not in provenance:
             raise UsageError(f"{self.config_path} names no scene under [run]: name it, with --scene or as SCENE")
@@ -163,7 +167,7 @@ class RunDir:
     def views(self, which: str) -> list[View]:
         """Views of the run by name: "all", "test" or "train"; without photographs.
 
-        "test" are those that --eval holds out; a run without --eval was trained on them, too.
+        "test" are those that --eval holds out; a run without --eval was trained on these as well.
         """
         views, config = read_cameras(self.cameras_path), self.config()
         names = read_split(self.split_path) if self.split_path.is_file() else None

@@ -16,8 +16,8 @@ from splat_cli.run.storage.run_dir import RunDir
 def new_run_folder(path: Path) -> Iterator[RunDir]:
     """Create and lock `path` for a new run; removed if an error leaves it empty.
 
-    UsageError if it cannot be created or written, or is not empty. A run that was killed before reading its scene
-    counts as empty.
+    UsageError if it cannot be created or written, or is not empty. Files of a run that was killed before it began do
+    not count.
     """
     with locked_folder(path, make=True):
         if is_run(path):
@@ -47,14 +47,14 @@ def unused_folder(path: Path) -> Path:
 
 
 def numbered_folders(path: Path) -> Iterator[Path]:
-    """`path`, `path`-2, `path`-3, ... without end."""
+    """`path`, `path`-2, `path`-3, ..., endlessly."""
     yield path
     for number in itertools.count(2):
         yield path.with_name(f"{path.name}-{number}")
 
 
 def require_free(path: Path) -> None:
-    """UsageError if a folder holds more than a run that was killed before reading its scene."""
+    """UsageError if a folder holds more than files of a run that was killed before it began."""
     if not all(map(_counts_as_nothing, path.iterdir())):
         raise UsageError(f"{path} holds other files: name another folder, or an empty one")
 
@@ -69,5 +69,5 @@ def _check_writable(folder: Path) -> None:
 
 
 def _counts_as_nothing(path: Path) -> bool:
-    """Whether a file in a folder may be left from a run that was killed before it began."""
+    """Whether a file may be one of a run that was killed before it began."""
     return is_leftover(path) or path.name in (LOCK_NAME, "inputs.json", "cameras.json", "split.json")

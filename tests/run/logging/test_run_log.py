@@ -46,6 +46,8 @@ def test_every_warning_is_logged_whoever_gave_it(log, trainer):
     log.display.warn("late")
     log.close(6, {"training": 2.5})
     assert [(line["step"], line["warning"]) for line in log.lines() if "warning" in line] == [
-        (5, "early"), (5, "out of memory"), (6, "late"),
-    ]  # fmt: skip
+        (5, "early"),
+        (5, "out of memory"),
+        (6, "late"),
+    ]
     assert log.lines()[-1] == {"step": 6, "phases": {"training": 2.5}}
