@@ -1,4 +1,4 @@
-"""Checks of kernel arguments; errors name the argument."""
+"""Parameters of kernels, parsed from their source, and checks of launches against them; errors name the argument."""
 
 import re
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ _VECTOR_BASES = {"uint": "unsigned", "uchar": "unsigned char", "ulonglong": "uns
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter; `dtype` is that of a scalar or of what a pointer points to, None for a struct or void."""
+    """One parameter. dtype: of the scalar, or of the elements a pointer points to; None for a struct or void."""
 
     name: str
     type: str
@@ -61,17 +61,17 @@ def parse_kernels(source: str) -> dict[str, tuple[Parameter, ...]]:
     return kernels
 
 
-MAX_BLOCK = 1024  # threads of a block
-MAX_GRID_YZ = 65535  # blocks along y and along z
+MAX_BLOCK = 1024  # threads per block
+MAX_GRID_YZ = 65535  # blocks along y or z
 _KINDS = {int: "iu", float: "f", bool: "b"}  # kinds of dtype that a Python scalar may stand for
 
 
 def check_arrays(kernel: str, **arrays: tuple[Any, Any, str]) -> dict[str, int]:
     """Check that arrays have the dtypes and shapes a kernel expects.
 
-    Each keyword is `name=(array, dtype, "N 3")`: the string names or fixes every dimension, and a name must stand for
-    one size over all arrays. Returns the sizes by name. Raises ShapeError for a dtype, a layout that is not
-    C-contiguous, a number of dimensions or a size that does not fit.
+    Each keyword is `name=(array, dtype, "N 3")`: the string gives a name or a number for each dimension; a name stands
+    for one size in all arrays. Returns the sizes by name. Raises ShapeError if a dtype, the number of dimensions or a
+    size differs, or if an array is not C-contiguous.
 
         check_arrays("project", means=(means, np.float32, "N 3"), radii=(radii, np.int32, "N"))
     """
@@ -102,7 +102,7 @@ def _check_array(
 
 
 def check_launch(kernel: str, grid: Sequence[int], block: Sequence[int]) -> tuple[int, ...]:
-    """Grid and block, each of 1 to 3 positive ints, as six ints; ShapeError beyond what a GPU can launch."""
+    """Grid and block, 1 to 3 positive ints each, as six ints; ShapeError if a GPU cannot launch them."""
     shape = (*_three(kernel, grid, "grid"), *_three(kernel, block, "block"))
     if shape[3] * shape[4] * shape[5] > MAX_BLOCK:
         raise ShapeError(f"{kernel}: a block has at most {MAX_BLOCK} threads, got {tuple(block)}")
@@ -171,4 +171,4 @@ def describe(arg: Any) -> str:
         return "null"
     if isinstance(arg, np.generic) or not hasattr(arg, "shape"):
         return str(arg)
-    return f"{'struct' if arg.dtype.names else arg.dtype} {list(arg.shape)}"  # never what a device array holds
+    return f"{'struct' if arg.dtype.names else arg.dtype} {list(arg.shape)}"  # not the contents, which may be on a GPU

@@ -62,7 +62,7 @@ class Uploads(Protocol):
 
 
 class Backend(Protocol):
-    """A device with a single queue: all work runs in the order of calls, but for branches."""
+    """A device with a single queue: all work except branches runs in the order of calls."""
 
     name: str
     """"cuda" or "cpu"."""
@@ -75,7 +75,7 @@ class Backend(Protocol):
     def prepare(self, units: Iterable[Unit]) -> Callable[[], None]:
         """Start to compile kernel files with their defines in threads, ahead of calls of `kernel`.
 
-        Returns a function that waits until all are compiled. Errors are raised by `kernel`, for those who use the file.
+        Returns a function that waits until all are compiled. Errors are raised by `kernel`, when the file is used.
         """
 
     def upload(self, array: Any) -> DeviceArray:
@@ -105,10 +105,10 @@ class Backend(Protocol):
         """
 
     def branch(self, launch: Callable[[], None]) -> Callable[[], None]:
-        """Queue what `launch` launches on a branch: after earlier work, concurrent with later work.
+        """Queue the launches of `launch` on a branch: after earlier work, concurrent with later work.
 
-        Blocks of the branch have priority over those of later work. The result makes work that is
-        queued after its call wait for the branch; it is called before there is another branch.
+        Blocks of the branch have priority over those of later work. Returns a function that makes work queued after
+        its call wait for the branch; call it before the next `branch`.
         """
 
     def fill(self, array: DeviceArray, value: float) -> None:
@@ -131,11 +131,11 @@ class Backend(Protocol):
 def open_backend(
     name: str = "auto", *, threads: int | None = None, sanitize: bool = False, sources: Path | None = None
 ) -> Backend:
-    """Open a device: "cuda", "cpu", or "auto" for CUDA where CuPy sees a GPU and the CPU otherwise.
+    """Open a device: "cuda", "cpu", or or "auto": CUDA if CuPy sees a GPU, else the CPU.
 
-    `threads` (CPU): OS threads, by default one for each core this process may use. `sanitize` (CPU): compile
+    `threads` (CPU): OS threads, by default one per core that this process may use. `sanitize` (CPU): compile
     the kernels with AddressSanitizer and UBSan, see host_compiler.py. `sources`: folder of further kernel files, which
-    is searched before cuda_src. Raises DeviceError with advice where the device, its driver or a compiler is missing.
+    is searched before cuda_src. Raises DeviceError with advice if the device, its driver or a compiler is missing.
     """
     from splat_cli.device.cuda import CudaBackend, require_cuda, why_no_cuda
 
@@ -157,5 +157,5 @@ def open_backend(
 
 @functools.cache
 def shared_backend(name: str) -> Backend:
-    """`open_backend`, which opens each device once in a process."""
+    """As `open_backend`, but opens each device only once per process."""
     return open_backend(name)

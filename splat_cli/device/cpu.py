@@ -57,9 +57,14 @@ class CpuKernel:
     """One kernel of a compiled library."""
 
     def __init__(
-        self, name: str, parameters: tuple[Parameter, ...], library: ctypes.CDLL, runtime: ctypes.CDLL, threads: int,
+        self,
+        name: str,
+        parameters: tuple[Parameter, ...],
+        library: ctypes.CDLL,
+        runtime: ctypes.CDLL,
+        threads: int,
         recorder: Recorder,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self._recorder = recorder
         self._parameters = parameters
@@ -82,9 +87,9 @@ class CpuKernel:
         self._recorder.run(functools.partial(self.launch, *packed))
 
     def launch(self, shape: bytes, packed: bytes) -> None:
-        """Run the kernel with packed arguments: as on a GPU, addresses of arrays that others keep alive.
+        """Run the kernel with packed arguments. As on a GPU, the caller keeps the arrays alive.
 
-        MemoryLimit where the system gives no memory for the threads of blocks.
+        MemoryLimit if there is no memory for the stacks of the threads.
         """
         if not self._launch(self._run_blocks, shape, packed, self._threads):
             raise MemoryLimit(f"not enough memory for the stacks of the CPU's threads: {how_limited()}")
@@ -104,7 +109,7 @@ class CpuKernel:
 
 
 def _slot(parameter: Parameter, size: int) -> str:
-    """How `struct` packs an argument of `size` bytes: each begins at a multiple of 8 bytes (cuda_src/cpu/launch.h)."""
+    """`struct` format of an argument of `size` bytes, padded to a multiple of 8 (cuda_src/cpu/launch.h)."""
     if parameter.is_pointer:
         return "Q"
     value = f"{size}s" if parameter.dtype is None else _FORMATS[parameter.dtype.name]
@@ -143,14 +148,14 @@ class CpuBackend:
         sources: Path | None = None,
         flags: tuple[str, ...] = (),
     ) -> None:
-        """See open_backend; `flags`: further compiler flags, such as -march=x86-64-v2."""
+        """See open_backend. flags: further compiler flags, such as -march=x86-64-v2."""
         if threads is not None and threads < 1:
             raise UsageError(f"threads must be at least 1, got {threads}")
         if sanitize:
             check_preloaded()
         self._folders = source_folders(sources)
         self._compiler = find_compiler(sanitize, flags)
-        # __shared__ memory of a sanitized build is static, so that it gets red zones: one block at a time
+        # sanitized builds have static __shared__ memory, so that it gets red zones: one block at a time
         self._threads = 1 if sanitize else threads or num_cores()
         runtime = self._compiler.library("runtime", '#include "cpu/runtime.cpp"\n', self._folders, {})
         self._runtime = ctypes.CDLL(str(runtime))
@@ -201,7 +206,7 @@ class CpuBackend:
         return CpuTimer()
 
     def capture_graph(self, function: Callable[[], None]) -> Callable[[], None]:
-        """See Backend.capture_graph: here a list of packed launches, without the Python code around them."""
+        """See Backend.capture_graph: here a list of packed launches, replayed without the Python code around them."""
         return self._recorder.record(function)
 
     def branch(self, launch: Callable[[], None]) -> Callable[[], None]:
@@ -222,7 +227,7 @@ class CpuBackend:
 
     @property
     def peak_bytes(self) -> int:
-        """See Backend.peak_bytes: the process' largest resident set."""
+        """See Backend.peak_bytes: the largest resident set of the process."""
         return peak_memory()
 
     def describe(self) -> str:

@@ -1,4 +1,7 @@
-"""The CUDA backend: kernels compiled by NVRTC through CuPy, all work on one stream and its branches."""
+"""The CUDA backend, through CuPy: kernels, captured graphs, timers, uploads.
+
+Kernels are compiled by NVRTC. All work runs on one stream and its branches.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +34,16 @@ from splat_cli.errors import DeviceError, KernelError
 
 
 class CudaKernel:
-    """One function of a compiled module. wait: None, or what waits for the device before and after each launch."""
+    """One function of a compiled module. wait: waits for the device, called before and after each launch; or None."""
 
     def __init__(
-        self, name: str, parameters: tuple[Parameter, ...], function: Any, array_type: type,
+        self,
+        name: str,
+        parameters: tuple[Parameter, ...],
+        function: Any,
+        array_type: type,
         wait: Callable[[], None] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name
         self._parameters = parameters
         self._function = function
@@ -51,7 +58,7 @@ class CudaKernel:
         if self._wait is None:
             self._function(shape[:3], shape[3:], values)
             return
-        try:  # an error stays with the device: what failed before is no fault of this kernel
+        try:  # errors are sticky: this one may come from earlier work
             self._wait()
         except RuntimeError as error:  # CuPy's errors of CUDA's runtime and driver are RuntimeErrors
             raise KernelError(f"work of the device before kernel {self.name} failed: {error}") from error
@@ -81,15 +88,17 @@ USE_NODE_PRIORITY = 8  # CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY; else the
 
 
 class PrioritizedGraph:
-    """An executable of a captured cupy.cuda.Graph, whose own one ignores priorities: CuPy passes no flags."""
+    """An executable of a captured cupy.cuda.Graph with priorities, which CuPy's own ignores: it passes no flags."""
 
     def __init__(self, graph: Any) -> None:
         """DeviceError if the driver refuses the graph."""
         self._driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
         self._graph, self._executable = graph, ctypes.c_void_p()
-        self._check(self._driver.cuGraphInstantiateWithFlags(
-            ctypes.byref(self._executable), ctypes.c_void_p(graph.graph), ctypes.c_ulonglong(USE_NODE_PRIORITY)
-        ))  # fmt: skip
+        self._check(
+            self._driver.cuGraphInstantiateWithFlags(
+                ctypes.byref(self._executable), ctypes.c_void_p(graph.graph), ctypes.c_ulonglong(USE_NODE_PRIORITY)
+            )
+        )
         weakref.finalize(self, self._driver.cuGraphExecDestroy, self._executable).atexit = False
 
     def launch(self, stream: Any) -> None:
@@ -127,7 +136,7 @@ class CudaUploads:
     """Copies from page-locked memory on a separate stream."""
 
     def __init__(self, xp: Any, stream: Any) -> None:
-        """xp: cupy. stream: of the backend's other work."""
+        """xp: cupy. stream: of the backend."""
         self._xp, self._main = xp, stream
         self._own = xp.cuda.Stream(non_blocking=True)
         self._copying: list[np.ndarray] = []
@@ -143,11 +152,11 @@ class CudaUploads:
 
     def put(self, staged: np.ndarray) -> DeviceArray:
         """See Uploads.put."""
-        if self._joined is not None:  # what was being copied then has arrived by now, and may be dropped
+        if self._joined is not None:  # wait for earlier copies, then drop their sources
             self._joined.synchronize()
             self._joined = None
             self._copying.clear()
-        with self._own:  # memory of its own pool: given back, it is taken again by later copies alone
+        with self._own:  # from this stream's own pool: freed memory is reused only by later copies
             target = self._xp.empty(staged.shape, staged.dtype)
         target.data.copy_from_host_async(staged.ctypes.data, staged.nbytes, self._own)
         self._copying.append(staged)
@@ -163,13 +172,13 @@ class CudaUploads:
         return self._main.record(self._xp.cuda.Event(disable_timing=True)).synchronize
 
 
-LIBRARY_SIZE = 1 << 16  # numbers to sort and to add up: as many as use the kernels for many
+LIBRARY_SIZE = 1 << 16  # elements, enough to use the kernels for large arrays
 MAX_COMPILERS = 8  # compiling threads; others decode photographs at the same time
-_of_thread = threading.local()  # its streams, by device
+_of_thread = threading.local()  # streams of the thread, by device
 
 
 def require_cuda() -> None:
-    """DeviceError where there is no GPU, with the reason."""
+    """DeviceError with the reason if there is no GPU."""
     if reason := why_no_cuda():
         raise DeviceError(f"no CUDA device: {reason}; or use --device cpu")
 
@@ -194,17 +203,17 @@ def visible_gpus(count: int) -> list[str]:
 
 
 def _stream(xp: Any) -> Any:
-    """The stream of this thread's backends on the current device, from now on the thread's current one.
+    """Make the stream that this thread's backends share on the current device the current one, and return it.
 
-    They share it: launches go to the current stream, but a graph is captured from that of its backend. If these were
-    two, because another backend was opened in between, the graph would be empty and training would wait for ever.
+    Launches go to the current stream, but a graph is captured from its backend's stream. If another backend opened in
+    between had its own stream, the graph would be empty and training would hang.
     """
     streams = vars(_of_thread)
     device = str(xp.cuda.Device().id)
     if device not in streams:
         streams[device] = xp.cuda.Stream(non_blocking=True)
-    # entered for good and not just `use()`d: CuPy's own `with` blocks (the download of a view has one) go back to the
-    # stream that was entered last
+    # entered, not just `use()`d: CuPy's own `with` blocks (downloading a view has one) return to the stream that was
+    # entered last
     streams[device].__enter__()
     return streams[device]
 
@@ -217,14 +226,14 @@ class CudaBackend:
 
     name = "cuda"
     debug: ClassVar[bool] = False
-    """Whether kernels wait for the end of each launch and say which one failed; for the whole process: `--debug`."""
+    """Whether each launch waits for its end, so that errors name the kernel; for the whole process (`--debug`)."""
 
     def __init__(self, sources: Path | None = None) -> None:
         import cupy
 
         self.xp = cupy
         self.stream = _stream(cupy)
-        self._branch = cupy.cuda.Stream(non_blocking=True, priority=-1)  # smaller numbers go first; the other has 0
+        self._branch = cupy.cuda.Stream(non_blocking=True, priority=-1)  # lower runs first; the main stream has 0
         self._folders = source_folders(sources)
         self._kernels: dict[tuple, CudaKernel] = {}
         self._units = CompiledUnits(self._load_module)
@@ -241,21 +250,25 @@ class CudaBackend:
         return self._kernels[key]
 
     def prepare(self, units: Iterable[Unit]) -> Callable[[], None]:
-        """See Backend.prepare. Also loads kernels of CuPy's, in another thread."""
+        """See Backend.prepare. Also loads CuPy's own kernels, in another thread."""
         threading.Thread(target=self._load_library_kernels, daemon=True).start()
         return self._units.prepare(units, MAX_COMPILERS, enter=self._device.use)
 
     def _load_library_kernels(self) -> None:
-        """Load kernels of sorts and sums by a first use, which takes 0.12 s and 0.02 s."""
+        """Load kernels for sorts and sums by using them once, which takes 0.12 s and 0.02 s."""
         xp = self.xp
-        with suppress(Exception), self._device, xp.cuda.Stream(non_blocking=True) as stream:  # errors: at the first use
+        with (
+            suppress(Exception),
+            self._device,
+            xp.cuda.Stream(non_blocking=True) as stream,
+        ):  # raised at the first use
             xp.argsort(xp.zeros(LIBRARY_SIZE, "uint64"))
             xp.cumsum(xp.zeros(LIBRARY_SIZE, "int64"))
             stream.synchronize()
 
     def _load_module(self, file: str, defines: dict[str, int]) -> tuple[KernelSource, Any]:
         source = read_source(self._folders, file)
-        # CuPy's cache does not look into included files: the digest makes them part of its key
+        # CuPy's cache ignores included files: the digest makes them part of its key
         digest = headers_digest(source.text, self._folders)
         options = ("-std=c++17", *(f"-I{folder}" for folder in self._folders), f"-DSPLAT_HEADERS=0x{digest[:15]}")
         options += tuple(f"-D{key}={value}" for key, value in sorted(defines.items()))
@@ -291,7 +304,7 @@ class CudaBackend:
         return CudaTimer(self.xp, self.stream)
 
     def capture_graph(self, function: Callable[[], None]) -> Callable[[], None]:
-        """See Backend.capture_graph: a CUDA graph; with `debug` the function itself, since no recording may wait."""
+        """See Backend.capture_graph: a CUDA graph; with `debug` the function itself, since a capture cannot wait."""
         if self.debug:
             return function
         with self.stream:
@@ -299,7 +312,7 @@ class CudaBackend:
             try:
                 function()
             finally:
-                graph = self.stream.end_capture()  # also after an error: the stream must leave its capture mode
+                graph = self.stream.end_capture()  # also after an error: the stream must leave capture mode
         executable, current = PrioritizedGraph(graph), self.xp.cuda.get_current_stream
         return lambda: executable.launch(current())
 
@@ -321,13 +334,13 @@ class CudaBackend:
         return free + self.xp.get_default_memory_pool().free_bytes(), total
 
     def release_cached(self) -> None:
-        """See Backend.release_cached: the free blocks of CuPy's memory pool."""
+        """See Backend.release_cached: frees the unused blocks of CuPy's memory pool."""
         self.synchronize()
         self.xp.get_default_memory_pool().free_all_blocks()
 
     @property
     def peak_bytes(self) -> int:
-        """See Backend.peak_bytes: the size of CuPy's memory pool, which returns no memory by itself."""
+        """See Backend.peak_bytes: the size of CuPy's memory pool, which never shrinks by itself."""
         return self.xp.get_default_memory_pool().total_bytes()
 
     def describe(self) -> str:

@@ -9,14 +9,14 @@ import psutil
 def main_memory() -> tuple[int, int]:
     """Available and total main memory, in bytes."""
     memory = psutil.virtual_memory()
-    return memory.available, memory.total  # available, not free: what cached files occupy can be had
+    return memory.available, memory.total  # available, not free: includes the cache of files
 
 
 def peak_memory() -> int:
-    """The largest resident set of this process so far, in bytes."""
+    """Largest resident set of this process so far, in bytes."""
     if sys.platform == "win32":
         return int(psutil.Process().memory_info().peak_wset)
-    import resource  # psutil has no peak of other systems
+    import resource  # psutil knows the peak only on Windows
 
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
@@ -28,13 +28,13 @@ def num_cores() -> int:
 
 
 def how_limited() -> str:
-    """Advice if the system gives this process no more memory or threads: names its limit, if it has one."""
+    """Advice for when the system refuses memory or threads; names the limit of this process, if there is one."""
     if sys.platform != "win32":
         import resource
 
         limit = resource.getrlimit(resource.RLIMIT_AS)[0]
         if limit != resource.RLIM_INFINITY:
             return (
-                f"its address space is limited to {limit / 2**20:,.0f} MiB; raise the limit, as by ulimit -v unlimited"
+                f"its address space is limited to {limit / 2**20:,.0f} MiB; raise the limit, e.g. ulimit -v unlimited"
             )
     return "the system has no more; close other programs"

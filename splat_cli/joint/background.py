@@ -55,19 +55,15 @@ class LearnedBackground(JointModel):
     def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, has_d_means: bool) -> None:
         """Sum the gradients in picture.d_image into rows of d_background [.., 3]."""
         picture = rasterizer.picture
-        self.backend.kernel("optim/background", "background_backward")(
-            (PIXEL_BLOCKS,), (32, PIXEL_WARPS),
-            self.cameras.array, state.array, picture.final_T, picture.d_image, self.d_background,
-        )  # fmt: skip
+        arrays = self.cameras.array, state.array, picture.final_T, picture.d_image, self.d_background
+        kernel = self.backend.kernel("optim/background", "background_backward")
+        kernel((PIXEL_BLOCKS,), (32, PIXEL_WARPS), *arrays)
 
     def step(self, state: IterState) -> None:
         """One Adam step; takes effect in the next training step."""
-        decay = self.decay
-        self.backend.kernel("optim/step_background", "step_background")(
-            (1,), (SUM_THREADS[self.backend.name],),
-            state.array, self.d_background, len(self.d_background), decay.first, decay.last, decay.steps,
-            self.trained, self.shown,
-        )  # fmt: skip
+        sums, block = (self.d_background, len(self.d_background)), (SUM_THREADS[self.backend.name],)
+        kernel = self.backend.kernel("optim/step_background", "step_background")
+        kernel((1,), block, state.array, *sums, *self.decay, self.trained, self.shown)
 
     def background_color(self) -> tuple[float, float, float]:
         """The current colour, 0 to 1."""

@@ -17,18 +17,18 @@ from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.scene.view import View
 
-_TRAVEL = 0.2  # of the logarithm of a camera's focal length, and of its principal point in focal lengths, at most
+_TRAVEL = 0.2  # maximum change of the logarithm of a focal length, and of a principal point in focal lengths
 _DECAY = 0.01  # final learning rate, relative to the first
 
 
 def first_rates(num_photographs: np.ndarray, steps: int) -> np.ndarray:
-    """Learning rates [C] with which a camera may travel by _TRAVEL in all steps of its photographs, [C] of them."""
+    """Learning rates [C] with which each camera can travel by _TRAVEL in a run; num_photographs: [C], per camera."""
     visits = np.maximum(steps * num_photographs / num_photographs.sum(), 1.0)
     return _TRAVEL / (visits * (1 - _DECAY) / -math.log(_DECAY))
 
 
 def rotation_offsets(view: View) -> np.ndarray:
-    """Offsets [5] that each move the farthest corner of the image as far as a rotation by a radian, for small ones."""
+    """Offsets [5] of intrinsics that move the farthest corner as far as a rotation by one radian, to first order."""
     x = max(view.cx, view.width - view.cx) / view.fx
     y = max(view.cy, view.height - view.cy) / view.fy
     slope = math.hypot(x, y)
@@ -36,20 +36,25 @@ def rotation_offsets(view: View) -> np.ndarray:
 
 
 class CameraRefinement(PoseRefinement):
-    """Refines the poses of all cameras of a table, and the intrinsics that views of one camera id share.
+    """Refines the poses of all cameras of a table, and the intrinsics that views with the same camera id share.
 
     intrinsics: float32 [num_cameras, 3, 3, or 5 with `distortion`]: logarithm of the factor of both focal lengths,
     shift of the principal point in focal lengths, radial distortion k1, k2; then Adam's first and second moments; all
-    zero at the start. `weight` times their squares keeps them near zero. rates, limits: of learning, see
-    cuda_src/optim/intrinsics.cu: no step moves a point of the image farther than the pose may rotate. Photographs are
-    undistorted with the given lens when they are loaded: the distortion is what is left in them, and splats are
-    projected with it.
+    zero at the start. `weight` times their squares, in the loss, keeps them near zero. rates, limits: of steps, see
+    cuda_src/optim/intrinsics.cu: no step moves an image point farther than a step of the pose could. Photographs are
+    undistorted with the given lens when they are loaded: k1 and k2 are the distortion that remains, with which
+    splats are projected.
     """
 
     def __init__(
-        self, backend: Backend, cameras: CameraTable, decay: Decay, extent: float, weight: float,
+        self,
+        backend: Backend,
+        cameras: CameraTable,
+        decay: Decay,
+        extent: float,
+        weight: float,
         distortion: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if distortion:
             cameras.allow_radial()
         super().__init__(backend, cameras, decay, extent)
@@ -75,20 +80,17 @@ class CameraRefinement(PoseRefinement):
     @classmethod
     def _from_rates(cls, setup: TrainingSetup, decay: Decay) -> CameraRefinement:
         config = setup.config
-        return cls(
-            setup.backend, setup.cameras, decay, setup.extent, config.intrinsics_reg, config.refine_distortion
-        )  # fmt: skip
+        weights = config.intrinsics_reg, config.refine_distortion
+        return cls(setup.backend, setup.cameras, decay, setup.extent, *weights)
 
     def step(self, state: IterState) -> None:
         """One step of Adam on the pose of the state's view and on the intrinsics of its camera."""
         super().step(state)
-        pose = self.decay
-        self._intrinsics_kernel("step_intrinsics")(
-            (1,), (SUM_THREADS[self.backend.name],),
-            state.array, self.given, self.camera_from_view, self.d_pose, len(self.d_pose), len(self.offsets),
-            float(self.weight), self.rates, _DECAY, self.limits, pose.first, pose.last, pose.steps, self.intrinsics,
-            self.camera_steps, self.cameras.array,
-        )  # fmt: skip
+        inputs = self.given, self.camera_from_view, self.d_pose, len(self.d_pose), len(self.offsets)
+        rates = float(self.weight), self.rates, _DECAY, self.limits, *self.decay
+        outputs = self.intrinsics, self.camera_steps, self.cameras.array
+        kernel, block = self._intrinsics_kernel("step_intrinsics"), (SUM_THREADS[self.backend.name],)
+        kernel((1,), block, state.array, *inputs, *rates, *outputs)
 
     def arrays(self) -> dict[str, DeviceArray]:
         return super().arrays() | {"intrinsics": self.intrinsics, "intrinsics_steps": self.camera_steps}
@@ -97,20 +99,18 @@ class CameraRefinement(PoseRefinement):
         """Move all cameras to their offset poses, and set their intrinsics."""
         super().refresh()
         num_views = len(self.offsets)
-        self._intrinsics_kernel("place_all_intrinsics")(
-            (ceil_div(num_views, 32),), (32,), self.given, self.camera_from_view, num_views, self.intrinsics,
-            self.cameras.array,
-        )  # fmt: skip
+        arrays = self.given, self.camera_from_view, num_views, self.intrinsics, self.cameras.array
+        self._intrinsics_kernel("place_all_intrinsics")((ceil_div(num_views, 32),), (32,), *arrays)
 
     def set_views(self, views: Sequence[View]) -> None:
-        """See JointModel.set_views: the table has the given intrinsics again, of pictures of another size."""
+        """See JointModel.set_views: the table holds the given intrinsics again, for images of another size."""
         self.given = _given(self.backend, views)
         self.refresh()
 
     def start_from(self, offsets: np.ndarray) -> None:
-        """See PoseRefinement.start_from; offsets as of `current`, the intrinsics of a camera's views alike.
+        """See PoseRefinement.start_from; offsets as `current` returns them.
 
-        Offsets without k1 and k2, [num_views, 9], leave these as they are.
+        Views of one camera have the same intrinsics. Offsets without k1 and k2, [num_views, 9], do not change these.
         """
         rows = np.unique(self.backend.download(self.camera_from_view), return_index=True)[1]
         intrinsics = self.backend.upload(offsets[rows, 6:].astype(np.float32))

@@ -63,7 +63,7 @@ class JointModel:
 
     @classmethod
     def make(cls, setup: TrainingSetup) -> JointModel | None:
-        """The model of a run that enables it; None if the scene lacks what it needs, such as points."""
+        """The model of a run that enables it; None if the scene lacks its input, such as points."""
         raise NotImplementedError
 
     @staticmethod
@@ -120,7 +120,7 @@ class JointModel:
         """
 
     def arrays(self) -> dict[str, DeviceArray]:
-        """Device arrays by name that are the model's state: saved in checkpoints."""
+        """The model's state: device arrays by name, saved in checkpoints."""
         return {}
 
     def refresh(self) -> None:
@@ -137,5 +137,5 @@ class JointModel:
         return None
 
     def camera_responses(self) -> dict[int, CameraResponse]:
-        """Vignetting and response by camera id: a picture to compare with a photograph is changed by them."""
+        """Vignetting and response by camera id, to be applied to a render before comparing it with a photograph."""
         return {}

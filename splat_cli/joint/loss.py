@@ -6,6 +6,8 @@ docs/architecture.md, loss equation.
 
 from __future__ import annotations
 
+from typing import Any
+
 from splat_cli.config import ResolvedConfig
 from splat_cli.device import Backend, DeviceArray
 from splat_cli.device.launch import ceil_div
@@ -22,7 +24,7 @@ WARPS = 8
 class PhotometricLoss:
     """(1 - ssim_weight) L1 + ssim_weight (1 - SSIM) between a rendered picture and the view's photograph.
 
-    mask: finds outlying pixels, which are ignored, or None.
+    mask: finds outlying pixels, which the loss ignores, or None.
     """
 
     mask: OutlierMask | None = None
@@ -39,21 +41,17 @@ class PhotometricLoss:
     def forward(self, state: IterState, image: DeviceArray, errors: DeviceArray | None = None) -> None:
         """Add the picture's L1, L2 and SSIM to the sums in the state. image: float32 planes [3, H, W].
 
-        errors: float32 [3 * max_pixels] for the loss of each value, or None.
+        errors: output float32 [3 * max_pixels], the loss of each value, or None.
         """
         if self.mask:
             self.mask.find(state, image)
-        self.backend.kernel("optim/l1_ssim", "l1_ssim")(
-            self._grid, (32, WARPS),
-            self.cameras.array, state.array, float(self.ssim_weight), self._outliers, image, self.d_maps, errors,
-        )  # fmt: skip
+        kernel = self.backend.kernel("optim/l1_ssim", "l1_ssim")
+        kernel(self._grid, (32, WARPS), *self._inputs(state), image, self.d_maps, errors)
 
     def backward(self, state: IterState, image: DeviceArray, d_image: DeviceArray) -> None:
         """Write the gradient d_image [3, H, W], and the running mean of the loss. Must follow `forward`."""
-        self.backend.kernel("optim/l1_ssim", "l1_ssim_backward")(
-            self._grid, (32, WARPS),
-            self.cameras.array, state.array, float(self.ssim_weight), self._outliers, image, self.d_maps, d_image,
-        )  # fmt: skip
+        kernel = self.backend.kernel("optim/l1_ssim", "l1_ssim_backward")
+        kernel(self._grid, (32, WARPS), *self._inputs(state), image, self.d_maps, d_image)
         if self.mask:
             self.mask.learn(state, image)
 
@@ -62,9 +60,9 @@ class PhotometricLoss:
         extent = self.cameras.extent
         return ceil_div(extent.width, WIDTH), ceil_div(extent.height, HEIGHT), 3
 
-    @property
-    def _outliers(self) -> DeviceArray | None:
-        return self.mask.outliers if self.mask else None
+    def _inputs(self, state: IterState) -> tuple[Any, ...]:
+        outliers = self.mask.outliers if self.mask else None
+        return self.cameras.array, state.array, float(self.ssim_weight), outliers
 
 
 class AppearanceLoss(PhotometricLoss, JointModel):
@@ -89,7 +87,7 @@ class AppearanceLoss(PhotometricLoss, JointModel):
         raise NotImplementedError
 
     def apply_backward(self, state: IterState, image: DeviceArray, d_image: DeviceArray) -> None:
-        """Queue its backward pass: d_image from that of `changed` to that of `image`; gradients of the parameters."""
+        """Queue its backward pass: d_image changes from the gradient of `changed` to that of `image`; sum gradients."""
         raise NotImplementedError
 
     def forward(self, state: IterState, image: DeviceArray, errors: DeviceArray | None = None) -> None:

@@ -15,11 +15,11 @@ WARM_UP = 0.1  # fraction of the steps without a mask
 QUANTILE = 0.75  # of the residuals of all views; the threshold is a multiple of it
 FRACTION = 0.4  # a pixel is an outlier if this fraction of its neighbours exceeds the threshold (RobustNeRF)
 _WIDTH, _HEIGHT, _WARPS, _BINS = 32, 16, 8, 128  # as in the kernels
-_MEMORY = 100  # views, at most, over which the histogram averages
+_MEMORY = 100  # maximum number of views that the histogram averages over
 
 
 class OutlierMask(JointModel):
-    """Mask of outlying pixels of the state's view: residuals over a threshold learned from all views.
+    """Mask of outlying pixels of the state's view: residuals above a threshold learned from all views.
 
     outliers: uint8 [max_pixels], 1 for ignored pixels. learned: float32 [129], the threshold (mean absolute difference
     of a pixel's channels) and the histogram of residuals it is derived from. factor: threshold relative to the
@@ -56,20 +56,17 @@ class OutlierMask(JointModel):
     def find(self, state: IterState, image: DeviceArray) -> None:
         """Mark the outliers of a rendered picture, float32 planes [3, H, W], after its colour correction."""
         extent = self.cameras.extent
-        self.backend.kernel("optim/outliers", "find_outliers")(
-            (ceil_div(extent.width, _WIDTH), ceil_div(extent.height, _HEIGHT)), (32, _WARPS),
-            self.cameras.array, state.array, self.learned, self.start, FRACTION, image, self.outliers,
-        )  # fmt: skip
+        grid = ceil_div(extent.width, _WIDTH), ceil_div(extent.height, _HEIGHT)
+        arrays = self.cameras.array, state.array, self.learned, self.start, FRACTION, image, self.outliers
+        self.backend.kernel("optim/outliers", "find_outliers")(grid, (32, _WARPS), *arrays)
 
     def learn(self, state: IterState, image: DeviceArray) -> None:
         """Update histogram and threshold with the picture's residuals."""
         self.backend.kernel("optim/outliers", "count_residuals")(
             (PIXEL_BLOCKS,), (32, _WARPS), self.cameras.array, state.array, image, self.counts
         )
-        self.backend.kernel("optim/outliers", "learn_threshold")(
-            (1,), (32, _BINS // 32),
-            self.cameras.array, state.array, self.keep, QUANTILE, self.factor, self.counts, self.learned,
-        )  # fmt: skip
+        arrays = self.cameras.array, state.array, self.keep, QUANTILE, self.factor, self.counts, self.learned
+        self.backend.kernel("optim/outliers", "learn_threshold")((1,), (32, _BINS // 32), *arrays)
 
     def arrays(self) -> dict[str, DeviceArray]:
         return {"outlier_threshold": self.learned}

@@ -23,9 +23,9 @@ _MIN_VISITS = 10  # with fewer, steps are not larger
 
 
 def pose_decay(travel: float, num_views: int, steps: int) -> Decay:
-    """Learning rates with which a camera can rotate by `travel` degrees over all visits of a run.
+    """Learning rates with which a camera can rotate by `travel` degrees in a run.
 
-    An Adam step has about the size of the learning rate, so that the number of visits would determine the range.
+    An Adam step is about as large as the learning rate, so a fixed rate would tie the range to the number of visits.
     """
     visits = max(steps / num_views, _MIN_VISITS)
     mean = (1 - (1 - _DECAY) / math.log(_DECAY)) / 2  # mean of a rate that is 1, then decays exponentially to _DECAY
@@ -34,7 +34,7 @@ def pose_decay(travel: float, num_views: int, steps: int) -> Decay:
 
 
 def num_intrinsics(cameras: CameraTable) -> int:
-    """Number of intrinsics by which pose_backward differentiates, as in cuda_src/optim/pose.cuh."""
+    """Number of intrinsics that pose_backward differentiates by, as in cuda_src/optim/pose.cuh."""
     return 5 if cameras.radial else 3
 
 
@@ -83,30 +83,26 @@ class PoseRefinement(JointModel):
         camera axes; logarithm of the focal lengths, principal point (px); k1 and k2 of cameras with radial distortion.
         """
         projection = rasterizer.projection
-        self._kernel("pose_backward")(
-            (len(self.d_pose),), (SUM_THREADS[self.backend.name],),
-            self.cameras.array, state.array, splats.capacity, int(rasterizer.settings.antialias), projection.depths,
-            projection.colors, projection.d_splats, splats.params, splats.smooth_3d_sigmas, self.d_pose,
-        )  # fmt: skip
+        sizes = splats.capacity, int(rasterizer.settings.antialias)
+        projected = projection.depths, projection.colors, projection.d_splats
+        inputs = self.cameras.array, state.array, *sizes, *projected, splats.params, splats.smooth_3d_sigmas
+        self._kernel("pose_backward")((len(self.d_pose),), (SUM_THREADS[self.backend.name],), *inputs, self.d_pose)
 
     def step(self, state: IterState) -> None:
         """One Adam step on the state's view; updates its camera in the table."""
         decay = self.decay
-        self._kernel("step_pose")(
-            (1,), (SUM_THREADS[self.backend.name],),
-            state.array, self.originals, self.cameras.array, self.d_pose, len(self.d_pose), len(self.offsets),
-            decay.first, decay.last, float(self.extent), decay.steps, self.offsets,
-        )  # fmt: skip
+        sums = self.d_pose, len(self.d_pose), len(self.offsets)
+        rates = decay.first, decay.last, float(self.extent), decay.steps
+        arrays = state.array, self.originals, self.cameras.array, *sums, *rates, self.offsets
+        self._kernel("step_pose")((1,), (SUM_THREADS[self.backend.name],), *arrays)
 
     def arrays(self) -> dict[str, DeviceArray]:
         return {"poses": self.offsets}
 
     def refresh(self) -> None:
         """Update all cameras in the table to their offset poses."""
-        self._kernel("place_cameras")(
-            (ceil_div(len(self.offsets), 32),), (32,),
-            self.originals, self.cameras.array, len(self.offsets), self.offsets,
-        )  # fmt: skip
+        arrays = self.originals, self.cameras.array, len(self.offsets), self.offsets
+        self._kernel("place_cameras")((ceil_div(len(self.offsets), 32),), (32,), *arrays)
 
     def start_from(self, offsets: np.ndarray) -> None:
         """Set the offsets of all cameras to `offsets` [num_views, 6], before the first step."""

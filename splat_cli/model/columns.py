@@ -1,6 +1,6 @@
-"""Copying and clearing of splats in parameter planes: host side of cuda_src/density/columns.cu.
+"""Copying, clearing and partitioning of splats in parameter planes: host side of cuda_src/density/columns.cu.
 
-A plane is an array float32 [rows, capacity], a column a splat. Indices are int64, masks bool.
+Planes are float32 [rows, capacity]; each column is a splat. Indices are int64, masks bool.
 """
 
 from __future__ import annotations
@@ -29,10 +29,8 @@ def copy_columns(
     """
     out = planes if out is None else out
     check_arrays("copy_columns", planes=(planes, "float32", "R C"), out=(out, "float32", "R D"))
-    launch(
-        backend, FILE, "copy_columns", num, planes, planes.shape[1], source, out, out.shape[1], target, num, limit,
-        rows=len(planes),
-    )  # fmt: skip
+    arrays = planes, planes.shape[1], source, out, out.shape[1], target, num, limit
+    launch(backend, FILE, "copy_columns", num, *arrays, rows=len(planes))
 
 
 def clear_columns(
@@ -57,7 +55,7 @@ def last_sum(backend: Backend, sums: DeviceArray) -> int:
 def partition(
     backend: Backend, mask: DeviceArray, values: DeviceArray | None = None, count: int | None = None
 ) -> tuple[DeviceArray, DeviceArray]:
-    """Indices at which the mask [num] is set, and at which it is not, in ascending order; or `values` [num] there.
+    """Indices where the mask [num] is set and where it is not, in ascending order; or `values` [num] at these.
 
     count: number of set elements; if not given, this waits for the device.
     """
@@ -72,7 +70,7 @@ def partition(
 
 
 def remove_columns(backend: Backend, planes: list[DeviceArray], mask: DeviceArray) -> int:
-    """Remove the columns at which the mask [num] is set; the last ones fill the gaps. Returns the new number.
+    """Remove the columns where the mask [num] is set; the last columns fill the gaps. Returns the new number.
 
     Waits for the device.
     """
@@ -107,7 +105,7 @@ def reorder_columns(backend: Backend, planes: DeviceArray, order: DeviceArray) -
 
 
 def list_slots(backend: Backend, holes: DeviceArray | None, first: int, count: int) -> DeviceArray:
-    """`count` slots for splats, int64: the first of `holes`, if any, then columns from `first` on."""
+    """`count` slots for splats, int64 [count]: the first of `holes`, if any, then columns from `first` on."""
     slots, num_holes = backend.xp.empty(count, "int64"), 0 if holes is None else len(holes)
     launch(backend, FILE, "list_slots", count, holes, num_holes, first, count, slots)
     return slots

@@ -17,30 +17,30 @@ from splat_cli.model.columns import clear_columns, copy_columns, mark_nonfinite,
 class Moments:
     """First and second moments of all parameters, float32 [rows, capacity], in the layout of the splats' planes.
 
-    packed: both moments in one plane of words, `first`, as bfloat16 (cuda_src/optim/moments.cuh); `second` is None.
+    packed: `first` holds both as bfloat16, in one word each (cuda_src/optim/moments.cuh); `second` is None.
     """
 
     def __init__(self, splats: Splats, packed: bool = False) -> None:
-        zeros, shape = splats.backend.xp.zeros, splats.params.shape  # zeros_like would write to all of NumPy's memory
+        zeros, shape = splats.backend.xp.zeros, splats.params.shape  # zeros_like would touch all of NumPy's memory
         self.packed = packed
         self.first = zeros(shape, "float32")
         self.second: DeviceArray | None = None if packed else zeros(shape, "float32")
 
     def planes(self) -> dict[str, DeviceArray]:
-        """The planes by the names that checkpoints give them."""
+        """The planes by their names in checkpoints."""
         return {"moments": self.first} if self.packed else {"moments1": self.first, "moments2": self.second}
 
     def pair(self) -> tuple[DeviceArray, DeviceArray]:
-        """First and second moments for kernels that clear both; where they are packed, the same plane twice."""
+        """First and second moments, for kernels that clear both; the same plane twice if packed."""
         return self.first, self.first if self.packed else self.second
 
     def set_planes(self, planes: dict[str, DeviceArray]) -> None:
-        """Take planes of these names, of any capacity."""
+        """Replace the planes by those of the same names, of any capacity."""
         self.first = planes["moments" if self.packed else "moments1"]
         self.second = planes.get("moments2")
 
 
-GROWTH = 1.5  # factor of the capacity, when exceeded
+GROWTH = 1.5  # factor by which an exceeded capacity grows
 GRAIN = 4096  # capacities are multiples of this
 BOUNDS_SAMPLE = 65_536  # splats sampled for the bounding box of the curve
 
@@ -48,18 +48,25 @@ BOUNDS_SAMPLE = 65_536  # splats sampled for the bounding box of the curve
 class Model:
     """Splats, moments and statistics in arrays of a common capacity.
 
-    stats: float32 [2, capacity], sum of screen-space gradients and number of views since the last `clear_stats`; of
-    strategies that collect none, the second row is `last_seen`.
-    smooth_3d: allocate `Splats.smooth_3d_sigmas`, initially zero. packed_moments: see Moments. num_frozen: number of
-    splats, the first ones, that are shown and never changed, moved to another column or removed. sh_degree and
+    stats: float32 [2, capacity], sum of screen-space gradients and number of views since the last `clear_stats`; for
+    strategies that collect neither, the second row is `last_seen`.
+    smooth_3d: allocate `Splats.smooth_3d_sigmas`, initially zero. packed_moments: see Moments. num_frozen: the
+    first splats, this many, are rendered but never changed, moved to another column or removed. sh_degree and
     num_features: see Splats.from_arrays.
     """
 
     def __init__(
-        self, backend: Backend, arrays: SplatArrays, capacity: int, *, smooth_3d: bool = False,
-        packed_moments: bool = False, num_frozen: int = 0, sh_degree: int | None = None,
+        self,
+        backend: Backend,
+        arrays: SplatArrays,
+        capacity: int,
+        *,
+        smooth_3d: bool = False,
+        packed_moments: bool = False,
+        num_frozen: int = 0,
+        sh_degree: int | None = None,
         num_features: int = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.backend, self.num_frozen = backend, num_frozen
         columns = _rounded(max(capacity, len(arrays)))
         self.splats = Splats.from_arrays(backend, arrays, columns, sh_degree, num_features)
@@ -81,12 +88,12 @@ class Model:
 
     @property
     def num_trained(self) -> int:
-        """Number of splats that are not frozen: what max_splats limits."""
+        """Number of splats that are not frozen, which max_splats limits."""
         return self.num - self.num_frozen
 
     @property
     def last_seen(self) -> DeviceArray:
-        """Step in which a view last had a gradient of each splat's colour, float32 [capacity]; see density.unseen."""
+        """Last step in which each splat's colour had a gradient, float32 [capacity]; see density.unseen."""
         return self.stats[1]
 
     def planes(self) -> dict[str, DeviceArray]:
@@ -129,12 +136,12 @@ class Model:
             self._reallocate(capacity)
             return
         except MemoryError:
-            pass  # arrays of `_reallocate` are freed when the exception is, after this block
+            pass  # the exception keeps the arrays of `_reallocate` alive until this block ends
         self.rebuild(before)
         raise MemoryError(f"no room for {capacity:,} splats")
 
     def rebuild(self, num: int) -> None:
-        """Reallocate for `num` splats through host memory: the peak of device memory is that of the result."""
+        """Reallocate for `num` splats through host memory: device memory never holds old and new arrays at once."""
         planes = {name: self.backend.download(array)[:, : self.num] for name, array in self.planes().items()}
         self.set_planes(dict.fromkeys(planes, self.backend.xp.zeros((0, 0), "float32")))
         self.backend.release_cached()
@@ -161,9 +168,9 @@ class Model:
             clear_columns(self.backend, array, len(index), index)
 
     def remove(self, mask: DeviceArray) -> None:
-        """Remove the splats at which `mask` bool [num] is set; the last ones fill the gaps. Waits for the device.
+        """Remove the splats where `mask` bool [num] is set; the last ones fill the gaps. Waits for the device.
 
-        No frozen splat may be set.
+        The mask must not include frozen splats.
         """
         self.splats.num = remove_columns(self.backend, list(self.planes().values()), mask)
 
@@ -174,7 +181,7 @@ class Model:
         return before - self.num
 
     def sort_spatially(self) -> None:
-        """Sort the trained splats along a Morton curve, so that threads of a warp own neighbours."""
+        """Sort the trained splats along a Morton curve, so that the threads of a warp own neighbouring splats."""
         if self.num == 0:
             return
         backend, means = self.backend, self.splats.params[MEANS]

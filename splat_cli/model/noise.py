@@ -12,12 +12,16 @@ THREADS = 256
 
 
 def langevin_noise(
-    splats: Splats, state: IterState, seed: int, noise_scale: float, share: Share = WHOLE,
+    splats: Splats,
+    state: IterState,
+    seed: int,
+    noise_scale: float,
+    share: Share = WHOLE,
     visible_in: ProjectedBatch | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Add noise to the means, with the splats' covariances, decreasing with opacity (3DGS-MCMC, eq. 9).
 
-    share: splats that move. visible_in: of these, only those that a view of this batch shows; others are not read.
+    share: splats to move. visible_in: move only those that a view of this batch shows; others are not read.
     """
     columns = share.own_columns(splats.capacity)
     blocks, own = ceil_div(columns, THREADS), (state.array, splats.capacity, share.struct)

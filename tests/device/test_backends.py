@@ -225,7 +225,7 @@ def test_memory_limit_reduces_threads_or_is_reported():
 
     ended = finished([sys.executable, "-W", "ignore", "-c", LIMITED.format(kernels=str(KERNELS))])
     assert ended.returncode == 0, ended.stderr
-    assert re.search(r"its address space is limited to [\d,]+ MiB; raise the limit, as by ulimit -v", ended.stdout)
+    assert re.search(r"its address space is limited to [\d,]+ MiB; raise the limit, e.g. ulimit -v", ended.stdout)
 
 
 class StreamOfCuPy:

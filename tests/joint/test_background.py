@@ -1,7 +1,5 @@
 """Learned background: gradient against the reference of the blend, steps, and a scene that has one."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from splat_cli.config import TrainConfig
@@ -48,7 +46,7 @@ def test_gradient_and_step(backend: Backend, comparison: Comparison) -> None:
 
 def test_colour_stays_a_colour(backend: Backend) -> None:
     device, shown = on_device(backend, hard_scene(1), Options()), backend.xp.zeros(3, "float32")
-    learned = LearnedBackground(backend, device.cameras, shown, replace(DECAY, first=10.0, last=10.0))
+    learned = LearnedBackground(backend, device.cameras, shown, DECAY._replace(first=10.0, last=10.0))
     learned.d_background[0] = backend.upload(np.array([1, -1, 0], np.float32))
     device.state.write(step=1)
     learned.step(device.state)

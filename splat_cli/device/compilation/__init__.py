@@ -1,1 +1,1 @@
-"""Compilation of kernels: their sources, the compiler of this machine with its cache, NVRTC."""
+"""Compilation of kernels: their sources, the host's C++ compiler and its cache, NVRTC."""

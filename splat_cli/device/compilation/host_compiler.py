@@ -1,4 +1,10 @@
-"""Compilation of kernel files to shared libraries by the host's C++ compiler, cached by all their inputs."""
+"""Compilation of kernel files to shared libraries by the host's C++ compiler, and its sanitizers.
+
+Libraries are cached under a key of all their inputs. A kernel compiled with AddressSanitizer and UBSan reports the line
+of accesses beyond an array, __shared__ memory or a local array, of uses after free, and of undefined arithmetic. To run
+one, start Python with `sanitizer_environment` added to its environment, as scripts/checks/sanitized.py does, and open
+the backend with `sanitize=True`.
+"""
 
 import atexit
 import ctypes
@@ -39,13 +45,13 @@ _IMPORTS = {
     "kernel32": "AcquireSRWLockExclusive CloseHandle CreateSemaphoreA CreateThread ReleaseSRWLockExclusive "
     "ReleaseSemaphore VirtualAlloc WaitForSingleObject",
 }
-"""Functions that kernels and the runtime take from libraries of Windows 10 and later."""
+"""Functions that kernels and the runtime import from libraries of Windows 10 and later."""
 
 
 def link_commands(built: Path, library: Path, has_entry: bool) -> list[list[str]]:
-    """The commands that make a library of an object file, in whose folder they write.
+    """Commands that link an object file to a DLL on Windows; they write to its folder.
 
-    has_entry: its DllMain is called when it is loaded.
+    has_entry: the library has a DllMain.
     """
     zig = [sys.executable, "-m", "ziglang"]
     commands, imports = [], []
@@ -62,17 +68,22 @@ _running: set[subprocess.Popen[str]] = set()
 
 
 def run_compiler(command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a compiler to its end, without the sanitizer libraries that this process may have preloaded.
+    """Run a compiler and wait for it, without the sanitizer libraries that this process may have preloaded.
 
-    In a session of its own: a Ctrl-C in the terminal reaches this process alone, which ends the compiler and its
-    children when it ends itself. `variables`: added to the environment.
+    It runs in its own session: Ctrl-C in the terminal reaches only this process, which kills the compiler and its
+    children when it exits. variables: added to the environment.
     """
     environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"} | variables
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", errors="replace",
-        env=environment, **NEW_SESSION,
-    )  # fmt: skip
-    try:  # not `with`, whose end waits for a compiler that a Ctrl-C before `communicate` has left running
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        errors="replace",
+        env=environment,
+        **NEW_SESSION,
+    )
+    try:  # not `with`: after a Ctrl-C before `communicate`, it would wait for the compiler
         _running.add(process)
         out, err = process.communicate()
     except BaseException:
@@ -85,7 +96,7 @@ def run_compiler(command: list[str], **variables: str) -> subprocess.CompletedPr
 
 
 def _kill(process: subprocess.Popen[str]) -> None:
-    """Ends a compiler and the programs that it runs."""
+    """Kill a compiler and its child processes."""
     with suppress(psutil.NoSuchProcess):
         children = psutil.Process(process.pid).children(recursive=True)
         process.kill()
@@ -96,30 +107,46 @@ def _kill(process: subprocess.Popen[str]) -> None:
 
 @atexit.register
 def _kill_all() -> None:
-    """Ends compilers of threads that end with this process."""
+    """Kill compilers that still run when this process exits."""
     for process in tuple(_running):
         _kill(process)
 
 
 # Not -ffast-math: it is slower here, and at link time it sets flush-to-zero for the whole process, NumPy included.
-# Kernels view arrays of floats as float4 and the like, as CUDA allows: no strict aliasing.
-_FLAGS = ("-std=c++17", "-fPIC", "-fvisibility=hidden", "-pthread", "-w", "-fno-math-errno", "-fno-trapping-math",
-          "-fno-strict-aliasing", "-fno-exceptions")  # fmt: skip
+# No strict aliasing: kernels access arrays of floats as float4 and the like, as CUDA allows.
+_FLAGS = (
+    "-std=c++17",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-pthread",
+    "-w",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fno-strict-aliasing",
+    "-fno-exceptions",
+)
 _FAST = ("-O3", "-march=native")
 # Null checks of every reference take most of the compile time, and AddressSanitizer stops at address 0 anyway.
-_SANITIZED = ("-O1", "-g", "-march=native", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
-              "-fno-sanitize=null,vptr", "-fno-sanitize-recover=undefined")  # fmt: skip
+_SANITIZED = (
+    "-O1",
+    "-g",
+    "-march=native",
+    "-fno-omit-frame-pointer",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize=null,vptr",
+    "-fno-sanitize-recover=undefined",
+)
 _ZIG = (sys.executable, "-m", "ziglang", "c++")
-# Unlike clang, zig adds debug information unless told otherwise: as much compile time as the code.
+# Unlike clang, zig adds debug information by default, which doubles the compile time.
 _ZIG_FLAGS = ("-g0",)
-# Folders of intermediate files; zig would keep them otherwise.
+# Variables for folders of intermediate files, which zig would otherwise keep.
 _FOLDERS = ("TMPDIR", "ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR")
 _DISK_FULL = ("No space left on device", "NoSpaceLeft")
-# A link without libraries: before its first link `zig c++` compiles its C++ library, which takes a minute of a core and
-# which kernels do not need. The functions of the C library that they call are loaded with Python.
+# Links without libraries: before its first link, `zig c++` compiles its C++ library for a minute, which kernels do not
+# need. The functions of the C library that they call are loaded with Python.
 _ZIG_LINKER = (sys.executable, "-m", "ziglang", "ld.lld", "-shared")
 _IS_WINDOWS = sys.platform == "win32"
-# Large frames would call a function of the C library; stacks of fibers need no probes.
+# Without stack probes, which would call the C library in functions with large frames; stacks of fibers need none.
 _WINDOWS_FLAGS = ("-mno-stack-arg-probe",)
 
 
@@ -135,9 +162,9 @@ def _processor() -> str:
 
 @dataclass(frozen=True)
 class HostCompiler:
-    """A C++ compiler: the command, the first line of its --version, and the flags that every unit gets.
+    """A C++ compiler: the command, the first line of its --version, and the flags of every unit.
 
-    linker: command that makes a shared library of an object file, where the compiler's own way is not used.
+    linker: command that links an object file to a shared library; empty: the compiler links.
     """
 
     command: tuple[str, ...]
@@ -147,15 +174,15 @@ class HostCompiler:
 
     @property
     def label(self) -> str:
-        """Name and version for people, such as "g++ 12.2"."""
+        """Name and version for messages, such as "g++ 12.2"."""
         name = "clang" if "clang" in self.version else Path(self.command[0]).name
         number = re.search(r"\d+\.\d+", re.sub(r"\([^)]*\)", "", self.version))
         return f"{name} {number[0] if number else ''}".strip()
 
     def library(self, name: str, unit: str, include: tuple[Path, ...], defines: dict[str, int]) -> Path:
-        """Path of the shared library of `unit` (C++ source text), compiled unless the cache has it, whole.
+        """Path of the shared library of `unit` (C++ source text), compiled unless the cache has an intact copy.
 
-        Anything that can change the result is part of the cache's key: the unit, the headers it includes, the compiler,
+        The cache's key covers everything that can change the result: the unit, the headers it includes, the compiler,
         the flags and the processor. Raises DeviceError with the compiler's messages.
         """
         flags = (*self.flags, *(f"-D{key}={value}" for key, value in sorted(defines.items())))
@@ -175,7 +202,7 @@ class HostCompiler:
         return path
 
     def query(self, option: str) -> str:
-        """What the compiler prints for an option such as -print-file-name=libasan.so."""
+        """Output of the compiler for an option such as -print-file-name=libasan.so."""
         return run_compiler([*self.command, option]).stdout.strip()
 
     def _compile(self, path: Path, name: str, unit: str, flags: tuple[str, ...]) -> None:
@@ -191,7 +218,7 @@ class HostCompiler:
             add_library(library, path)
 
     def _commands(self, flags: tuple[str, ...], source: Path, library: Path) -> list[list[str]]:
-        """The commands, one after the other, that make a shared library of a source file."""
+        """Commands that compile a source file to a shared library, in order."""
         if not self.linker:
             return [[*self.command, *flags, "-shared", str(source), "-o", str(library)]]
         built = source.with_suffix(".o")
@@ -202,7 +229,7 @@ class HostCompiler:
 
 
 def _candidates() -> list[tuple[str, ...]]:
-    """Commands to try. DeviceError where $CXX is no command line."""
+    """Compiler commands to try. DeviceError if $CXX is not a valid command line."""
     if chosen := os.environ.get("CXX", "").strip():
         try:
             return [tuple(shlex.split(chosen))]
@@ -218,7 +245,7 @@ def _candidates() -> list[tuple[str, ...]]:
 def find_compiler(sanitize: bool = False, flags: tuple[str, ...] = ()) -> HostCompiler:
     """The compiler named by $CXX, else the first of g++, clang++, c++ and the Python package ziglang.
 
-    `flags` follow the usual ones. Raises DeviceError if there is no compiler.
+    flags: added after the usual ones. Raises DeviceError if there is no compiler.
     """
     for command in _candidates():
         if command and shutil.which(command[0]):
@@ -245,7 +272,7 @@ def _version(command: tuple[str, ...]) -> str:
 
 
 def _zig_version() -> subprocess.CompletedProcess[str]:
-    """Of zig, which would keep files below HOME: that may be missing, or read-only."""
+    """Version of zig. Its files go to the cache: HOME, where it would write, may be missing or read-only."""
     open_cache()
     try:
         with build_folder() as folder:
@@ -262,8 +289,8 @@ def _tls_flags(version: str) -> tuple[str, ...]:
 def sanitizer_environment(compiler: HostCompiler) -> dict[str, str]:
     """Variables for a process that loads sanitized kernels; DeviceError if the compiler has no sanitizer libraries.
 
-    The libraries come before all others. Python's own allocator would hide errors within its arenas, and what the
-    interpreter does not free at its end is no leak of a kernel.
+    The libraries must be loaded first. Python's own allocator would hide errors within its arenas. Leaks are not
+    reported, as the interpreter does not free all memory when it ends.
     """
     names = ("libasan.so", "libubsan.so", "libstdc++.so")
     paths = [Path(compiler.query(f"-print-file-name={name}")) for name in names]

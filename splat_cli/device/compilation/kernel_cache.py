@@ -18,11 +18,11 @@ from splat_cli.io.files import flush
 
 _DIGEST = 64  # bytes: SHA-256 in hexadecimal; loaders ignore what follows the last section of a library
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-_STALE_SECONDS = 3600.0  # no compilation takes as long: its process was killed
+_STALE_SECONDS = 3600.0  # age of a build folder whose process must have been killed
 
 
 def cache_dir() -> Path:
-    """Folder of compiled kernels: $XDG_CACHE_HOME/splat, or ~/.cache/splat. DeviceError where there is no home."""
+    """Folder of compiled kernels: $XDG_CACHE_HOME/splat, or ~/.cache/splat. DeviceError without a home folder."""
     if base := os.environ.get("XDG_CACHE_HOME"):
         return Path(base) / "splat"
     try:
@@ -72,7 +72,7 @@ def add_library(built: Path, path: Path) -> None:
     Atomic: other processes may add the same library.
     """
     digest = _digest(built.read_bytes())
-    built.chmod(0o700)  # whatever the umask leaves to the group
+    built.chmod(0o700)  # regardless of the umask
     with built.open("ab") as file:
         file.write(digest)
     flush(built)
@@ -81,7 +81,7 @@ def add_library(built: Path, path: Path) -> None:
 
 @contextmanager
 def build_lock(path: Path) -> Iterator[None]:
-    """Waits while another thread or process builds the library; where files cannot be locked, it does not."""
+    """Waits while another thread or process builds the library; does nothing where files cannot be locked."""
     lock = filelock.FileLock(path.with_suffix(".lock"))
     try:
         lock.acquire()
@@ -91,7 +91,7 @@ def build_lock(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError):  # on Windows, where releasing it does this
+        with suppress(OSError):  # fails on Windows, where `release` removes the file
             Path(lock.lock_file).unlink()
         lock.release()
 
@@ -108,7 +108,7 @@ def build_folder() -> Iterator[Path]:
 
 
 def _is_trusted(found: os.stat_result) -> bool:
-    """Whether only the user and the administrator can have written it; on Windows the folder of a user is private."""
+    """Whether only the user and the administrator could write it; on Windows a user's folder is private."""
     if sys.platform == "win32":
         return True
     return found.st_uid in (0, os.geteuid()) and not found.st_mode & _OTHERS_WRITE

@@ -11,7 +11,7 @@ from typing import Any
 from splat_cli.device.compilation.sources import source_folders
 from splat_cli.errors import DeviceError
 
-_VALUES = {"BATCH": 2}  # of defines; others are 1
+_VALUES = {"BATCH": 2}  # of defines; all others are 1
 _NO_CACHE_SINCE = (12, 9)  # first version of NVRTC with the option -no-cache
 ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)  # Turing, Ampere, Ampere, Ada, Hopper, Blackwell, Blackwell
 
@@ -51,9 +51,10 @@ def _nvrtc() -> Any:
 
 
 def variants(path: Path) -> list[dict[str, int]]:
-    """All combinations of the defines that a kernel file tests with #ifdef, starting with none; not of SPLAT_CPU.
+    """All combinations of the defines, except SPLAT_CPU, that a kernel file tests with #ifdef; the empty one first.
 
-    Those of the headers that it includes itself count; others, as RADIAL_DISTORTION of most kernels, would be too many.
+    Includes defines of headers that the file itself includes. Those of headers further down, such as
+    RADIAL_DISTORTION, would be too many.
     """
     folders = source_folders(path.parent)
     texts = [path.read_text(encoding="utf-8")]
@@ -73,7 +74,7 @@ def kernel_resources(path: Path, arch: int, **defines: int) -> list[Resources]:
     options = ("-std=c++17", "-ftz=true", f"-arch=sm_{arch}", "-Xptxas=-v", *folders)
     options += tuple(f"-D{key}={value}" for key, value in defines.items())
     nvrtc = _nvrtc()
-    if nvrtc.getVersion() >= _NO_CACHE_SINCE:  # what the driver has cached is not compiled, and not reported
+    if nvrtc.getVersion() >= _NO_CACHE_SINCE:  # cached kernels would not be compiled, and not be reported
         options += ("-no-cache",)
     program = nvrtc.createProgram(path.read_text(encoding="utf-8"), path.name, (), ())
     try:

@@ -1,1 +1,1 @@
-"""Corrections of pictures towards photographs: exposure, a camera's response, a bilateral grid."""
+"""Colour corrections of renders per photograph: exposure, camera response, bilateral grid."""

@@ -22,16 +22,22 @@ _THREADS = 128
 class BilateralGridLoss(ExposureLoss):
     """Colour correction y = x + (E + D) (x, 1), with D interpolated in a grid over the picture and luminance.
 
-    E: the exposure of ExposureLoss, a common part of all nodes, which would otherwise each have to learn it. grids:
+    E: the exposure of ExposureLoss, common to all nodes, so that not each node has to learn it. grids:
     float32 [num_views, 3, 8, 16, 16, 12]: D by level, row and column as three rows of three factors and an offset, then
-    Adam's first and second moments; initially zero. smoothness: weight of the mean squared difference of neighbours
-    along each axis.
+    Adam's first and second moments; initially zero. smoothness: weight of the mean squared difference between
+    neighbours along each axis.
     """
 
     def __init__(
-        self, backend: Backend, cameras: CameraTable, ssim_weight: float, decay: Decay, weight: float,
-        grid_decay: Decay, smoothness: float,
-    ) -> None:  # fmt: skip
+        self,
+        backend: Backend,
+        cameras: CameraTable,
+        ssim_weight: float,
+        decay: Decay,
+        weight: float,
+        grid_decay: Decay,
+        smoothness: float,
+    ) -> None:
         super().__init__(backend, cameras, ssim_weight, decay, weight)
         self.grid_decay, self.smoothness = grid_decay, smoothness
         self.grids = backend.xp.zeros((len(cameras.views), 3, *GRID_SHAPE), "float32")
@@ -53,9 +59,14 @@ class BilateralGridLoss(ExposureLoss):
         decay = Decay(config.lr_exposure, config.lr_exposure_final, config.steps)
         grid_decay = Decay(config.lr_grid, _FINAL_RATE * config.lr_grid, config.steps)
         return cls(
-            setup.backend, setup.cameras, config.ssim_weight, decay, config.exposure_reg, grid_decay,
+            setup.backend,
+            setup.cameras,
+            config.ssim_weight,
+            decay,
+            config.exposure_reg,
+            grid_decay,
             config.grid_smoothness,
-        )  # fmt: skip
+        )
 
     @staticmethod
     def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
@@ -63,29 +74,28 @@ class BilateralGridLoss(ExposureLoss):
         return MemoryCost(fixed=3 * 4 * NUM_VALUES * num_views + sums, per_pixel=12)
 
     def apply(self, state: IterState, image: DeviceArray) -> None:
+        params = self.exposures, self.grids
         self.backend.kernel("optim/bilateral_grid", "apply_bilateral_grid")(
-            PATCHES, (32, LEVELS), self.cameras.array, state.array, self.exposures, self.grids,
-            image, self.changed,
-        )  # fmt: skip
+            PATCHES, (32, LEVELS), self.cameras.array, state.array, *params, image, self.changed
+        )
 
     def apply_backward(self, state: IterState, image: DeviceArray, d_image: DeviceArray) -> None:
         """See AppearanceLoss. Writes sums for the corners of patches to d_exposure."""
+        params = self.exposures, self.grids
         self.backend.kernel("optim/bilateral_grid", "apply_bilateral_grid_backward")(
-            PATCHES, (32, LEVELS), self.cameras.array, state.array, self.exposures, self.grids,
-            image, d_image, self.d_exposure,
-        )  # fmt: skip
+            PATCHES, (32, LEVELS), self.cameras.array, state.array, *params, image, d_image, self.d_exposure
+        )
 
     def step(self, state: IterState) -> None:
         """One Adam step on exposure and grid of the state's view. Leaves the grid's gradient in d_grid."""
         super().step(state)
-        decay, blocks = self.grid_decay, (ceil_div(NUM_VALUES, _THREADS),)
-        self.backend.kernel("optim/step_bilateral_grid", "bilateral_grid_gradient")(
+        kernel, blocks = self.backend.kernel, (ceil_div(NUM_VALUES, _THREADS),)
+        kernel("optim/step_bilateral_grid", "bilateral_grid_gradient")(
             blocks, (_THREADS,), state.array, self.d_exposure, float(self.smoothness), self.grids, self.d_grid
         )
-        self.backend.kernel("optim/step_bilateral_grid", "step_bilateral_grid")(
-            blocks, (_THREADS,),
-            state.array, self.d_grid, len(self.grids), decay.first, decay.last, decay.steps, self.grids,
-        )  # fmt: skip
+        kernel("optim/step_bilateral_grid", "step_bilateral_grid")(
+            blocks, (_THREADS,), state.array, self.d_grid, len(self.grids), *self.grid_decay, self.grids
+        )
 
     def arrays(self) -> dict[str, DeviceArray]:
         return super().arrays() | {"grids": self.grids}

@@ -1,4 +1,4 @@
-"""Vignetting and response of a camera, as NumPy applies them to a picture (cuda_src/optim/isp.cuh)."""
+"""Vignetting and response of a camera, applied to images in NumPy (as in cuda_src/optim/isp.cuh)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _SHAPES = {"center": (2,), "vignetting": (3, 3), "response": (3, 2)}
 
 @dataclass(frozen=True, eq=False)
 class CameraResponse:
-    """What a camera does to the light of a picture.
+    """Vignetting and response curve of a camera.
 
-    center: float [2], optical centre from the middle of the picture, x and y, in halves of its diagonal.
-    vignetting: float [3, 3], by channel the factors of r^2, r^4 and r^6. response: float [3, 2], by channel b1 and b2.
+    center: float [2], offset (x, y) of the optical centre from the middle of the image, in halves of its diagonal.
+    vignetting: float [3, 3], factors of r^2, r^4 and r^6 per channel. response: float [3, 2], b1 and b2 per channel.
     """
 
     center: np.ndarray
@@ -26,19 +26,19 @@ class CameraResponse:
 
     @staticmethod
     def of(values: np.ndarray) -> CameraResponse:
-        """From the kernels' 17 values: five of each channel, then the centre."""
+        """From the kernels' 17 values: five per channel, then the centre."""
         channels = values[:15].reshape(3, 5).astype(np.float64)
         return CameraResponse(values[15:].astype(np.float64), channels[:, :3], channels[:, 3:])
 
     @staticmethod
     def mean(responses: Iterable[CameraResponse]) -> CameraResponse:
-        """The mean of other cameras, for a camera of which nothing is known."""
+        """Mean over cameras, for a camera whose response is unknown."""
         rows = [(one.center, one.vignetting, one.response) for one in responses]
         return CameraResponse(*(np.mean(column, axis=0) for column in zip(*rows, strict=True)))
 
     @staticmethod
     def from_dict(content: Any) -> CameraResponse:
-        """The response that `to_dict` returned. ValueError if `content` is none."""
+        """The response that `to_dict` returned. ValueError if `content` is not one."""
         try:
             arrays = {name: np.array(content[name], np.float64) for name in _SHAPES}
         except (KeyError, TypeError, ValueError, OverflowError):
@@ -53,7 +53,7 @@ class CameraResponse:
         return {name: getattr(self, name).tolist() for name in _SHAPES}
 
     def apply(self, image: np.ndarray) -> np.ndarray:
-        """The picture float [H, W, 3] as the camera takes it."""
+        """The image float [H, W, 3] with vignetting and response applied."""
         height, width = image.shape[:2]
         radius = np.hypot(width, height) / 2
         x = (np.arange(width) + 0.5 - width / 2) / radius - self.center[0]

@@ -48,19 +48,15 @@ class ExposureLoss(AppearanceLoss):
 
     def apply_backward(self, state: IterState, image: DeviceArray, d_image: DeviceArray) -> None:
         """See AppearanceLoss. Writes rows of sums to d_exposure [.., 12]."""
-        self.backend.kernel("optim/exposure", "apply_exposure_backward")(
-            (PIXEL_BLOCKS,), (32, PIXEL_WARPS),
-            self.cameras.array, state.array, self.exposures, image, d_image, self.d_exposure,
-        )  # fmt: skip
+        arrays = self.cameras.array, state.array, self.exposures, image, d_image, self.d_exposure
+        kernel = self.backend.kernel("optim/exposure", "apply_exposure_backward")
+        kernel((PIXEL_BLOCKS,), (32, PIXEL_WARPS), *arrays)
 
     def step(self, state: IterState) -> None:
         """One Adam step on the exposure of the state's view."""
-        decay = self.decay
-        self.backend.kernel("optim/step_exposure", "step_exposure")(
-            (1,), (SUM_THREADS[self.backend.name],),
-            state.array, self.d_exposure, len(self.d_exposure), len(self.exposures),
-            float(self.weight), decay.first, decay.last, decay.steps, self.exposures,
-        )  # fmt: skip
+        sums, weight = (self.d_exposure, len(self.d_exposure)), float(self.weight)
+        kernel, block = self.backend.kernel("optim/step_exposure", "step_exposure"), (SUM_THREADS[self.backend.name],)
+        kernel((1,), block, state.array, *sums, len(self.exposures), weight, *self.decay, self.exposures)
 
     def arrays(self) -> dict[str, DeviceArray]:
         return {"exposures": self.exposures}

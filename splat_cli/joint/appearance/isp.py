@@ -13,27 +13,33 @@ from splat_cli.render.iter_state import IterState
 
 PHOTO_VALUES, CAMERA_VALUES, SUMS = 13, 17, 29  # as in cuda_src/optim/isp.cuh
 _FINAL_RATE = 0.1  # of the cameras' learning rate
-_VISITS = 100  # of each photograph; with fewer, its rate is higher
+_VISITS = 100  # of each photograph; with fewer visits, its rate is higher
 
 
 def photo_decay(config: ResolvedConfig, num_views: int) -> Decay:
-    """The rates of exposures, higher where a run is short: Adam moves by about the rate at each visit."""
+    """Learning rates of exposures, higher in short runs: Adam moves a value by about the rate at each visit."""
     factor = max(_VISITS * num_views / config.steps, 1.0)
     return Decay(factor * config.lr_exposure, factor * config.lr_exposure_final, config.steps)
 
 
 class IspLoss(AppearanceLoss):
-    """Changes colours by exposure and affine map of the photograph, vignetting and response of its camera.
+    """Corrects colours by exposure and affine map of the photograph, and by vignetting and response of its camera.
 
     photo_params: float32 [num_views, 3, 13], camera_params: float32 [num_cameras, 3, 17]: values as in isp.cuh, then
-    Adam's first and second moments; all zero at the start. photo_weight, camera_weight: times the squared values, keep
-    them near zero. camera_ids: of the cameras, in the order of their rows.
+    Adam's first and second moments; all zero at the start. photo_weight, camera_weight:
+    of the sums of squares in the loss, which keep the values near zero. camera_ids: one per row of camera_params.
     """
 
     def __init__(
-        self, backend: Backend, cameras: CameraTable, ssim_weight: float, photo_decay: Decay, photo_weight: float,
-        camera_decay: Decay, camera_weight: float,
-    ) -> None:  # fmt: skip
+        self,
+        backend: Backend,
+        cameras: CameraTable,
+        ssim_weight: float,
+        photo_decay: Decay,
+        photo_weight: float,
+        camera_decay: Decay,
+        camera_weight: float,
+    ) -> None:
         super().__init__(backend, cameras, ssim_weight)
         self.photo_decay, self.photo_weight = photo_decay, photo_weight
         self.camera_decay, self.camera_weight = camera_decay, camera_weight
@@ -57,42 +63,46 @@ class IspLoss(AppearanceLoss):
         config = setup.config
         camera_decay = Decay(config.lr_camera, _FINAL_RATE * config.lr_camera, config.steps)
         return cls(
-            setup.backend, setup.cameras, config.ssim_weight, photo_decay(config, len(setup.cameras.views)),
-            config.exposure_reg, camera_decay, config.camera_reg,
-        )  # fmt: skip
+            setup.backend,
+            setup.cameras,
+            config.ssim_weight,
+            photo_decay(config, len(setup.cameras.views)),
+            config.exposure_reg,
+            camera_decay,
+            config.camera_reg,
+        )
 
     def apply(self, state: IterState, image: DeviceArray) -> None:
-        self.backend.kernel("optim/isp", "apply_isp")(
-            (PIXEL_BLOCKS,), (32, PIXEL_WARPS),
-            self.cameras.array, state.array, self.camera_from_view, self.photo_params, self.camera_params, image,
-            self.changed,
-        )  # fmt: skip
+        kernel = self.backend.kernel("optim/isp", "apply_isp")
+        kernel((PIXEL_BLOCKS,), (32, PIXEL_WARPS), *self._isp_inputs(state), image, self.changed)
 
     def apply_backward(self, state: IterState, image: DeviceArray, d_image: DeviceArray) -> None:
         """See AppearanceLoss. Leaves rows of sums in d_isp [.., 29]."""
-        self.backend.kernel("optim/isp", "apply_isp_backward")(
-            (PIXEL_BLOCKS,), (32, PIXEL_WARPS),
-            self.cameras.array, state.array, self.camera_from_view, self.photo_params, self.camera_params, image,
-            d_image, self.d_isp,
-        )  # fmt: skip
+        kernel = self.backend.kernel("optim/isp", "apply_isp_backward")
+        kernel((PIXEL_BLOCKS,), (32, PIXEL_WARPS), *self._isp_inputs(state), image, d_image, self.d_isp)
+
+    def _isp_inputs(self, state: IterState) -> tuple[DeviceArray, ...]:
+        return self.cameras.array, state.array, self.camera_from_view, self.photo_params, self.camera_params
 
     def step(self, state: IterState) -> None:
         """One step of Adam on the state's view and its camera."""
         photo, camera = self.photo_decay, self.camera_decay
-        self.backend.kernel("optim/step_isp", "step_isp")(
-            (1,), (SUM_THREADS[self.backend.name],),
-            state.array, self.d_isp, self.camera_from_view, len(self.d_isp), len(self.photo_params),
-            float(self.photo_weight), float(self.camera_weight), photo.first, photo.last, camera.first, camera.last,
-            photo.steps, self.photo_params, self.camera_params, self.camera_steps,
-        )  # fmt: skip
+        sums = self.d_isp, self.camera_from_view, len(self.d_isp), len(self.photo_params)
+        weights = float(self.photo_weight), float(self.camera_weight)
+        rates = photo.first, photo.last, camera.first, camera.last, photo.steps
+        params = self.photo_params, self.camera_params, self.camera_steps
+        kernel = self.backend.kernel("optim/step_isp", "step_isp")
+        kernel((1,), (SUM_THREADS[self.backend.name],), state.array, *sums, *weights, *rates, *params)
 
     def arrays(self) -> dict[str, DeviceArray]:
         return {
-            "photo_params": self.photo_params, "camera_params": self.camera_params, "camera_steps": self.camera_steps
-        }  # fmt: skip
+            "photo_params": self.photo_params,
+            "camera_params": self.camera_params,
+            "camera_steps": self.camera_steps,
+        }
 
     def constrain(self) -> None:
-        """Subtract the photographs' mean: the splats, which are evaluated without their values, show the mean one."""
+        """Subtract the mean over photographs, so that the splats, evaluated without these values, show the mean one."""
         values = self.photo_params[:, 0]
         values -= values.mean(axis=0)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from splat_cli.device import Backend, DeviceArray, Kernel
-from splat_cli.device.launch import ceil_div
+from splat_cli.device.launch import launch
 from splat_cli.joint.per_view import SUM_BLOCKS, SUM_THREADS, Decay
 from splat_cli.render.blend import Picture
 from splat_cli.render.camera import CameraTable
@@ -15,8 +15,8 @@ from splat_cli.render.iter_state import IterState
 from splat_cli.scene.depth_maps import DepthMaps
 from splat_cli.scene.view import View
 
-THREADS = 256
-PASSES = 3  # of least squares with scale and shift: the first plain, the others with weights by the residuals before
+FILE = "optim/depth_maps"
+PASSES = 3  # of least squares for scale and shift; from the second on, weighted by the previous residuals
 _NUM_SUMS = 7  # as in the kernel
 
 # Mirrors `struct DepthMap` in cuda_src/optim/depth_maps.cu.
@@ -35,7 +35,7 @@ class MapTargets:
     def __init__(self, backend: Backend, depth_maps: DepthMaps) -> None:
         self.backend = backend
         self.passes = PASSES if any(depth_map and depth_map.relative for depth_map in depth_maps.maps) else 1
-        self._kept: list[DeviceArray] = []  # the table holds their addresses
+        self._kept: list[DeviceArray] = []  # keeps the arrays alive whose addresses the table holds
         rows = np.zeros(len(depth_maps.maps), DEPTH_MAP_DTYPE)
         for row, depth_map in zip(rows, depth_maps.maps, strict=True):
             if depth_map is not None:
@@ -56,20 +56,12 @@ class MapTargets:
 
     def launch(self, cameras: CameraTable, state: IterState, picture: Picture, weight: Decay) -> None:
         """See DepthTargets.launch."""
+        block, inputs = (SUM_THREADS[self.backend.name],), (cameras.array, state.array, self.table, self.fit)
         for number in range(self.passes):
-            self._kernel("sum_depth_map")(
-                (len(self.rows),), (SUM_THREADS[self.backend.name],),
-                cameras.array, state.array, self.table, self.fit, int(number > 0), picture.image, self.rows,
-            )  # fmt: skip
-            self._kernel("fit_depth_map")(
-                (1,), (SUM_THREADS[self.backend.name],),
-                state.array, self.table, self.rows, len(self.rows), self.fit,
-            )  # fmt: skip
-        self._kernel("depth_map_loss")(
-            (ceil_div(cameras.extent.pixels, THREADS),), (THREADS,),
-            cameras.array, state.array, self.table, self.fit, weight.first, weight.last, weight.steps,
-            picture.image, picture.d_image,
-        )  # fmt: skip
+            self._kernel("sum_depth_map")((len(self.rows),), block, *inputs, int(number > 0), picture.image, self.rows)
+            self._kernel("fit_depth_map")((1,), block, state.array, self.table, self.rows, len(self.rows), self.fit)
+        pixels, images = cameras.extent.pixels, (picture.image, picture.d_image)
+        launch(self.backend, FILE, "depth_map_loss", pixels, *inputs, *weight, *images)
 
     def _kernel(self, name: str) -> Kernel:
-        return self.backend.kernel("optim/depth_maps", name)
+        return self.backend.kernel(FILE, name)

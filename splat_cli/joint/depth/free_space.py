@@ -22,7 +22,7 @@ WARPS = 4  # of a block; a warp owns a point
 
 
 class FreeSpaceRays:
-    """Rays from the views to points that they see, on the device."""
+    """Rays from the views to the points that they see, on the device."""
 
     def __init__(self, backend: Backend, seen: Observations) -> None:
         self.backend, upload = backend, backend.upload
@@ -30,7 +30,7 @@ class FreeSpaceRays:
         self.most_points = int(np.diff(seen.begins).max(initial=0))
 
     def opacities(self, state: IterState, rasterizer: Rasterizer, out: DeviceArray | None = None) -> DeviceArray:
-        """Queue the opacities in the free space of the state's view, whose tile lists are built.
+        """Queue the opacities in the free space of the state's view, after its tile lists are built.
 
         Returns `out`, by default zeros, float32 [points of all views], with those of the view set, 0 to 1.
         """
@@ -41,7 +41,7 @@ class FreeSpaceRays:
     def add_gradients(self, state: IterState, rasterizer: Rasterizer, weight: float) -> None:
         """Queue the gradients of `weight` times the mean of squares of these opacities.
 
-        They are added to those of projected splats, before blend_backward or after it; before it in deterministic runs.
+        They are added to those of projected splats, before or after blend_backward; in deterministic runs, before.
         """
         projection = rasterizer.projection
         if projection.fixed_sums is None:
@@ -61,12 +61,22 @@ class FreeSpaceRays:
         if not self.most_points:
             return
         projection, tiles = rasterizer.projection, rasterizer.tiles
-        self.backend.kernel("optim/free_space", "free_space", **defines)(
-            (ceil_div(self.most_points, WARPS),), (32, WARPS),
-            rasterizer.cameras.array, state.array, self.begins, self.pixels, self.inverse_depths, float(weight),
-            tiles.tile_begins, tiles.splat_from_pair, projection.depths, projection.means2d, projection.conic_opacity,
-            opacities, d_splats,
-        )  # fmt: skip
+        points = self.begins, self.pixels, self.inverse_depths
+        lists = tiles.tile_begins, tiles.splat_from_pair
+        splats = projection.depths, projection.means2d, projection.conic_opacity
+        kernel = self.backend.kernel("optim/free_space", "free_space", **defines)
+        kernel(
+            (ceil_div(self.most_points, WARPS),),
+            (32, WARPS),
+            rasterizer.cameras.array,
+            state.array,
+            *points,
+            float(weight),
+            *lists,
+            *splats,
+            opacities,
+            d_splats,
+        )
 
 
 class FreeSpaceLoss(JointModel):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.device import Backend, Unit
-from splat_cli.device.launch import ceil_div
+from splat_cli.device.launch import launch
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import Splats
 from splat_cli.joint.depth.depth_maps import MapTargets
@@ -25,11 +25,11 @@ from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.points.observations import Observations, observe
 from splat_cli.scene.view import View
 
-THREADS = 256
+FILE = "optim/depth"
 
 
 class DepthTargets(Protocol):
-    """Target depths, to which depths of the picture are compared."""
+    """Targets for the depths of the picture."""
 
     def set_views(self, views: Sequence[View]) -> None:
         """Adapt to a new resolution of the training views."""
@@ -61,11 +61,8 @@ class PointTargets:
 
     def launch(self, cameras: CameraTable, state: IterState, picture: Picture, weight: Decay) -> None:
         """See DepthTargets.launch."""
-        self.backend.kernel("optim/depth", "depth_loss")(
-            (max(ceil_div(self.most_points, THREADS), 1),), (THREADS,),
-            state.array, self.begins, self.pixels, self.targets, self.scales, weight.first, weight.last, weight.steps,
-            picture.image, picture.d_image,
-        )  # fmt: skip
+        points, images = (self.begins, self.pixels, self.targets, self.scales), (picture.image, picture.d_image)
+        launch(self.backend, FILE, "depth_loss", max(self.most_points, 1), state.array, *points, *weight, *images)
 
 
 class BlendedValues:
@@ -81,7 +78,7 @@ class BlendedValues:
         self._allocate(0)
 
     def resize(self, capacity: int) -> None:
-        """Make room for `capacity` splats; the buffers stay if they have it."""
+        """Make room for `capacity` splats; keeps buffers of that size."""
         if len(self.values) != capacity:
             self._allocate(capacity)
 
@@ -93,12 +90,10 @@ class BlendedValues:
         """
         cameras, tiles, picture = rasterizer.cameras, rasterizer.tiles, rasterizer.picture
         projection = dataclasses.replace(rasterizer.projection, colors=self.values, d_splats=self.d_values)
-        listed = dataclasses.replace(picture, segments=None)  # keeps those of the colours: the same
+        listed = dataclasses.replace(picture, segments=None)  # those of the colours are the same, and kept
         blend(cameras, state, projection, tiles, listed)
-        self.backend.kernel("optim/depth", "clear_depth")(
-            (ceil_div(cameras.extent.pixels, THREADS),), (THREADS,),
-            cameras.array, state.array, picture.final_T, picture.image, picture.d_image,
-        )  # fmt: skip
+        outputs = picture.final_T, picture.image, picture.d_image
+        launch(self.backend, FILE, "clear_depth", cameras.extent.pixels, cameras.array, state.array, *outputs)
         loss(picture)
         blend_backward(cameras, state, projection, tiles, picture, absgrad=False)
 
@@ -160,16 +155,10 @@ class DepthSupervision(JointModel):
         """
         cameras, projection, blended = rasterizer.cameras, rasterizer.projection, self.blended
         capacity = len(projection.depths)
-        by_splat = (ceil_div(capacity, THREADS),)
-        self._launch("inverse_depths", by_splat, state.array, projection.depths, blended.values, blended.d_values)
+        values = blended.values, blended.d_values
+        launch(self.backend, FILE, "inverse_depths", capacity, state.array, projection.depths, *values)
         blended.differentiate(
             state, rasterizer, lambda picture: self.targets.launch(cameras, state, picture, self.weight)
         )
-        self._launch(
-            "depth_backward", by_splat,
-            cameras.array, state.array, capacity, int(has_d_means), projection.depths, blended.d_values,
-            projection.d_splats, projection.d_means,
-        )  # fmt: skip
-
-    def _launch(self, name: str, blocks: tuple[int], *arguments: Any) -> None:
-        self.backend.kernel("optim/depth", name)(blocks, (THREADS,), *arguments)
+        inputs = cameras.array, state.array, capacity, int(has_d_means), projection.depths, blended.d_values
+        launch(self.backend, FILE, "depth_backward", capacity, *inputs, projection.d_splats, projection.d_means)
