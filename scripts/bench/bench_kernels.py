@@ -83,7 +83,7 @@ def live(
     trainer = build_trainer_from_data(read_data(scene, config, backend, display), config, backend, display)
     raster = trainer.rasterizer
     raster.settings = dataclasses.replace(raster.settings, matrix_sums=matrix_sums)
-    if trainer.stream:
+    if trainer.images.stream:
         raise click.ClickException("the photographs do not fit on the device at once: use --set downscale=2")
     lines = [f"{backend.describe()}, copy {bandwidth:.0f} GB/s; {scene}, preset {preset}, {' '.join(settings)}\n"]
     print(lines[0], flush=True)

@@ -38,7 +38,7 @@ from splat_cli.scene.colmap.write import write_model
 from splat_cli.scene.quaternion import quat_from_matrix
 from splat_cli.terminal.console import Display, Progress
 from splat_cli.train import initialization, trainer
-from splat_cli.train.ranked.ranked_trainer import LeadingTrainer
+from splat_cli.train.ranked.leader import Leader
 from splat_cli.train.ranked.ranked_views import RankedViews
 from splat_cli.train.trainer import Trainer
 
@@ -156,7 +156,7 @@ def main(
         peak, out = stack.enter_context(PeakMemory()), stack.enter_context(tempfile.TemporaryDirectory(dir=folder))
         for owner, name in (
             (initialization, "read_splats"), (trainer, "make_model"), (Trainer, "__init__"),
-            (LeadingTrainer, "_scatter"), (LeadingTrainer, "collect"),
+            (Leader, "scatter"), (Leader, "collect"),
             (RankedViews, "grow_if_overflowed"), (Rasterizer, "resize_pairs"),
         ):  # fmt: skip
             stack.enter_context(told(owner, name))

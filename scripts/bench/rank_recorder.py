@@ -23,7 +23,8 @@ from splat_cli.device.backend import Timer
 from splat_cli.ranks.channel import Channel
 from splat_cli.run import follower
 from splat_cli.train.density_control import DensityControl
-from splat_cli.train.ranked import following_trainer, ranked_trainer
+from splat_cli.train.ranked.follower import Follower
+from splat_cli.train.ranked.leader import Leader
 from splat_cli.train.ranked.ranked_scores import RankedScorer
 from splat_cli.train.ranked.ranked_step import RankedStep
 from splat_cli.train.step import StepLoop
@@ -91,18 +92,16 @@ class Recorder:
 
     def install(self) -> None:
         """Replace methods of the package by recording ones, in this process."""
-        leading, following = ranked_trainer.LeadingTrainer, following_trainer.FollowingTrainer
         setattr(RankedStep, "run", lambda step, count: self._run(step, count))  # noqa: B010
         for owner, name, what in [
             (DensityControl, "refine", "refine: all of it"), (RankedScorer, "sums", "score"),
-            (leading, "collect", "collect"), (leading, "_scatter", "scatter"), (following, "_send_share", "collect"),
-            (leading, "_send_changes", "scatter changes"), (following, "_take_changes", "scatter changes"),
-            (following, "_take_share", "scatter"), (Trainer, "_constrain", "constrain"),
-            (leading, "_refine", "density control: all of it"),
+            (Leader, "collect", "collect"), (Leader, "scatter", "scatter"), (Follower, "_send_share", "collect"),
+            (Leader, "replaced", "scatter changes"), (Follower, "_take_changes", "scatter changes"),
+            (Follower, "_take_share", "scatter"), (Trainer, "constrain", "constrain"),
         ]:  # fmt: skip
             self._wrap(owner, name, what, waits=True)
-        self._wrap(leading, "_run_steps", "steps")
-        self._wrap(following, "_run_steps", "steps")
+        self._wrap(Leader, "run_until", "steps")
+        self._wrap(Follower, "_run_until", "steps")
         self._wrap(StepLoop, "sync", "steps: wait for the device", after=self._synced)
         self._wrap(Channel, "next_message", "wait for rank 0")
 

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from splat_cli.config import ResolvedConfig
 from splat_cli.data.image_streamer import ImageBudget, ImageStreamer
 from splat_cli.data.view_order import own_views
 from splat_cli.device import Backend
@@ -68,6 +69,18 @@ class TrainingImages:
             downscaled = pool.map(lambda i: downscale_photograph(images[i], masks[i], downscale), self._own)
             for index, (photo, mask, num_pixels) in zip(self._own, downscaled, strict=True):
                 self._resident[index] = upload(photo), None if mask is None else upload(mask), num_pixels
+
+
+def downscale_at(config: ResolvedConfig, step: int) -> int:
+    """Factor by which photographs are downscaled in the step after `step` steps.
+
+    It halves at even intervals up to the fraction `coarse_until` of the run; steps are rounded to multiples of
+    `densify_interval`.
+    """
+    shares = [config.coarse_until * level / config.coarse_levels for level in range(1, config.coarse_levels + 1)]
+    ends = [config.densify_interval * round(share * config.steps / config.densify_interval) for share in shares]
+    factor: int = 2 ** sum(step < end for end in ends)
+    return factor
 
 
 class _PartStreamer(ImageStreamer):

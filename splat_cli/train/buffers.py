@@ -15,7 +15,7 @@ from splat_cli.render.rasterization_settings import RasterizationSettings
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.joint_models import JointModels, joint_memory, joint_models_move
 from splat_cli.train.ranked.exchange import Exchange
-from splat_cli.train.view_scores import ViewScorer, has_fixed_scores
+from splat_cli.train.view_scores import ViewScorer
 
 PAIRS_PER_SPLAT = 12  # initial size of the buffers of (splat, tile) pairs
 MAX_INITIAL_PAIRS = 1 << 24  # of very many splats, few are visible and most are small
@@ -53,7 +53,7 @@ def training_memory(config: ResolvedConfig, num_views: int, deterministic: bool 
     scratch = Rasterizer.memory_cost(_rasterization_settings(config, deterministic, joint_models_move(config)))
     if config.gpus > 1:
         scratch += Exchange.memory_cost(config.batch_size, config.gpus)
-    scores = ViewScorer.memory_cost(has_fixed_scores(config, deterministic), config.gpus)
+    scores = ViewScorer.memory_cost(config, deterministic)
     return splats + scratch + scores + PhotometricLoss.buffer_cost() + joint_memory(config, num_views)
 
 

@@ -56,15 +56,3 @@ def _part(schedule: DeviceArray, first: str, count: int) -> DeviceArray:
     assert fields is not None
     offset = fields[first][1]
     return schedule[offset : offset + 4 * count].view("float32")
-
-
-def downscale_at(config: ResolvedConfig, step: int) -> int:
-    """Factor by which photographs are downscaled in the step after `step` steps.
-
-    It halves at even intervals up to the fraction `coarse_until` of the run; steps are rounded to multiples of
-    `densify_interval`.
-    """
-    shares = [config.coarse_until * level / config.coarse_levels for level in range(1, config.coarse_levels + 1)]
-    ends = [config.densify_interval * round(share * config.steps / config.densify_interval) for share in shares]
-    factor: int = 2 ** sum(step < end for end in ends)
-    return factor

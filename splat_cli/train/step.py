@@ -22,6 +22,7 @@ from splat_cli.render.iter_state import IterState, copy_view_state
 from splat_cli.render.project import ProjectedBatch
 from splat_cli.render.project_backward import Update
 from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.scene.extent import REFERENCE_SIZE
 from splat_cli.terminal.phase_timer import PhaseTimer
 from splat_cli.train.joint_models import JointModels
 
@@ -72,9 +73,9 @@ class ViewPipeline:
 class BatchStep:
     """Queues the steps of a batch and its update, on one GPU. All methods read and write device memory only.
 
-    schedule, order: learning rates and views of all steps, on the device. unit: size of the scene over the reference
-    size, by which regularisers and noise are scaled. projects_ahead: the next view of a batch is projected while one is
-    rendered; not with joint models that may change its camera or background.
+    schedule, order: learning rates and views of all steps, on the device. size: of the scene, in world units, by which
+    regularisers and noise are scaled. projects_ahead: the next view of a batch is projected while one is rendered; not
+    with joint models that may change its camera or background.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class BatchStep:
         self.backend, self.config, self.state = rasterizer.backend, config, state
         self.model, self.rasterizer, self.joint = model, rasterizer, joint
         self.schedule, self.order = schedule, order
-        self.unit, self.batch = 1.0, config.batch_size
+        self.size, self.batch = REFERENCE_SIZE, config.batch_size
         self.projects_ahead = self.batch > 1 and all(model.PROJECTS_AHEAD for model in joint.models)
         self._collects_stats, self._tracks_unseen = strategy.collects_stats, tracks_unseen(config, strategy)
         self._absgrad, self._noise_scale = config.absgrad and strategy.collects_stats, strategy.noise_scale
@@ -136,15 +137,20 @@ class BatchStep:
             dense=not c.visible_adam,
             absgrad=self._absgrad,
             opacity_reg=c.opacity_reg,
-            scale_reg=c.scale_reg / self.unit,
+            scale_reg=c.scale_reg / self._unit,
         )
 
     def add_noise(self, batch: ProjectedBatch) -> None:
         """Queue the noise that follows the update of a batch, if the strategy uses it."""
         if self._noise_scale > 0:
-            scale = self.batch**0.5 * self._noise_scale / self.unit**2  # per update and covariance
+            scale = self.batch**0.5 * self._noise_scale / self._unit**2  # per update and covariance
             visible_in = batch if self.config.visible_adam else None
             langevin_noise(self.model.splats, self.state, self.config.seed, scale, batch.share, visible_in)
+
+    @property
+    def _unit(self) -> float:
+        """Size of the scene over that for which settings are given."""
+        return self.size / REFERENCE_SIZE
 
     def _views(self, first: int) -> Iterator[int]:
         """The views of a batch from view `first` on, each with its splats projected and sorted."""

@@ -5,33 +5,34 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from splat_cli.config import ResolvedConfig
-from splat_cli.data.training_images import TrainingImages
+from splat_cli.data.training_images import TrainingImages, downscale_at
 from splat_cli.data.view_order import view_order
+from splat_cli.density import make_strategy
 from splat_cli.density.operations import limit_scales
 from splat_cli.device import Backend, DeviceArray
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
 from splat_cli.joint.joint_model import TrainingSetup
 from splat_cli.model.smooth_3d import update_smooth_3d_sigmas
-from splat_cli.ranks.share import WHOLE
+from splat_cli.ranks.share import WHOLE, Share
 from splat_cli.render.images import background_color
 from splat_cli.render.iter_state import IterState
-from splat_cli.scene.extent import REFERENCE_SIZE, scene_extent, scene_size
+from splat_cli.scene.extent import scene_extent, scene_size
 from splat_cli.terminal.console import Progress
 from splat_cli.terminal.phase_timer import PhaseTimer
 from splat_cli.train.buffers import make_model, make_rasterizer
 from splat_cli.train.density_control import DensityControl
 from splat_cli.train.joint_models import JointModels
 from splat_cli.train.memory_recovery import ScratchMemory
-from splat_cli.train.schedule import background_of, downscale_at, set_position_rates, upload_schedule
+from splat_cli.train.schedule import background_of, set_position_rates, upload_schedule
 from splat_cli.train.step import BatchStep, CapturedGraph, StepLoop
 from splat_cli.train.training_inputs import TrainingInputs
-from splat_cli.train.view_scores import ViewScorer
+from splat_cli.train.view_scores import LocalViews, ViewScorer
 
 SYNC_SECONDS = 0.2  # between two reads of the iteration state
 MIN_SCALE = 1e-5  # relative to the scene's size: thinner discs render alike, and no gradient limits them
@@ -39,16 +40,85 @@ MIN_SCALE = 1e-5  # relative to the scene's size: thinner discs render alike, an
 T = TypeVar("T")
 
 
+class Sharding(Protocol):
+    """How training is divided among ranks: what a trainer does together with the others.
+
+    share: the splats and photographs of this rank.
+    """
+
+    share: Share
+
+    def connect(
+        self, step: BatchStep, images: TrainingImages, timer: PhaseTimer, rng: np.random.Generator
+    ) -> tuple[ViewScorer, StepLoop]:
+        """Scorer and loop of a trainer with these parts; called once, before the methods below."""
+
+    def run_until(self, step: int) -> None:
+        """Run the loop up to step `step`, on all ranks."""
+
+    def check(self) -> None:
+        """RankError if a rank is lost."""
+
+    def collect(self) -> None:
+        """Update the splats, moments and statistics that other ranks train."""
+
+    def begin_round(self, num_score_views: int) -> None:
+        """Before density control: collect, and score as many views meanwhile."""
+
+    def replaced(self, changed: Sequence[DeviceArray] | None) -> None:
+        """After splats were changed: those of the indices `changed`, or any. Density control and checkpoints do so."""
+
+    def begin_constraints(self) -> None:
+        """Before constraints of the splats, which every rank applies to its share."""
+
+    def fit(self) -> None:
+        """MemoryError if the splats do not fit on other ranks."""
+
+
+class Unsharded:
+    """The sharding of a single GPU, which trains all splats: there is nothing to do for others."""
+
+    share = WHOLE
+
+    def connect(
+        self, step: BatchStep, images: TrainingImages, timer: PhaseTimer, rng: np.random.Generator
+    ) -> tuple[ViewScorer, StepLoop]:
+        """See Sharding.connect."""
+        graph = CapturedGraph(step.rasterizer, step.launch)
+        self._loop = StepLoop(graph, step.state, step.rasterizer, images.stream, timer, step.batch, step.launch)
+        return ViewScorer(step, LocalViews(step, images), rng), self._loop
+
+    def run_until(self, step: int) -> None:
+        """See Sharding.run_until."""
+        self._loop.run_until(step)
+
+    def check(self) -> None:
+        """See Sharding.check."""
+
+    def collect(self) -> None:
+        """See Sharding.collect."""
+
+    def begin_round(self, num_score_views: int) -> None:
+        """See Sharding.begin_round."""
+
+    def replaced(self, changed: Sequence[DeviceArray] | None) -> None:
+        """See Sharding.replaced."""
+
+    def begin_constraints(self) -> None:
+        """See Sharding.begin_constraints."""
+
+    def fit(self) -> None:
+        """See Sharding.fit."""
+
+
 class Trainer:
     """Trains splats on images; `run_until` may be called repeatedly, `step` is the number of steps done.
 
     splats: initial splats, at most config.max_splats, of SH degree config.trained_sh_degree or less. frozen: splats of
     such an SH degree that are rendered and never changed; they come first and do not count towards max_splats.
-    rng: generator of density control; by default seeded with config.seed.
-    `notices`: warnings for the user; the caller drains this list. `share`: of the splats and photographs, with ranks.
+    rng: generator of density control; by default seeded with config.seed. sharding: with several ranks.
+    `notices`: warnings for the user; the caller drains this list.
     """
-
-    share = WHOLE
 
     def __init__(
         self,
@@ -60,18 +130,18 @@ class Trainer:
         frozen: SplatArrays | None = None,
         rng: np.random.Generator | None = None,
         timer: PhaseTimer | None = None,
+        sharding: Sharding | None = None,
     ) -> None:
-        images = inputs.images
+        images, self.sharding = inputs.images, sharding or Unsharded()
         self.backend, self.config, self.notices = backend, config, list[str]()
         self.timer = timer or PhaseTimer("training")
         self.extent = scene_extent(images.views)
         self.model = make_model(backend, config, splats, frozen)
         order = view_order(len(images.views), config.steps, config.seed, config.batch_size)
-        first_downscale = downscale_at(config, 0)
         self.images = TrainingImages(
-            backend, images, order, inputs.budget, first_downscale, config.batch_size, self.share
+            backend, images, order, inputs.budget, downscale_at(config, 0), config.batch_size, self.sharding.share
         )
-        self.cameras, self.stream = self.images.cameras, self.images.stream
+        self.cameras = self.images.cameras
         self.schedule = upload_schedule(backend, config)
         self.joint = JointModels(TrainingSetup(
             backend, self.cameras, config, background_of(self.schedule), self.extent, self.model.splats,
@@ -80,17 +150,16 @@ class Trainer:
         self.rasterizer = make_rasterizer(config, self.cameras, self.model, self.joint)
         self.loss = self.joint.loss
         self.state = IterState(backend, num_splats=self.model.num, num_frozen=self.model.num_frozen)
+        strategy = make_strategy(config, self.extent)
+        self.batch_step = BatchStep(
+            config, self.model, self.rasterizer, self.joint, self.state, strategy, self.schedule, backend.upload(order)
+        )
         rng = rng or np.random.default_rng(config.seed)
-        self.scorer = self._make_scorer(rng)
+        self.scorer, self.loop = self.sharding.connect(self.batch_step, self.images, self.timer, rng)
         self.scratch = ScratchMemory(self.model, self.rasterizer, self.joint, self.scorer, self.state)
         self.density = DensityControl(config, self.extent, self.model, self.scorer, self.scratch, self.state, rng)
-        self.batch_step = BatchStep(
-            config, self.model, self.rasterizer, self.joint, self.state, self.density.strategy, self.schedule,
-            backend.upload(order),
-        )  # fmt: skip
         self.set_size(scene_size(images.views, splats.means))
-        self.loop = self._step_loop()
-        self._constrain()
+        self.constrain()
 
     @property
     def nonfinite_counts(self) -> dict[str, int]:
@@ -121,13 +190,14 @@ class Trainer:
         while self.step < step:
             begin = time.perf_counter()
             try:
-                self._set_resolution()
-                self._run_steps(min(step, self.step + chunk, self.density.next_pause(self.step)))
+                self.set_resolution()
+                self.sharding.run_until(min(step, self.step + chunk, self.density.next_pause(self.step)))
                 if self.density.due(self.step):
                     with self.timer("density control"):
-                        self._refine()
-                self._set_resolution()
-                self._constrain()
+                        self.sharding.begin_round(self.density.strategy.num_score_views)
+                        self.sharding.replaced(self.density.refine(self.step))
+                self.set_resolution()
+                self.constrain()
                 if self.step >= self.config.steps:
                     self._remove_unseen()
             except MemoryError:
@@ -141,19 +211,25 @@ class Trainer:
 
     def collect(self) -> None:
         """Update the splats, moments and statistics that other ranks train; on one GPU, there are none."""
+        self.sharding.collect()
 
     def load_planes(self, planes: dict[str, np.ndarray], capacity: int) -> None:
         """Replace all splats, moments and statistics, with room for `capacity` splats. See Model.load_planes."""
         self.model.load_planes(planes, capacity)
         self.scratch.resize_splats(capacity)
+        self.sharding.replaced(None)
 
     def recover_from_oom(self) -> None:
         """Prune splats until training fits into memory; their number is the maximum from then on.
 
-        OutOfMemory if pruning does not help.
+        OutOfMemory if pruning does not help. With several ranks, memory may have run out on any of them; none executes
+        a step.
         """
+        self.sharding.check()
+        self.scratch.release()  # makes room to collect
+        self.sharding.collect()
         step = self.step - self.step % self.config.batch_size
-        self.notices.append(self.scratch.recover(step, self._fit_others))
+        self.notices.append(self.scratch.recover(step, self.sharding.fit))
         self.density.limit(self.model.num_trained)
         self.config = self.density.config
 
@@ -170,42 +246,32 @@ class Trainer:
 
     def set_size(self, size: float) -> None:
         """Scale learning rates and regularisers to a scene of `size` world units, from the next graph capture on."""
-        self.size, self.batch_step.unit = size, size / REFERENCE_SIZE
+        self.batch_step.size = size
         set_position_rates(self.backend, self.schedule, self.config, size)
 
-    def _make_scorer(self, rng: np.random.Generator) -> ViewScorer:
-        return ViewScorer(self.config, self.model, self.rasterizer, self.loss, self.state, self.images.load, rng)
+    @property
+    def size(self) -> float:
+        """Size of the scene, see `set_size`."""
+        return self.batch_step.size
 
-    def _step_loop(self) -> StepLoop:
-        launch = self.batch_step.launch
-        graph = CapturedGraph(self.rasterizer, launch)
-        return StepLoop(graph, self.state, self.rasterizer, self.stream, self.timer, self.config.batch_size, launch)
-
-    def _fit_others(self) -> None:
-        """MemoryError if the splats do not fit on other ranks; on one GPU, never."""
-
-    def _run_steps(self, target: int) -> None:
-        self.loop.run_until(target)
-
-    def _refine(self) -> Sequence[DeviceArray] | None:
-        """See DensityControl.refine."""
-        return self.density.refine(self.step)
-
-    def _remove_unseen(self) -> None:
-        """See DensityControl.remove_unseen."""
-        self.density.remove_unseen(self.step)
-
-    def _set_resolution(self) -> None:
+    def set_resolution(self) -> None:
         """Show photographs at the resolution of the next step; it changes at multiples of densify_interval only."""
         if self.images.set_downscale(downscale_at(self.config, self.step)):
             self.joint.set_views(self.cameras.current_views)
             self.rasterizer.generation += 1  # graphs of the other resolution are out of date
 
-    def _constrain(self) -> None:
+    def constrain(self) -> None:
         """Every `densify_interval` steps: lower limit of scales, --smooth-3d, constraints of joint models."""
         if self.step % self.config.densify_interval:
             return
+        self.sharding.begin_constraints()
         limit_scales(self.model, MIN_SCALE * self.size)
         if self.config.smooth_3d > 0:
             update_smooth_3d_sigmas(self.splats, self.cameras, self.config.smooth_3d)
         self.joint.constrain()
+
+    def _remove_unseen(self) -> None:
+        """See DensityControl.remove_unseen."""
+        self.sharding.begin_round(0)
+        self.density.remove_unseen(self.step)
+        self.sharding.replaced(None)

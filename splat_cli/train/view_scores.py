@@ -4,22 +4,87 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 
 from splat_cli.config import ResolvedConfig, TrainConfig
+from splat_cli.data.training_images import TrainingImages
 from splat_cli.data.view_order import in_slots
 from splat_cli.density.ratings import mean_scores
 from splat_cli.device import DeviceArray
 from splat_cli.device.memory_cost import MemoryCost
-from splat_cli.joint.loss import PhotometricLoss
-from splat_cli.model.model import Model
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import num_ahead
-from splat_cli.render.rasterizer import Rasterizer
-from splat_cli.train.step import MAX_AHEAD, CapturedGraph, Replay, ViewPipeline
+from splat_cli.train.step import MAX_AHEAD, BatchStep, CapturedGraph, Replay, ViewPipeline
 
 MAX_AT_ONCE = 16  # views of a graph
+
+
+class ViewsToScore(Protocol):
+    """Renders the views that a ViewScorer scores: all of them (LocalViews), or a rank's (train/ranked/)."""
+
+    @property
+    def at_once(self) -> int:
+        """Number of views in a graph."""
+
+    def load(self, views: np.ndarray, reset: Callable[[], None]) -> None:
+        """Load the photographs of `views` and call `reset`."""
+
+    def graph(self, count: int, views: DeviceArray, cursor: DeviceArray, score: Callable[[], None]) -> Replay:
+        """Renders the next `count` of `views` from `cursor` on, and calls `score` after each."""
+
+    def grow_if_overflowed(self, state: IterState) -> bool:
+        """See Rasterizer.grow_if_overflowed."""
+
+    def release(self) -> None:
+        """Free buffers, except those of the rasterizer."""
+
+
+class LocalViews:
+    """See ViewsToScore: on one GPU, each view is prepared while the one before is scored, if there is room."""
+
+    def __init__(self, step: BatchStep, images: TrainingImages) -> None:
+        self._step, self._rasterizer, self._images = step, step.rasterizer, images
+        self._pipeline = ViewPipeline(step.backend, step.state, self._prepare, self._select)
+        self.grow_if_overflowed = step.rasterizer.grow_if_overflowed
+
+    @property
+    def at_once(self) -> int:
+        """See ViewsToScore.at_once."""
+        raster = self._rasterizer
+        has_room = raster.settings.batch > 1 and raster.updated.columns <= MAX_AHEAD
+        return MAX_AT_ONCE if has_room and not raster.coloring else 1
+
+    def load(self, views: np.ndarray, reset: Callable[[], None]) -> None:
+        """See ViewsToScore.load."""
+        self._images.load(views)
+        reset()
+
+    def graph(self, count: int, views: DeviceArray, cursor: DeviceArray, score: Callable[[], None]) -> Replay:
+        """See ViewsToScore.graph."""
+        self._source = views, cursor
+        return CapturedGraph(self._rasterizer, partial(self._launch, count, score))
+
+    def release(self) -> None:
+        """See ViewsToScore.release."""
+
+    def _launch(self, count: int, score: Callable[[], None]) -> None:
+        self._pipeline.begin(0)
+        for view in range(count):
+            with self._pipeline.view(view, 0, count - 1):
+                self._rasterizer.blend(self._step.model.splats, self._step.state)
+                score()
+
+    def _prepare(self, view: int, state: IterState) -> None:
+        """Queue the choice of the next view, its projected splats and its tile lists."""
+        raster = self._rasterizer
+        self._select(view)
+        raster.backend.kernel("optim/begin_step", "next_view")((1,), (1,), state.array, *self._source)
+        raster.project_and_sort(self._step.model.splats, state)
+
+    def _select(self, view: int) -> None:
+        self._rasterizer.select(view % num_ahead(self._rasterizer.settings.batch))
 
 
 class ViewScorer:
@@ -28,127 +93,80 @@ class ViewScorer:
     Views are captured as graphs and replayed; the host waits for the device only after the last view.
     """
 
-    def __init__(
-        self, config: ResolvedConfig, model: Model, rasterizer: Rasterizer, loss: PhotometricLoss, state: IterState,
-        load_photographs: Callable[[np.ndarray], object], rng: np.random.Generator,
-    ) -> None:  # fmt: skip
-        """load_photographs: called with the views to score.
-
-        Views are divided among the slots of a batch as evenly as in training.
-        """
-        self.model, self.rasterizer, self.loss, self.state, self.rng = model, rasterizer, loss, state, rng
-        self._load_photographs, self._batch = load_photographs, config.batch_size
-        self._fixed_sums = has_fixed_scores(config, rasterizer.backend.name == "cuda")
+    def __init__(self, step: BatchStep, views: ViewsToScore, rng: np.random.Generator) -> None:
+        self.step, self.rasterizer, self.rng, self.views = step, step.rasterizer, rng, views
+        self._fixed_sums = has_fixed_scores(step.config, step.backend.name == "cuda")
         self._graphs: dict[int, Replay] = {}  # by number of views
-        self._pipeline = ViewPipeline(rasterizer.backend, state, self._prepare, self._select)
         self._sums: DeviceArray = None
-        self._views: DeviceArray = None  # to score, int32, and number of views done, int32 [1]
-        self._cursor: DeviceArray = None
+        self._source: tuple[DeviceArray, DeviceArray]  # views to score, int32; number of views done, int32 [1]
 
     @staticmethod
-    def memory_cost(fixed_sums: bool, num_ranks: int = 1) -> MemoryCost:
-        """Device memory of the scores, on rank 0 also of those of another rank."""
-        return MemoryCost(per_splat=(16 if fixed_sums else 8) * min(num_ranks, 2))
+    def memory_cost(config: ResolvedConfig, deterministic: bool) -> MemoryCost:
+        """Device memory of the scores, on rank 0 also of those of another rank. deterministic: on a GPU."""
+        fixed_sums = has_fixed_scores(config, deterministic)
+        return MemoryCost(per_splat=(16 if fixed_sums else 8) * min(config.gpus, 2))
 
     @property
-    def fixed_sums(self) -> bool:
-        """Whether scores are added in fixed point: in any order with the same bits."""
-        return self._fixed_sums or self.rasterizer.settings.deterministic
+    def sums_width(self) -> int:
+        """Words of a splat's sums: with fixed-point sums, which have the same bits in any order, twice as many."""
+        return 4 if self._fixed_sums or self.rasterizer.settings.deterministic else 2
 
     def release(self) -> None:
-        """Free the buffer of scores; the rasterizer frees its own."""
+        """Free the buffers of scores; the rasterizer frees its own."""
         self._sums = None
         self._graphs.clear()
+        self.views.release()
 
     def scores(self, num_views: int) -> tuple[DeviceArray, DeviceArray]:
         """Mean over random views of every splat's blending weight and share of the error, float32 [num], px."""
-        views = self._draw(num_views)
-        return self._means(self.sums(views), len(views))
+        views = self.draw(num_views)
+        return self.means(self.sums(views), len(views))
+
+    def draw(self, num_views: int) -> np.ndarray:
+        """Random views to score, int32; divided among the slots of a batch as evenly as in training."""
+        num_cameras = len(self.rasterizer.cameras.views)
+        return in_slots(self.rng.permutation(num_cameras).astype(np.int32), self.step.batch)[:num_views]
 
     def sums(self, views: np.ndarray) -> DeviceArray:
         """Sums of the scores over `views` int32, as blend_scores leaves them; valid until the next call."""
-        self._load(views)
         self._score(views)
-        while self._grow_if_overflowed():
+        while self.views.grow_if_overflowed(self.step.state):
             self._score(views)
         return self._sums
 
-    def _draw(self, num_views: int) -> np.ndarray:
-        """Random views to score, int32."""
-        num_cameras = len(self.rasterizer.cameras.views)
-        return in_slots(self.rng.permutation(num_cameras).astype(np.int32), self._batch)[:num_views]
-
-    def _means(self, sums: DeviceArray, num_views: int) -> tuple[DeviceArray, DeviceArray]:
-        means = mean_scores(self.rasterizer.backend, sums, self.model.num, num_views)
+    def means(self, sums: DeviceArray, num_views: int) -> tuple[DeviceArray, DeviceArray]:
+        """Scores from their sums over `num_views` views."""
+        means = mean_scores(self.rasterizer.backend, sums, self.step.model.num, num_views)
         return means[0], means[1]
-
-    def _load(self, views: np.ndarray) -> None:
-        """Load the photographs of `views`."""
-        self._load_photographs(views)
 
     def _score(self, views: np.ndarray) -> None:
         """Score `views`, except those whose pairs exceed the buffers."""
         if not all(graph.current for graph in self._graphs.values()):
             self._graphs.clear()
-        self._reset(views, keep=bool(self._graphs))
-        for first in range(0, len(views), self._views_at_once):
-            count = min(self._views_at_once, len(views) - first)
+        self.views.load(views, partial(self._reset, views, keep=bool(self._graphs)))
+        for first in range(0, len(views), self.views.at_once):
+            count = min(self.views.at_once, len(views) - first)
             if count not in self._graphs:
-                self._graphs[count] = self._make_graph(count)
+                self._graphs[count] = self.views.graph(count, *self._source, self._add_scores)
             self._graphs[count].run(1)
-
-    def _make_graph(self, count: int) -> Replay:
-        """Replays the scoring of the next `count` views."""
-        return CapturedGraph(self.rasterizer, partial(self._launch, count))
-
-    @property
-    def _views_at_once(self) -> int:
-        """Number of views in a graph; more than one if each is prepared while the one before is scored."""
-        has_room = self.rasterizer.settings.batch > 1 and self._capacity <= MAX_AHEAD
-        return MAX_AT_ONCE if has_room and not self.rasterizer.coloring else 1
-
-    def _grow_if_overflowed(self) -> bool:
-        """See Rasterizer.grow_if_overflowed."""
-        return self.rasterizer.grow_if_overflowed(self.state)
 
     def _reset(self, views: np.ndarray, keep: bool) -> None:
         """Set the sums to 0 and the cursor before the first view. keep: the arrays, which captured graphs hold."""
         backend = self.rasterizer.backend
         if keep:
+            shown, cursor = self._source
             self._sums[...] = 0
-            self._views[...], self._cursor[...] = backend.upload(views), 0
+            shown[...], cursor[...] = backend.upload(views), 0
         else:
-            words = 4 if self.fixed_sums else 2
-            self._sums = backend.xp.zeros((self._capacity, words), "float32")
-            self._views, self._cursor = backend.upload(views), backend.upload(np.zeros(1, np.int32))
-
-    @property
-    def _capacity(self) -> int:
-        return len(self.rasterizer.projection.depths)
-
-    def _launch(self, count: int) -> None:
-        self._pipeline.begin(0)
-        for view in range(count):
-            with self._pipeline.view(view, 0, count - 1):
-                self.rasterizer.blend(self.model.splats, self.state)
-                self._add_scores()
-
-    def _prepare(self, view: int, state: IterState) -> None:
-        """Queue the choice of the next view, its projected splats and its tile lists."""
-        raster = self.rasterizer
-        self._select(view)
-        raster.backend.kernel("optim/begin_step", "next_view")((1,), (1,), state.array, self._views, self._cursor)
-        raster.project_and_sort(self.model.splats, state)
-
-    def _select(self, view: int) -> None:
-        self.rasterizer.select(view % num_ahead(self.rasterizer.settings.batch))
+            self._sums = backend.xp.zeros((self.rasterizer.updated.columns, self.sums_width), "float32")
+            self._source = backend.upload(views), backend.upload(np.zeros(1, np.int32))
 
     def _add_scores(self) -> None:
         """Queue the scores of the rendered view."""
-        raster = self.rasterizer
+        raster, state = self.rasterizer, self.step.state
         errors = raster.picture.d_image  # unused between training steps
-        self.loss.forward(self.state, raster.picture.image, errors)
-        raster.score(self.state, errors, self._sums, self.fixed_sums)
+        self.step.joint.loss.forward(state, raster.picture.image, errors)
+        raster.score(state, errors, self._sums, self.sums_width == 4)
 
 
 def has_fixed_scores(config: TrainConfig, is_cuda: bool) -> bool:

@@ -46,13 +46,13 @@ def train(training: Trained, path: Path, gpus: int, callback: Callback | None = 
 
 def before_scores(trainer: Trainer, work: Callable[[], object]) -> None:
     """Call `work` on rank 0 before each of the rounds of view scores to come."""
-    lead = trainer.scorer._lead
+    sums = trainer.scorer.sums
 
-    def work_and_lead(views: np.ndarray) -> None:
-        lead(views)
+    def work_and_sum(views: np.ndarray) -> object:
         work()
+        return sums(views)
 
-    trainer.scorer._lead = work_and_lead
+    trainer.scorer.sums = work_and_sum
 
 
 def bits(run: RunDir, step: int = 48) -> bytes:

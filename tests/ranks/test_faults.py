@@ -40,7 +40,7 @@ def test_stopped_rank_is_noticed(training, tmp_path, monkeypatch):
 
 
 def test_failed_rank_tells_why(training, tmp_path):
-    message = lost(training, tmp_path / "run", lambda trainer: trainer.ranks.broadcast("run", "nowhere"))
+    message = lost(training, tmp_path / "run", lambda trainer: trainer.sharding.ranks.broadcast("run", "nowhere"))
     assert "rank 1 of 2 failed: TypeError" in message
     assert not restarts(training)
     assert "\n" not in message
@@ -54,7 +54,7 @@ class Huge:
 
 
 def test_rank_without_memory_tells_what_helps(training, tmp_path):
-    message = lost(training, tmp_path / "run", lambda trainer: trainer.ranks.broadcast(Huge()))
+    message = lost(training, tmp_path / "run", lambda trainer: trainer.sharding.ranks.broadcast(Huge()))
     assert "rank 1 of 2 failed: out of device memory: use --max-splats" in message
 
 

@@ -27,6 +27,11 @@ def _restrict(trainer, most):
     raster.resize_splats, raster.resize_pairs = restricted_splats, restricted_pairs
 
 
+def _rows(trainer):
+    """Rows of a slot between the ranks."""
+    return trainer.sharding.parts.views.exchange.rows
+
+
 def _check(trainers, step, most):
     """Both ranks went on with at most that many splats."""
     leading, following = trainers
@@ -58,12 +63,12 @@ def test_slots_that_do_not_fit_on_one_rank_cost_splats_on_both(rank):
         allocate()
 
     with trainers_of_two_ranks() as trainers:
-        views = trainers[rank].ranked_views
+        views = trainers[rank].sharding.parts.views
         allocate, most = views.allocate, 5000
         views.allocate = restricted
         trainers[0].run_until(8)
         _check(trainers, 8, 0.9 * NUM)
-        assert trainers[0].ranked_views.exchange.rows == trainers[1].ranked_views.exchange.rows <= most
+        assert _rows(trainers[0]) == _rows(trainers[1]) <= most
 
 
 def test_growth_that_does_not_fit_on_the_other_rank_ends():
@@ -78,10 +83,11 @@ def test_growth_that_does_not_fit_on_the_other_rank_ends():
 def test_rank_that_had_no_room_takes_its_share_later(alone, training, tmp_path):
     def scatter_too_much(trainer):
         if trainer.step >= 20 and not told:
-            told.append(trainer.ranks.broadcast("scatter", trainer.step, trainer.model.num, 2**50, trainer.size))
+            ranks = trainer.sharding.ranks
+            told.append(ranks.broadcast("scatter", trainer.step, trainer.model.num, 2**50, trainer.size))
             with pytest.raises(SharedMemoryError, match="GPU 1 of 2 is out of memory"):
-                all_or_none(trainer.ranks, trainer.backend, lambda: None)
-            trainer._num_scattered = -1
+                all_or_none(ranks, trainer.backend, lambda: None)
+            trainer.sharding.replaced(None)
 
     told = []
     assert bits(train(training, tmp_path / "run", 2, Callback(scatter_too_much))) == bits(alone)
@@ -98,10 +104,10 @@ def test_nothing_fits_on_the_other_rank():
 
 
 def test_lack_of_memory_in_the_middle_of_scores_ends_the_run():
-    def fail():
+    def fail(*arguments):
         raise MemoryError
 
     with trainers_of_two_ranks() as (leading, _):
-        leading.scorer._add_scores = fail
+        leading.rasterizer.score = fail
         with pytest.raises(OutOfMemory, match="GPU 0 of 2 is out of memory: use --max-splats"):
             leading.run_until(24)

@@ -95,7 +95,8 @@ def test_streamed_photographs_are_divided(training, tmp_path):
 def test_ranks_divide_the_views_to_score(training, tmp_path):
     def count(trainer):
         if not counted:
-            add, trainer.scorer._add_scores = trainer.scorer._add_scores, lambda: (add(), counted.append(1))
+            raster = trainer.rasterizer
+            score, raster.score = raster.score, lambda *arguments: (score(*arguments), counted.append(1))
             before_scores(trainer, lambda: counted.append(0))
             launch_anew(trainer)
 
@@ -110,8 +111,9 @@ def test_what_a_round_moves_between_ranks(training, tmp_path, strategy):
 
     def note(trainer):
         if not told:
-            tell = trainer.ranks.broadcast
-            trainer.ranks.broadcast = lambda name, *rest: (told.append((trainer.step, name)), tell(name, *rest))
+            ranks = trainer.sharding.ranks
+            tell = ranks.broadcast
+            ranks.broadcast = lambda name, *rest: (told.append((trainer.step, name)), tell(name, *rest))
             told.append("")
 
     told, few = [], {"steps": 12, "keep": 0, "checkpoint_every": 0, "growth_rate": 1e-4, "noise_scale": 0.0}

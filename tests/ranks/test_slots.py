@@ -14,7 +14,7 @@ def _train(after=lambda trainers: None):
         for step in (16, 40):
             trainers[0].run_until(step)
             trainers[0].collect()  # waits for the other
-            rows.append([trainer.ranked_views.exchange.rows for trainer in trainers])
+            rows.append([trainer.sharding.parts.views.exchange.rows for trainer in trainers])
             if step == 16:
                 after(trainers)
         leading = trainers[0]
@@ -24,8 +24,9 @@ def _train(after=lambda trainers: None):
 def test_slots_that_overflow_grow_on_both_ranks_with_the_same_bits(monkeypatch):
     def shrink(trainers):
         for trainer in trainers:
-            trainer.ranked_views._rows_per_splat = 0.01
-            trainer.ranked_views.allocate()
+            views = trainer.sharding.parts.views
+            views._rows_per_splat = 0.01
+            views.allocate()
 
     monkeypatch.setattr(ranked_views, "FIRST_ROWS", 1.0)
     expected, rows = _train()

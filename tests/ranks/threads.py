@@ -19,8 +19,9 @@ from splat_cli.ranks.shared import SharedRanks, make_shared_memory
 from splat_cli.run.plan import resolve_plan
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.train.initialization import initial_splats
-from splat_cli.train.ranked.following_trainer import FollowingTrainer
-from splat_cli.train.ranked.ranked_trainer import LeadingTrainer
+from splat_cli.train.ranked.follower import Follower
+from splat_cli.train.ranked.leader import Leader
+from splat_cli.train.trainer import Trainer
 from splat_cli.train.training_inputs import TrainingInputs
 from tests.views import ring_of_views
 
@@ -32,7 +33,7 @@ SETTINGS = {
 
 
 @contextmanager
-def trainers_of_two_ranks(**changes: Any) -> Iterator[tuple[LeadingTrainer, FollowingTrainer]]:
+def trainers_of_two_ranks(**changes: Any) -> Iterator[tuple[Trainer, Trainer]]:
     """Trainers of ranks 0 and 1, which end with a block; the latter follows."""
 
     def check() -> None:
@@ -41,7 +42,7 @@ def trainers_of_two_ranks(**changes: Any) -> Iterator[tuple[LeadingTrainer, Foll
 
     def follow() -> None:
         with suppress(RankError):
-            following.follow()
+            follower.follow(following)
 
     files, ends, has_ended = make_shared_memory(2), socket.socketpair(), threading.Event()
     channels = [Channel(rank, 2, [Connection(end.detach())], check) for rank, end in enumerate(ends)]
@@ -51,14 +52,11 @@ def trainers_of_two_ranks(**changes: Any) -> Iterator[tuple[LeadingTrainer, Foll
     inputs = TrainingInputs(ImageSet(views, pictures, [None] * 4, []))
     config = resolve_plan(load_config(None, {**SETTINGS, **changes}), views).config
     points = rng.normal(0, 0.5, (NUM, 3)).astype(np.float32), rng.integers(0, 255, (NUM, 3), dtype=np.uint8)
-    leading, following = (
-        make(
-            ranks[rank], backend, config, initial_splats(backend, config, *points, np.random.default_rng(0))[0], inputs
-        )
-        for rank, (make, backend) in enumerate(
-            zip((LeadingTrainer, FollowingTrainer), (open_backend("cpu", threads=1) for _ in range(2)), strict=True)
-        )
-    )
+    follower = Follower(ranks[1])
+    backends = [open_backend("cpu", threads=1) for _ in range(2)]
+    splats = [initial_splats(backend, config, *points, np.random.default_rng(0))[0] for backend in backends]
+    leading = Trainer(backends[0], config, splats[0], inputs, sharding=Leader(ranks[0], config, inputs))
+    following = Trainer(backends[1], config, splats[1], inputs, sharding=follower)
     assert ranks[1].next_message()[0] == "train"
     thread = threading.Thread(target=follow)
     thread.start()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from splat_cli.config.presets import load_config
-from splat_cli.data.training_images import TrainingImages
+from splat_cli.data.training_images import TrainingImages, downscale_at
 from splat_cli.device import open_backend
 from splat_cli.joint.depth.sparse_depth import DepthSupervision
 from splat_cli.render.camera import CAMERA_DTYPE, CameraTable
@@ -14,7 +14,6 @@ from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene.images.downscale import downscale_image, downscale_mask
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.points.observations import observe
-from splat_cli.train.schedule import downscale_at
 from splat_cli.train.training_inputs import TrainingInputs
 from tests.views import ring_of_views
 

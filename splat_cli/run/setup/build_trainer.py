@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
 
 import numpy as np
@@ -15,7 +14,7 @@ from splat_cli.ranks.protocol import Ranks
 from splat_cli.run.plan import RunPlan, resolve_plan
 from splat_cli.terminal.phase_timer import PhaseTimer
 from splat_cli.train.initialization import initial_splats
-from splat_cli.train.ranked.ranked_trainer import LeadingTrainer
+from splat_cli.train.ranked.leader import Leader
 from splat_cli.train.trainer import Trainer
 from splat_cli.train.training_inputs import TrainingInputs
 
@@ -51,7 +50,7 @@ def build_trainer(
         splats = limit_sh_degree(start, config.trained_sh_degree)
     else:
         splats, notices = initial_splats(backend, config, *start, rng, origin)
-    make = Trainer if ranks is None or ranks.size == 1 else functools.partial(LeadingTrainer, ranks)
-    trainer = make(backend, config, splats, inputs, frozen=frozen, rng=rng, timer=timer)
+    sharding = None if ranks is None or ranks.size == 1 else Leader(ranks, config, inputs)
+    trainer = Trainer(backend, config, splats, inputs, frozen=frozen, rng=rng, timer=timer, sharding=sharding)
     trainer.notices += notices
     return trainer

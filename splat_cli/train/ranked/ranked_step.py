@@ -6,8 +6,7 @@ import dataclasses
 import functools
 
 from splat_cli.render.project_backward import SEEN_WARPS, UNSEEN_WARPS, project_backward
-from splat_cli.train.ranked.ranked_views import RankedViews
-from splat_cli.train.ranked.stages import Stages
+from splat_cli.train.ranked.ranked_views import RankedViews, Stages
 from splat_cli.train.step import BatchStep
 
 

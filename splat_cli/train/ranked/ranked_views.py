@@ -1,13 +1,16 @@
-"""Views of a batch on several ranks: each projects its own splats into all of them and renders its own views."""
+"""Batches on several ranks: each rank projects its own splats into all views and renders its own views.
+
+`Stages` queues a batch as captured graphs, with exchanges between and concurrent with them.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from splat_cli.device import DeviceArray
-from splat_cli.model.model import Model
 from splat_cli.ranks.agreement import all_or_none
 from splat_cli.ranks.protocol import Ranks
 from splat_cli.ranks.share import Share
@@ -15,7 +18,7 @@ from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import THREADS, num_ahead, project_share
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.ranked.exchange import Exchange
-from splat_cli.train.step import ViewPipeline
+from splat_cli.train.step import BatchStep, CapturedGraph, ViewPipeline
 
 FIRST_ROWS = 1 / 8  # rows of slots per splat, until a view needs more
 ROWS_HEADROOM = 1.1  # when slots grow
@@ -27,11 +30,10 @@ class RankedViews:
     batch: number of views that are projected and exchanged together.
     """
 
-    def __init__(
-        self, ranks: Ranks, share: Share, rasterizer: Rasterizer, model: Model, state: IterState, batch: int
-    ) -> None:
-        self.ranks, self.share, self.rasterizer, self.batch = ranks, share, rasterizer, batch
-        self.model, self.state = model, state
+    def __init__(self, ranks: Ranks, share: Share, step: BatchStep) -> None:
+        self.ranks, self.share, self.rasterizer, self.batch = ranks, share, step.rasterizer, step.batch
+        self.model, self.state = step.model, step.state
+        rasterizer, state = step.rasterizer, step.state
         self._exchange: Exchange | None = None
         self._pipeline = ViewPipeline(rasterizer.backend, state, self._sort, self.select)
         self._rows_per_splat = FIRST_ROWS  # the same on all ranks
@@ -44,7 +46,7 @@ class RankedViews:
     @property
     def capacity(self) -> int:
         """Capacity of the buffers, in splats of all ranks."""
-        return len(self.rasterizer.projection.depths)
+        return self.rasterizer.updated.columns
 
     @property
     def exchange(self) -> Exchange:
@@ -131,3 +133,73 @@ class RankedViews:
         raster = self.rasterizer
         self.exchange.receive(view, raster.cameras, state, raster.projection)
         raster.tiles.build(raster.cameras, state, raster.projection)
+
+
+class Stages:
+    """Replays a batch as CapturedGraph does.
+
+    stages: functions that queue a batch, by name, in this order. launches: those of the captured stages.
+    """
+
+    def __init__(self, rasterizer: Rasterizer) -> None:
+        self.launches, self.stages = dict[str, Callable[[], None]](), dict[str, Callable[[], object]]()
+        self._rasterizer, self._graphs = rasterizer, list[CapturedGraph]()
+
+    @property
+    def current(self) -> bool:
+        """See CapturedGraph.current."""
+        return all(graph.current for graph in self._graphs)
+
+    def run(self, count: int) -> None:
+        """Queue `count` batches."""
+        for _ in range(count):
+            for queue in self.stages.values():
+                queue()
+
+    def capture(self, name: str, launch: Callable[[], None]) -> None:
+        """Add a captured stage."""
+        self.launches[name], self.stages[name] = launch, self._captured(launch)
+
+    def queue_projections(
+        self, views: RankedViews, count: int, begin: Callable[[], None], dropout: float = 0.0
+    ) -> None:
+        """Add the stages up to the tile lists of the rank's first of `count` views. begin: queues their choice.
+
+        The first view of each rank comes first. While its splats are transferred, own ones are projected into it; while
+        its tile lists are built, which leaves most of the device idle, those of all other views are projected and sent.
+        """
+        rounds = views.rounds(count)
+
+        def project_others() -> None:
+            begin()
+            views.project(rounds[0], dropout, own=False)
+
+        def project_own() -> None:
+            views.project(rounds[0], dropout, own=True)
+
+        def project_rest() -> None:
+            for one in rounds[1:]:
+                views.project(one, dropout, own=False)
+                views.project(one, dropout, own=True)
+
+        self.capture("project others", project_others)
+        self.stages["send projections"] = lambda: views.exchange.begin_projections()
+        self.capture("project own", project_own)
+        self.stages["receive projections"] = views.ranks.end_exchanges
+        if len(rounds) > 1:
+            project = self._captured(project_rest)
+
+            def send_rest() -> None:
+                with views.ranks.exchange_stream():
+                    project()
+                    views.exchange.exchange_projections(range(1, len(rounds)))
+
+            self.stages["send other projections"] = send_rest
+        if views.num_own(count):
+            self.capture("list tiles", views.list_first_tiles)
+        if len(rounds) > 1:
+            self.stages["receive other projections"] = views.ranks.end_exchanges
+
+    def _captured(self, launch: Callable[[], None]) -> Callable[[], None]:
+        self._graphs.append(CapturedGraph(self._rasterizer, launch))
+        return functools.partial(self._graphs[-1].run, 1)
