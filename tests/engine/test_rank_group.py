@@ -1,16 +1,19 @@
 """`splat train --gpus 2 --cluster`: the bits of one process, whatever is lost meanwhile, and no process left."""
 
 import os
+import re
 import signal
 import subprocess
 import threading
+import time
+from pathlib import Path
 
 import psutil
 import pytest
 
 from splat_cli.run.storage.run_dir import RunDir
 from tests.ranks.runs import SETTINGS, bits
-from tests.subprocesses import HANG, SPLAT, newest_checkpoint, started, wait_for_checkpoint, wait_until
+from tests.subprocesses import HANG, SPLAT, newest_checkpoint, started, wait_until
 from tests.training import Trained
 
 pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
@@ -44,24 +47,39 @@ def _command(scene, path):
     return ["train", scene, "-o", path, *options, "--gpus=2", "--deterministic", "--no-report", "--device=cpu"]
 
 
-def _after_checkpoint(run, work):
-    """Call `work` in a thread after the first checkpoint of a run."""
-
-    def wait_and_work():
-        wait_until(lambda: newest_checkpoint(run.path))
-        work()
-
-    threading.Thread(target=wait_and_work, daemon=True).start()
+def _descendants(pid):
+    return psutil.Process(pid).children(recursive=True)
 
 
-def _descendants(process):
-    return psutil.Process(process.pid).children(recursive=True)
+def _command(process):
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:  # it has ended
+        return []
 
 
-def _process_of_rank(process, rank):
+def _stopped_at_checkpoint(pid, run, rank=0):
+    """The process of a rank below another process, stopped after the first checkpoint, with training left to do.
+
+    It runs in slices: on a busy machine, a test that only looked from time to time would find the run finished.
+    """
     module = ("splat_cli.processes.child_process", "splat_cli.run.follower")[rank]
-    (found,) = (one for one in _descendants(process) if module in one.cmdline())
-    return found
+    (process,) = wait_until(lambda: [one for one in _descendants(pid) if module in _command(one)])
+    while not newest_checkpoint(run.path):
+        process.resume()
+        time.sleep(0.03)
+        process.suspend()
+    return process
+
+
+def _has_pending_sigterm(process):
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return any(int(mask, 16) >> signal.SIGTERM - 1 & 1 for mask in re.findall(r"(?:SigPnd|ShdPnd):\s*(\w+)", status))
+
+
+def _at_checkpoint(run, work):
+    """Call `work` with the stopped process of rank 0 below this one, in a thread, after its first checkpoint."""
+    threading.Thread(target=lambda: work(_stopped_at_checkpoint(os.getpid(), run)), daemon=True).start()
 
 
 def _assert_gone(processes):
@@ -71,10 +89,8 @@ def _assert_gone(processes):
 @pytest.mark.parametrize("rank", [0, 1])
 def test_run_goes_on_after_a_lost_worker(scene, expected, tmp_path, rank):
     with _training(scene, tmp_path / "run") as process:
-        wait_for_checkpoint(process, tmp_path / "run")
-        child = _process_of_rank(process, rank)
-        child.suspend()  # so that the run cannot end before
-        before = _descendants(process)
+        child = _stopped_at_checkpoint(process.pid, RunDir(tmp_path / "run"), rank)
+        before = _descendants(process.pid)
         child.parent().kill()
         child.resume()
         err = process.communicate(timeout=HANG)[1]
@@ -87,9 +103,11 @@ def test_run_goes_on_after_a_lost_worker(scene, expected, tmp_path, rank):
 def test_interrupted_run_is_saved_and_resumed(splat, scene, expected, tmp_path):
     run = RunDir(tmp_path / "run")
     with _training(scene, run.path) as process:
-        wait_for_checkpoint(process, run.path)
-        before = _descendants(process)
+        child = _stopped_at_checkpoint(process.pid, run)
+        before = _descendants(process.pid)
         os.killpg(process.pid, signal.SIGINT)
+        wait_until(lambda: _has_pending_sigterm(child))
+        child.resume()
         err = process.communicate(timeout=HANG)[1]
     assert process.returncode == 130, err
     assert err.splitlines()[-1].endswith(f"; continue with: splat train --resume {run.path} --cluster local:2")
@@ -103,7 +121,12 @@ def test_run_goes_on_with_fewer_workers_after_one_is_lost_for_good(splat, scene,
     monkeypatch.setattr(rank_group, "_PATIENCE", 1.0)
     run = RunDir(tmp_path / "run")
     with dask_cluster(tmp_path / "cluster", 2) as cluster:
-        _after_checkpoint(run, cluster.workers[0].kill)
+
+        def kill(child):
+            child.parent().kill()
+            child.resume()
+
+        _at_checkpoint(run, kill)
         result = splat(*_command(scene, run.path), f"--cluster={cluster.address}")
     assert result.code == 0, result.err
     assert "The cluster has no 2 workers: continuing with --gpus 1" in result.err
@@ -113,7 +136,13 @@ def test_run_goes_on_with_fewer_workers_after_one_is_lost_for_good(splat, scene,
 def test_interrupted_run_is_resumed_with_fewer_workers_of_another_cluster(splat, scene, expected, tmp_path):
     run = RunDir(tmp_path / "run")
     with dask_cluster(tmp_path / "cluster", 2) as cluster:
-        _after_checkpoint(run, lambda: os.kill(os.getpid(), signal.SIGINT))
+
+        def interrupt(child):
+            os.kill(os.getpid(), signal.SIGINT)
+            wait_until(lambda: _has_pending_sigterm(child))
+            child.resume()
+
+        _at_checkpoint(run, interrupt)
         assert splat(*_command(scene, run.path), f"--cluster={cluster.address}").code == 130
     resume = ("train", "--resume", run.path, "--no-report", "--device=cpu", "--cluster=local:1")
     refused = splat(*resume, "--gpus=2")
