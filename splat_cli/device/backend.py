@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
-
-from splat_cli.errors import DeviceError, UsageError
 
 DeviceArray: TypeAlias = Any
 """An array of a backend: CuPy's on a GPU, NumPy's on the CPU."""
@@ -126,36 +121,3 @@ class Backend(Protocol):
 
     def describe(self) -> str:
         """Description of the device in one line."""
-
-
-def open_backend(
-    name: str = "auto", *, threads: int | None = None, sanitize: bool = False, sources: Path | None = None
-) -> Backend:
-    """Open a device: "cuda", "cpu", or or "auto": CUDA if CuPy sees a GPU, else the CPU.
-
-    `threads` (CPU): OS threads, by default one per core that this process may use. `sanitize` (CPU): compile
-    the kernels with AddressSanitizer and UBSan, see host_compiler.py. `sources`: folder of further kernel files, which
-    is searched before cuda_src. Raises DeviceError with advice if the device, its driver or a compiler is missing.
-    """
-    from splat_cli.device.cuda import CudaBackend, require_cuda, why_no_cuda
-
-    if name not in ("auto", "cuda", "cpu"):
-        raise UsageError(f"unknown device {name!r}: expected auto, cuda or cpu")
-    reason = why_no_cuda() if name != "cpu" else ""
-    if name != "cpu" and not reason:
-        return CudaBackend(sources=sources)
-    if name == "cuda":
-        require_cuda()
-    if sys.platform not in ("linux", "win32"):
-        raise DeviceError(
-            f"the CPU backend needs Linux or Windows, this is {sys.platform}" + f"; and {reason}" * bool(reason)
-        )
-    from splat_cli.device.cpu import CpuBackend
-
-    return CpuBackend(threads=threads, sanitize=sanitize, sources=sources)
-
-
-@functools.cache
-def shared_backend(name: str) -> Backend:
-    """As `open_backend`, but opens each device only once per process."""
-    return open_backend(name)
