@@ -89,6 +89,8 @@ _NO_FRAMES = "frame-ancestors 'self'"
 _FOREIGN = "foreign.invalid"
 """A reserved host name (RFC 2606)."""
 _TIMEOUT = 5.0
+_MAX_PATH = 200
+"""Maximum length of a request's path, in characters; the system refuses file names over 255."""
 
 
 def own_names(host: str) -> frozenset[str]:
@@ -158,6 +160,8 @@ def guarded_websockets(names: frozenset[str], token: str | None = None) -> Itera
                 reason = "token missing or wrong: open the address that splat printed"
             if reason:
                 return connection.respond(HTTPStatus.FORBIDDEN, f"splat: refused, {reason}\n")
+            if len(request.path.partition("?")[0]) > _MAX_PATH:  # viser looks up a file of this name
+                return connection.respond(HTTPStatus.REQUEST_URI_TOO_LONG, "splat: the address is too long\n")
             response = process_request(connection, request) if process_request else None
             if response is not None:
                 add_script(response)

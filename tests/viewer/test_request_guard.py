@@ -68,6 +68,21 @@ with serving("127.0.0.1", 18380, Display()) as running:
     assert ended.stderr.splitlines()[1:] == []  # after the address
 
 
+@pytest.mark.parametrize("path", ["/" + 300 * "a", "/" + 7000 * "a", "/" + 3500 * "a/"])
+def test_a_path_longer_than_file_names_is_refused(port, path):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG)
+    connection.request("GET", path)
+    assert connection.getresponse().status == http.HTTPStatus.REQUEST_URI_TOO_LONG
+    connection.close()
+
+
+def test_a_long_query_is_answered(port):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG)
+    connection.request("GET", "/?view=" + 1000 * "a")
+    assert connection.getresponse().status == http.HTTPStatus.OK
+    connection.close()
+
+
 @pytest.mark.parametrize(
     ("host", "status"),
     [("localhost:9000", 200), ("[::1]:80", 200), ("evil.example", 403), ("evil.example:8080", 403), ("", 403)],
