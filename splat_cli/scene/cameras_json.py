@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.errors import FormatError
+from splat_cli.errors import FormatError, reason_of
 from splat_cli.io.files import replacing
 from splat_cli.io.json_input import parse_json, read_json_text
 from splat_cli.scene.lens import MAX_SIDE
@@ -72,7 +72,7 @@ def _view(entry: Any, where: str) -> View:
         radial = float(entry.get("k1", 0)), float(entry.get("k2", 0))
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         wanted = "img_name, width, height, position [3], rotation [3][3], fx and fy"
-        raise FormatError(f"{where}: expected {wanted} (wrong: {error})") from None
+        raise FormatError(f"{where}: expected {wanted} (wrong: {reason_of(error)})") from None
     if not (1 <= width <= MAX_SIDE and 1 <= height <= MAX_SIDE):
         raise FormatError(f"{where}: {width}x{height} is not the size of an image")
     if not is_rotation(rotation):

@@ -49,6 +49,7 @@ def test_principal_point_is_the_middle_where_it_is_not_given(tmp_path):
         ({"width": 0}, "not the size"),
         ({"width": 10**9}, "not the size"),
         ({"position": [0, 0]}, "expected img_name"),
+        ({"fx": 1500 * "x"}, r"camera 0: expected img_name.{,350}$"),
         ({"position": [0, 0, float("nan")]}, "finite"),
         ({"position": [0, 0, 1e300]}, "below 1e"),
         ({"fx": 1e300}, "below 1e"),

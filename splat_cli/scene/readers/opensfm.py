@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.errors import SceneError
+from splat_cli.errors import SceneError, reason_of
 from splat_cli.io.json_input import parse_json
 from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, check_count, sanitize_name, usable_frames
 from splat_cli.scene.images.image_index import ImageIndex
@@ -68,7 +68,7 @@ def read_opensfm(root: Path, options: SceneOptions) -> Dataset:
     except OSError as error:
         raise SceneError(f"{path} cannot be read: {error.strerror or error}") from error
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
-        raise SceneError(f"{path} is not a reconstruction of OpenSfM ({error}): make it again") from error
+        raise SceneError(f"{path} is not a reconstruction of OpenSfM ({reason_of(error)}): make it again") from error
     check_count(path, "shots", len(entries))
     is_part = root.name == "opensfm" and not (root / "images").is_dir()  # of OpenDroneMap's project
     images = ImageIndex(export_image_folder(root.parent if is_part else root, options))

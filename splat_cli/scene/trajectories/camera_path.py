@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.errors import FormatError, UsageError
+from splat_cli.errors import FormatError, UsageError, reason_of
 from splat_cli.scene.cameras_json import read_cameras, read_json
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.lens import MAX_SIDE
@@ -44,7 +44,8 @@ def read_path(path: Path) -> tuple[list[View], float | None]:
         frames = list(content["camera_path"])
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise FormatError(
-            f"{path}: expected a list of cameras, or camera_path, render_width and render_height (wrong: {error})"
+            f"{path}: expected a list of cameras, or camera_path, render_width and render_height "
+            f"(wrong: {reason_of(error)})"
         ) from None
     if not (frames and 1 <= width <= MAX_SIDE and 1 <= height <= MAX_SIDE and (fps is None or 0 < fps <= 1000)):
         raise FormatError(f"{path}: {len(frames)} cameras of {width}x{height} pixels at {fps} frames a second: none")
@@ -56,7 +57,7 @@ def _view(entry: Any, number: int, width: int, height: int, where: str) -> View:
         pose = np.array(entry["camera_to_world"], np.float64).reshape(4, 4)
         fov = float(entry["fov"])
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise FormatError(f"{where}: expected camera_to_world [16] and fov (wrong: {error})") from None
+        raise FormatError(f"{where}: expected camera_to_world [16] and fov (wrong: {reason_of(error)})") from None
     is_pose = np.isfinite(pose).all() and is_rotation(pose[:3, :3]) and np.allclose(pose[3], (0, 0, 0, 1))
     if not (is_pose and 0 < fov < 180):
         raise FormatError(f"{where}: camera_to_world has to be a rotation and a position, fov between 0 and 180")

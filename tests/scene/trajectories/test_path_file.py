@@ -54,3 +54,20 @@ def test_broken_path_files_are_refused(tmp_path, changes):
     path, _ = nerfstudio_path(tmp_path, **changes)
     with pytest.raises(FormatError, match=r"path\.json"):
         path.through([])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"fps": 1500 * "x"},
+        {"render_width": 1500 * "x"},
+        {"camera_path": [{"fov": 50, "camera_to_world": 1500 * "x"}]},
+        {"camera_path": [{"fov": 1500 * "x", "camera_to_world": np.eye(4).ravel().tolist()}]},
+        {"camera_path": 1500 * "x"},
+    ],
+)
+def test_a_long_text_in_a_path_file_makes_a_short_message(tmp_path, changes):
+    path, _ = nerfstudio_path(tmp_path, **changes)
+    with pytest.raises(FormatError, match=r"path\.json") as error:
+        path.through([])
+    assert len(str(error.value).removeprefix(str(tmp_path))) < 350
