@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from splat_cli.device import DeviceArray
 from splat_cli.gaussians.attributes import rotations
 from splat_cli.gaussians.init import SH_C0
 from splat_cli.gaussians.splats import LOG_SCALES, MEANS, OPACITY, QUATS, SH0, Splats
 from splat_cli.render.bake_antialiasing import without_antialiasing
+from splat_cli.render.camera import CameraTable
+from splat_cli.render.iter_state import IterState
+from splat_cli.render.project import Projection, project
 from splat_cli.scene.crop import Box, Crop
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.trajectories.focus import up_direction
 from splat_cli.scene.trajectories.overview import UP, overview
-from splat_cli.scene.view import View
+from splat_cli.scene.view import View, evenly_spread
 from splat_cli.viewer.camera_defaults import pivot_point, pivot_share
 from splat_cli.viewer.panels.cameras import FRUSTUM, Cameras
 from splat_cli.viewer.panels.comparison import Comparison
@@ -84,7 +88,7 @@ _LARGEST = 6e4  # maximum of covariances, stored as 16-bit floats
 
 @dataclass(frozen=True)
 class Appearance:
-    """N splats, float32; colours, 0 to 1, without view dependence."""
+    """N splats, float32; one colour each, 0 to 1, the mean over the cameras."""
 
     centers: np.ndarray  # [N, 3]
     covariances: np.ndarray  # [N, 3, 3]
@@ -101,14 +105,15 @@ class Appearance:
         return dict(vars(self))
 
 
-def appearance(splats: Splats, views: Sequence[View] = (), num_views: int = 64) -> Appearance:
-    """Splats as viser shows them. views: given for splats trained with antialiasing; at most `num_views` are used.
+def appearance(splats: Splats, views: Sequence[View] = (), num_views: int = 64, antialiased: bool = True) -> Appearance:
+    """Splats as viser shows them, adapted to at most `num_views` of the views: one colour, no antialiasing.
 
-    Antialiased splats are baked for these views, since browsers render without antialiasing. Computed on the device, to
-    reduce transfers. Invisible and non-finite splats are removed.
+    antialiased: whether the splats were trained with antialiasing; with views, sizes and opacities are then baked.
+    Computed on the device, to reduce transfers. Invisible and non-finite splats are removed.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # non-finite splats are removed below
-        if views and splats.num:
+        colors = mean_colors(splats, views, num_views)
+        if antialiased and views and splats.num:
             splats = without_antialiasing(splats, views, num_views)
         xp, params = splats.backend.xp, splats.params[:, : splats.num]
         opacities = 1 / (1 + xp.exp(-params[OPACITY]))
@@ -116,8 +121,34 @@ def appearance(splats: Splats, views: Sequence[View] = (), num_views: int = 64) 
         covariances = xp.clip(xp.einsum("nik,njk->nij", axes, axes), -_LARGEST, _LARGEST)
     finite = xp.isfinite(params[:14]).all(axis=0) & xp.isfinite(covariances).all(axis=(1, 2))
     kept = finite & (opacities >= _FAINTEST)
-    columns = (params[MEANS].T, covariances, xp.clip(0.5 + SH_C0 * params[SH0].T, 0, 1), opacities[:, None])
+    columns = (params[MEANS].T, covariances, colors, opacities[:, None])
     return Appearance(*(splats.backend.download(xp.ascontiguousarray(column[kept])) for column in columns))
+
+
+def mean_colors(splats: Splats, views: Sequence[View], num_views: int) -> DeviceArray:
+    """Mean colour of each splat over the views that show it, float32 [num, 3], 0 to 1; at most `num_views` are used.
+
+    A splat that no view shows has its base colour, the SH coefficient of degree 0.
+    """
+    backend, xp, num = splats.backend, splats.backend.xp, splats.num
+    base = 0.5 + SH_C0 * splats.params[SH0, :num].T
+    if not views or not num:
+        return xp.clip(base, 0, 1)
+    cameras, state = (
+        CameraTable(backend, evenly_spread(views, num_views)),
+        IterState(backend, num_splats=num, sh_degree=splats.sh_degree),
+    )
+    projected = Projection.allocate(backend, splats.capacity, cameras.max_tiles)
+    total, count = xp.zeros((num, 3), "float32"), xp.zeros((num, 1), "float32")
+    for view in range(len(cameras.views)):
+        state.clear_counts()
+        state.write(view=view)
+        projected.tile_counts[...] = 0
+        project(splats, cameras, state, False, projected)
+        seen = projected.depths[:num, None] > 0
+        total += xp.where(seen, projected.colors[:num, :3], 0)
+        count += seen
+    return xp.clip(xp.where(count > 0, total / xp.maximum(count, 1), base), 0, 1)
 
 
 class Window:
@@ -169,7 +200,7 @@ class Window:
 
     def _appearance(self) -> Appearance:
         source = self._subject
-        return appearance(source.splats, source.views if source.config.antialias else (), self._num_views)
+        return appearance(source.splats, source.views, self._num_views, source.config.antialias)
 
     def _set_stage(self, start: View, up: np.ndarray) -> None:
         """Set background, up direction and initial camera."""

@@ -6,6 +6,7 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.scene.crop import Box
 from splat_cli.viewer.window import appearance
 from tests.gaussians.some_splats import some_splats
+from tests.reference.sh import basis
 from tests.views import ring_of_views
 
 
@@ -27,6 +28,30 @@ def test_covariances_and_colours(backend):
     axis = np.array([1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y)])
     variance = np.exp(2 * splats.log_scales[0, 0])
     np.testing.assert_allclose(first.covariances[0] @ axis, variance * axis, rtol=1e-3, atol=1e-3)
+
+
+def test_colours_are_the_mean_over_the_views_that_show_a_splat(backend):
+    """The views of the ring that see the splats at all; their rows lead to the same colours as in renders."""
+    splats = _opaque(some_splats(30, color=0.3))
+    splats.means *= 0.2
+    splats.log_scales -= 3
+    splats.means[29] = (0, 100, 0)  # outside of all views
+    views = ring_of_views()
+    directions = splats.means - np.array([view.center for view in views])[:, None].astype(np.float64)
+    directions /= np.linalg.norm(directions, axis=2, keepdims=True)
+    coefficients = np.concatenate([splats.sh0[:, None], splats.shN], axis=1)
+    colors = np.maximum(0.5 + np.einsum("vnk,nkc->vnc", basis(directions, 3), coefficients), 0)
+    expected = np.clip(colors.mean(axis=0), 0, 1)
+    expected[29] = np.clip(0.5 + 0.28209479 * splats.sh0[29], 0, 1)
+    for antialiased in (False, True):
+        look = appearance(Splats.from_arrays(backend, splats), views, antialiased=antialiased)
+        np.testing.assert_allclose(look.rgbs, expected, atol=2e-3)
+
+
+def test_opacities_stay_without_antialiasing(backend):
+    splats = _opaque(some_splats(60))
+    look = appearance(Splats.from_arrays(backend, splats), ring_of_views(), antialiased=False)
+    np.testing.assert_allclose(look.opacities, 1 / (1 + np.exp(-3)), atol=1e-6)
 
 
 def _opaque(splats):
