@@ -1,4 +1,4 @@
-"""Initial camera of a viewer: upright orientation and orbit centre."""
+"""Default cameras of a viewer: upright orientation, orbit centre, and the part of the scene to frame."""
 
 from collections.abc import Sequence
 
@@ -7,13 +7,16 @@ import numpy as np
 from splat_cli.scene.trajectories.capture import Capture
 from splat_cli.scene.trajectories.focus import focus_point, up_direction
 from splat_cli.scene.trajectories.look_at import levelled
-from splat_cli.scene.view import View
+from splat_cli.scene.view import View, evenly_spread
 
 _MAX_ROLL = np.sin(np.radians(15))
 _NEAR = 0.01
 _NEAR_PIVOT = 0.4
 _CENTRAL = 0.17
 """Half size of the central region, relative to width and height."""
+_MAX_VIEWS = 64
+_CORE = (0.1, 0.9)
+"""Quantiles of the splats to frame along each axis, without cameras."""
 
 
 def upright_rotation(up: np.ndarray, start: View) -> np.ndarray:
@@ -37,6 +40,17 @@ def pivot_share(views: Sequence[View]) -> float:
     if not views:
         return 1.0
     return 1.0 if Capture(views, focus_point(views), up_direction(views)).kind == "orbit" else _NEAR_PIVOT
+
+
+def seen_points(means: np.ndarray, views: Sequence[View]) -> np.ndarray:
+    """Points [P, 3] to frame: the cameras and the surfaces before them; without cameras, corners of the splats' core.
+
+    Far, huge splats, as of a sky, do not count.
+    """
+    if not views:
+        return np.quantile(means, _CORE, axis=0).astype(np.float64)
+    chosen = evenly_spread(views, _MAX_VIEWS)
+    return np.array([point for view in chosen for point in (view.center, pivot_point(means, view))])
 
 
 def pivot_point(means: np.ndarray, view: View) -> np.ndarray:

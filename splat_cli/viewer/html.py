@@ -21,7 +21,7 @@ from splat_cli.gaussians.editing.move import rotated
 from splat_cli.gaussians.formats.compressed_ply import write_compressed_ply
 from splat_cli.io.files import replacing
 from splat_cli.scene.view import View
-from splat_cli.viewer.camera_defaults import pivot_point, upright_rotation
+from splat_cli.viewer.camera_defaults import pivot_point, seen_points, upright_rotation
 
 _STATIC = Path(__file__).parent / "static"
 _FLIPPED = np.diag([-1.0, -1.0, 1.0])
@@ -35,9 +35,11 @@ def write_html(
     up: np.ndarray,
     background: tuple[float, float, float] = (0.0, 0.0, 0.0),
     title: str = "Splats",
+    framed: np.ndarray | None = None,
 ) -> None:
     """Write the page, with the initial camera `start`; up: unit vector, float64 [3].
 
+    framed: points [P, 3] that the command "Frame Scene" shows, by default the splats' core.
     Antialiased splats are rendered with antialiasing. UsageError without splats.
     """
     if len(splats) == 0:
@@ -49,6 +51,7 @@ def write_html(
         "antialiased": splats.antialiased,
         "bytes": len(content),
         "camera": _camera(start, pivot_point(splats.means, start), _FLIPPED @ rotation),
+        "frame": _box((seen_points(splats.means, ()) if framed is None else framed) @ (_FLIPPED @ rotation).T),
     }
     page = Template(_static("page.html")).substitute(
         title=html.escape(escape_unprintable(title)),
@@ -71,6 +74,12 @@ def _camera(view: View, target: np.ndarray, to_viewer: np.ndarray) -> dict[str, 
         "width": view.width / view.fx / 2,
         "height": view.height / view.fy / 2,
     }
+
+
+def _box(points: np.ndarray) -> dict[str, Any]:
+    """Centre of the box around points [P, 3], and half the length of its diagonal."""
+    low, high = points.min(axis=0), points.max(axis=0)
+    return {"center": ((low + high) / 2).tolist(), "radius": max(float(np.linalg.norm(high - low)) / 2, 1e-3)}
 
 
 def _compressed_ply(splats: SplatArrays) -> bytes:

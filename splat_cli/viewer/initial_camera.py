@@ -20,6 +20,7 @@ from splat_cli.scene.poses import Similarity
 from splat_cli.scene.trajectories.focus import up_direction
 from splat_cli.scene.trajectories.overview import UP, overview
 from splat_cli.scene.view import View
+from splat_cli.viewer.camera_defaults import seen_points
 from splat_cli.viewer.html import write_html
 
 
@@ -40,7 +41,8 @@ class InitialCamera:
     def write(self, path: Path, splats: SplatArrays) -> None:
         """Write the page."""
         up = up_direction(self.views) if self.views else UP
-        write_html(path, splats, self.start or overview(splats.means), up, self.background, self.title)
+        start = self.start or overview(splats.means)
+        write_html(path, splats, start, up, self.background, self.title, seen_points(splats.means, self.views))
 
 
 def find_initial_camera(sources: Sequence[Path], start: str | None) -> InitialCamera:

@@ -120,7 +120,7 @@ class TrainingViewer:
             return
         speed = (progress.step - step) / (now - then)
         self._last = (now, progress.step)
-        psnr = "" if progress.psnr is None else f"PSNR {progress.psnr:.2f} dB, "
+        psnr = "" if progress.psnr is None else f"train PSNR {progress.psnr:.2f} dB, "
         self._status.content = (
             f"Step **{progress.step:,}** of {num_steps:,}, {speed:.0f} per second  \n"
             f"{psnr}loss {progress.loss:.4f}  \n{progress.num_splats:,} splats"

@@ -14,6 +14,7 @@ from splat_cli.scene.trajectories.focus import up_direction
 from splat_cli.scene.trajectories.overview import UP, overview
 from splat_cli.viewer.camera_defaults import pivot_point, upright_rotation
 from splat_cli.viewer.html import write_html
+from splat_cli.viewer.initial_camera import InitialCamera
 from tests.gaussians.some_splats import some_splats
 from tests.viewer.page import Page
 from tests.views import ring_of_views
@@ -97,6 +98,21 @@ def test_the_cameras_up_becomes_the_worlds():
 def test_the_target_is_among_the_splats(splats):
     for view in ring_of_views():
         assert np.linalg.norm(pivot_point(splats.means, view)) < 0.3
+
+
+def test_frame_scene_shows_what_the_cameras_saw(splats, tmp_path):
+    """Far, huge splats do not matter; without cameras, a tenth of the splats at each end does not."""
+    splats.means[:20] *= 1000
+    splats.log_scales[:20] = 5
+    views = ring_of_views(radius=3.0)
+    InitialCamera(views, None, (0.0, 0.0, 0.0), "a").write(tmp_path / "a.html", splats)
+    frame = Page(tmp_path / "a.html").scene["frame"]
+    assert np.linalg.norm(frame["center"]) < 0.3
+    assert frame["radius"] == pytest.approx(3 * np.sqrt(2), rel=0.1)  # half the diagonal of the ring's box
+    InitialCamera([], None, (0.0, 0.0, 0.0), "a").write(tmp_path / "b.html", splats)
+    frame = Page(tmp_path / "b.html").scene["frame"]
+    assert np.linalg.norm(frame["center"]) < 0.3
+    assert 0.2 < frame["radius"] < 1
 
 
 def test_no_splats_no_page(splats, tmp_path):

@@ -83,6 +83,28 @@ def test_the_page_shows_what_splat_renders(chromium, sample_run, tmp_path, open_
     wait_for(page, lambda: psnr(screenshot(page), rendered) < 25)
 
 
+def test_frame_scene_shows_the_room_despite_a_far_splat(chromium, sample_run, tmp_path):
+    """The key F moves back to where the cameras' room fills the window; R returns to the start."""
+    splats = load_splats_for_viewers(sample_run.path, bake=False)
+    splats.means[:20] = np.random.default_rng(0).normal(size=(20, 3)) * 500
+    find_initial_camera([sample_run.path], "view_007").write(tmp_path / "a.html", splats)
+    page = chromium.new_page(viewport=SIZE)
+    errors = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto((tmp_path / "a.html").as_uri())
+    page.wait_for_selector("body[data-state=ready]", timeout=1000 * HANG)
+    page.wait_for_timeout(1000)
+    start = screenshot(page)[:200]
+    page.keyboard.press("f")
+    wait_for(page, lambda: psnr(screenshot(page)[:200], start) < 20)
+    page.wait_for_timeout(3000)
+    framed = screenshot(page)[:200]
+    assert (framed.max(axis=2) > 40).mean() > 0.6  # the room, not a dot before the background
+    page.keyboard.press("r")
+    wait_for(page, lambda: psnr(screenshot(page)[:200], start) > 25)
+    assert errors == []
+
+
 SHAPES = [({"width": 240, "height": 480}, np.s_[150:330]), ({"width": 600, "height": 300}, np.s_[:, 100:500])]
 """Windows of another shape than the first view, and where it is in them."""
 
