@@ -169,11 +169,11 @@ def left_out(lines: Sequence[str], what: str) -> str:
 
 
 def _status(progress: Progress) -> str:
-    psnr = "" if progress.psnr is None else f"PSNR {progress.psnr:.2f}, "
+    psnr = "" if progress.psnr is None else f"train PSNR {progress.psnr:.2f}, "
     return f"loss {progress.loss:.4f}, {psnr}{progress.num_splats:,} splats"
 
 
 def _bar_fields(progress: Progress) -> tuple[str, ...]:
     """The fields of _status, the most important first."""
-    psnr = () if progress.psnr is None else (f"PSNR {progress.psnr:.2f}",)
+    psnr = () if progress.psnr is None else (f"train PSNR {progress.psnr:.2f}",)
     return *psnr, f"{progress.num_splats:,} splats", f"loss {progress.loss:.4f}"

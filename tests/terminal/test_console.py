@@ -42,9 +42,9 @@ def test_log_file_gets_plain_lines(clock):
             clock[0] = seconds
             show(progress)
     assert stream.getvalue().splitlines() == [
-        "step 1/100, loss 0.5000, PSNR 12.00, 2,000 splats",  # the speed is not known yet
+        "step 1/100, loss 0.5000, train PSNR 12.00, 2,000 splats",  # the speed is not known yet
         "step 21/100, loss 0.3000, 2,500 splats, 2.0 step/s, 00:39 left",
-        "step 100/100, loss 0.1000, PSNR 23.46, 3,000 splats, 9.0 step/s, 00:00 left",
+        "step 100/100, loss 0.1000, train PSNR 23.46, 3,000 splats, 9.0 step/s, 00:00 left",
     ]
 
 
@@ -53,7 +53,7 @@ def test_terminal_gets_a_bar():
     with Display(stream).training(100) as show:
         show(Progress(100, 0.1, 3000, 23.456))
     assert "100/100" in stream.getvalue()
-    assert "PSNR 23.46, 3,000 splats, loss 0.1000" in stream.getvalue()
+    assert "train PSNR 23.46, 3,000 splats, loss 0.1000" in stream.getvalue()
 
 
 def test_a_terminal_gets_plain_lines_where_they_are_asked_for():
@@ -158,8 +158,8 @@ with display.training(30000) as show:
 @pytest.mark.parametrize(
     ("columns", "shown"),
     [
-        (100, ["30000/30000", "took 00:00", "PSNR 27.31", "1,230,000 splats", "loss 0.0312"]),
-        (80, ["30000/30000", "took 00:00", "PSNR 27.31", "1,230,000 splats"]),
+        (100, ["30000/30000", "took 00:00", "train PSNR 27.31", "1,230,000 splats", "loss 0.0312"]),
+        (80, ["30000/30000", "took 00:00", "train PSNR 27.31", "1,230,000 splats"]),
         (40, ["30000/30000", "took 00:00"]),
         (20, ["100%", "30000/30000"]),
     ],
@@ -188,7 +188,7 @@ def test_rows_break_between_words_below_their_text():
 
 def test_a_terminal_that_only_adds_lines_gets_plain_lines():
     lines = drawn(80, TRAIN, term="dumb")
-    assert lines[0] == "step 29999/30000, loss 0.0312, PSNR 27.31, 1,230,000 splats"
+    assert lines[0] == "step 29999/30000, loss 0.0312, train PSNR 27.31, 1,230,000 splats"
     assert "█" not in "".join(lines)
 
 
