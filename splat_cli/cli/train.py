@@ -1,5 +1,6 @@
 """`splat train`."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,4 +104,14 @@ def _output(result: "RunSummary") -> Output:
     lines = [f"{result.num_splats:,} splats after {result.steps} steps in {result.seconds:.1f} s", *result.lines()]
     if result.run.report_path.is_file():
         lines.append(f"Report: {result.run.report_path} (open it in a browser)")
-    return Output(lines, result.to_dict())
+    return Output([*lines, *_next_commands(result.run.path)], result.to_dict())
+
+
+def _next_commands(run: Path) -> list[str]:
+    """Lines with the commands that people use after a training."""
+    folder, page = shlex.quote(str(run)), shlex.quote(f"{run.resolve().name}.html")
+    return [
+        f"View it:    splat view {folder}",
+        f"Render it:  splat render {folder} --path",
+        f"Export it:  splat export {folder} {page}",
+    ]

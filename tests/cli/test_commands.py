@@ -1,6 +1,7 @@
 """Each command on a small run: what it prints and what it writes."""
 
 import json
+import shlex
 import shutil
 
 import numpy as np
@@ -118,6 +119,19 @@ def test_export_keeps_what_it_should(splat, trained, tmp_path):
     opacity = 1 / (1 + np.exp(-source.logit_opacities.astype(float)))
     assert less.sh_degree == 1
     assert len(less) == (opacity >= 0.1).sum()
+
+
+def test_train_ends_with_the_next_commands(splat, scene, tmp_path):
+    """Each can be pasted: paths with spaces are quoted."""
+    run = tmp_path / "my runs" / "toy"
+    lines = splat("train", scene, "--device", "cpu", "--steps", 2, "--no-report", "-o", run).out.splitlines()[-3:]
+    commands = [shlex.split(line.partition(":")[2]) for line in lines]
+    assert commands == [
+        ["splat", "view", str(run)],
+        ["splat", "render", str(run), "--path"],
+        ["splat", "export", str(run), "toy.html"],
+    ]
+    assert splat(*commands[2][1:]).code == 0
 
 
 def test_export_bakes_antialiasing_into_sizes_and_opacities_alone(splat, trained, tmp_path):
