@@ -5,7 +5,7 @@ for (const stage of document.querySelectorAll(".stage")) {
   range.addEventListener("input", () => stage.style.setProperty("--cut", range.value + "%"));
 }
 
-// What lies nearest to the pointer, in place of a diagram's summary.
+// Show the value nearest to the pointer instead of a diagram's summary.
 for (const svg of document.querySelectorAll(".chart svg")) {
   const points = JSON.parse(svg.dataset.hover);
   const cursor = svg.querySelector(".cursor");

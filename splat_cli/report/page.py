@@ -164,6 +164,13 @@ def _scale_bar(width: float) -> Markup:
 
 _HERE = Path(__file__).parent
 _NUM_WARNINGS = 5  # shown without a click
+_MEASURES = {
+    "`hidden_points`": "points hidden by floaters",
+    "`opacity_before_points`": "opacity before points",
+    "`_train`: of views trained on": "both are also measured on views trained on",
+    "`fitted_`": "colours fitted",
+}
+"""Keys of metrics.json as its protocol names them -> names on the page."""
 
 
 def page(data: RunData, splats: SplatArrays | None, views: Sequence[ComparedView]) -> str:
@@ -174,11 +181,12 @@ def page(data: RunData, splats: SplatArrays | None, views: Sequence[ComparedView
         _warnings(data),
         _section("Renders and photographs", comparison(views), _which(data, views)),
         _section("Training", curves(data)),
-        _section("Splats", distributions(splats), "Number of splats by opacity and by size in world units.")
+        _pair(_map(data, splats), _section("Evaluated views", measured_views(data))),
+        _section("Settings", _settings(data)),
+        _fold("Splats", distributions(splats), "Number of splats by opacity and by size in world units.")
         if splats and len(splats)
         else None,
-        _pair(_map(data, splats), _section("Evaluated views", measured_views(data)), _time(data)),
-        _section("Settings", _settings(data)),
+        _time(data),
         _foot(data),
     ]
     parts = {name: (_HERE / f"page.{name}").read_text(encoding="utf-8") for name in ("html", "css", "js")}
@@ -192,6 +200,12 @@ def _section(title: str, content: Markup | None, note: str | None = None) -> Mar
     if not content:
         return None
     return tag("section", tag("h2", title), tag("p", note, class_="note") if note else None, content)
+
+
+def _fold(title: str, content: Markup, note: str | None = None) -> Markup:
+    """A section that is closed until somebody clicks on its title."""
+    about = tag("p", note, class_="note") if note else None
+    return tag("details", tag("summary", tag("h2", title)), about, content, class_="fold")
 
 
 def _scene_name(data: RunData) -> str:
@@ -292,7 +306,7 @@ def _time(data: RunData) -> Markup | None:
         for phase, seconds in sorted(data.phases.items(), key=lambda item: -item[1])
     ]
     last = tag("tr", tag("th", "total"), tag("td"), tag("td", duration(total)), tag("td"))
-    return _section("Time by phase", tag("table", *rows, last, class_="phases"))
+    return _fold("Time by phase", tag("table", *rows, last, class_="phases"))
 
 
 def _settings(data: RunData) -> Markup:
@@ -311,5 +325,11 @@ def _settings(data: RunData) -> Markup:
 
 def _foot(data: RunData) -> Markup:
     scene = f"Scene: {data.provenance.get('scene', 'unknown')}. Run: {data.run.path.resolve()}."
-    protocol = tag("p", f"Evaluation protocol: {data.protocol}.") if data.protocol else None
-    return tag("footer", protocol, tag("p", scene))
+    return tag("footer", tag("p", scene), _protocol(data.protocol) if data.protocol else None)
+
+
+def _protocol(text: str) -> Markup:
+    """The protocol of metrics.json as a list, with the page's names of measures for the keys of that file."""
+    for key, name in _MEASURES.items():
+        text = text.replace(key, name)
+    return tag("details", tag("summary", "Evaluation protocol"), tag("ul", *(tag("li", p) for p in text.split("; "))))

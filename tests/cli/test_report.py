@@ -44,13 +44,34 @@ def run_copy(trained, tmp_path):
 def test_train_writes_it(trained):
     page = _Page(trained / "report.html")
     assert page.headings == [
-        "toy", "Warnings", "Renders and photographs", "Training", "Splats", "Cameras from above", "Evaluated views",
-        "Time by phase", "Settings",
-    ]  # fmt: skip
+        "toy",
+        "Warnings",
+        "Renders and photographs",
+        "Training",
+        "Cameras from above",
+        "Evaluated views",
+        "Settings",
+        "Splats",
+        "Time by phase",
+    ]
+    assert page.source.count('<details class="fold"><summary><h2>') == 2
     assert page.source.count('class="stage"') == 3
     assert all(name in page.source for name in ("a_00.jpg", "a_03.jpg", "a_06.jpg", "worst", "best"))
     places = [page.source.index(text) for text in ("--test-every", "settings with default values", "--lr-means")]
     assert places == sorted(places)
+
+
+def test_the_protocol_is_a_list_without_keys_of_metrics_json(splat, run_copy):
+    metrics = run_copy.metrics()
+    assert "`hidden_points`" in metrics["protocol"]
+    metrics["protocol"] += "; `fitted_`: over the right half"
+    run_copy.save_metrics(metrics)
+    assert splat("report", run_copy.path, "--device", "cpu").code == 0
+    listed = run_copy.report_path.read_text().partition("<summary>Evaluation protocol</summary>")[2]
+    assert listed.startswith("<ul><li>images sorted by name, numbers 0, 3, 6, ...")
+    assert "<li>points hidden by floaters: " in listed
+    assert "<li>colours fitted: over the right half" in listed
+    assert "`" not in listed
 
 
 def test_it_needs_nothing_else(trained):
