@@ -51,7 +51,7 @@ def _descendants(pid):
     return psutil.Process(pid).children(recursive=True)
 
 
-def _command(process):
+def _cmdline(process):
     try:
         return process.cmdline()
     except psutil.NoSuchProcess:  # it has ended
@@ -64,7 +64,7 @@ def _stopped_at_checkpoint(pid, run, rank=0):
     It runs in slices: on a busy machine, a test that only looked from time to time would find the run finished.
     """
     module = ("splat_cli.processes.child_process", "splat_cli.run.follower")[rank]
-    (process,) = wait_until(lambda: [one for one in _descendants(pid) if module in _command(one)])
+    (process,) = wait_until(lambda: [one for one in _descendants(pid) if module in _cmdline(one)])
     while not newest_checkpoint(run.path):
         process.resume()
         time.sleep(0.03)
