@@ -88,6 +88,23 @@ def test_a_file_is_not_written_into_a_folder_that_was_lost_meanwhile(tmp_path, r
     require_held(tmp_path / "else")
 
 
+@pytest.mark.parametrize("replace", [replacing, replacing_together])
+def test_a_file_is_not_written_once_another_process_has_the_lock(tmp_path, replace):
+    """As when this process was stopped for so long that its lock was taken for lost."""
+    path = tmp_path / "run"
+
+    def write():
+        with replace(path / "a") as temporary:
+            (temporary if replace is replacing else temporary / "a").touch()
+            (path / LOCK_NAME).unlink()
+            (path / LOCK_NAME).touch()
+
+    with locked_folder(path, make=True):
+        with pytest.raises(FolderLost):
+            write()
+        assert [file.name for file in path.iterdir()] == [LOCK_NAME]
+
+
 def test_a_lock_that_cannot_be_examined_is_a_disk_error(tmp_path, monkeypatch):
     path = tmp_path / "run"
     with locked_folder(path, make=True):

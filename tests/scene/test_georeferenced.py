@@ -107,7 +107,7 @@ def test_a_run_of_another_origin_is_not_continued(splat, there, tmp_path):
     assert splat("train", there, "-o", tmp_path / "run", "--steps", "4", *OPTIONS).code == 0
     move(there, -UTM)
     result = splat("train", "--resume", tmp_path / "run", "--steps", "6", "--device", "cpu")
-    assert (result.code, "give the scene as it was, or start a new run" in result.err) == (2, True)
+    assert (result.code, "restore the scene, or start a new run" in result.err) == (2, True)
 
 
 def test_splats_of_other_programs_are_measured_in_the_scene_s_coordinates(splat, there, tmp_path):
