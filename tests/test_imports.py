@@ -18,7 +18,7 @@ def import_all():
             except ImportError as error:  # of an extra that is not installed
                 assert error.name in optional, error
 
-optional = ("cupy", "distributed", "flip_evaluator", "imageio_ffmpeg", "pycolmap", "tensorboard", "viser")
+optional = ("cupy", "dask", "distributed", "flip_evaluator", "imageio_ffmpeg", "pycolmap", "tensorboard", "viser")
 there = list(import_all())
 for name in [name for name in sys.modules if name.startswith("splat_cli.")]:
     del sys.modules[name]

@@ -112,10 +112,11 @@ def main() -> None:
         codecs.register_error("splat", _encodable)
         sys.stdout.reconfigure(errors="splat")
     code = run(sys.argv[1:])
-    try:
-        sys.stdout.flush()
-    except OSError:  # reported already, or a closed pipe; Python would report it again at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    for number, stream in ((1, sys.stdout), (2, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError:  # reported already, or a closed pipe; Python would report it again and end with exit code 120
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
     sys.exit(code)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from splat_cli.device.compilation.host_compiler import find_compiler
 from splat_cli.device.cpu import CpuBackend
 
 KERNELS = Path(__file__).parent / "kernels"
@@ -24,7 +25,8 @@ def device(request, open_device):
     if LEVELS[request.param] not in processor_flags():
         pytest.skip(f"this processor is not {request.param}")
     sanitize = request.config.getoption("--sanitize")
-    return CpuBackend(sanitize=sanitize, sources=KERNELS, flags=(f"-march={request.param}",))
+    level = request.param.replace("-", "_") if find_compiler().linker else request.param  # zig's spelling
+    return CpuBackend(sanitize=sanitize, sources=KERNELS, flags=(f"-march={level}",))
 
 
 def launch(device, name, grid, block, *args, **defines):

@@ -13,9 +13,17 @@ def preloaded(folder: Path) -> dict[str, str]:
     """Compiles faulty_disk.cpp into `folder`; variables for a process whose disk can fail."""
     library = folder / "faulty_disk.so"
     source = Path(__file__).with_name("faulty_disk.cpp")
-    compiler = find_compiler().command
-    built = finished([*compiler, "-std=c++17", "-O1", "-fPIC", "-shared", source, "-o", library, "-ldl"])
-    assert built.returncode == 0, built.stderr
+    compiler, flags = find_compiler(), ("-std=c++17", "-O1", "-fPIC")
+    commands = [[*compiler.command, *flags, "-shared", source, "-o", library, "-ldl"]]
+    if compiler.linker:  # zig would compile its C++ library first, for a minute
+        unlinked = folder / "faulty_disk.o"
+        commands = [
+            [*compiler.command, *flags, "-fno-threadsafe-statics", "-c", source, "-o", unlinked],
+            [*compiler.linker, unlinked, "-o", library],
+        ]
+    for command in commands:
+        built = finished(command)
+        assert built.returncode == 0, built.stderr
     return environment(LD_PRELOAD=library)
 
 

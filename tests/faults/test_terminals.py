@@ -1,5 +1,6 @@
 """Standard streams that are closed, full or no longer read do not end a training, and lead to no traceback."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -16,7 +17,8 @@ def _train(scene, run, redirections=""):
     """The process of a short training, started by a shell with redirections."""
     command = f"-m splat_cli train {scene} -o {run} --device cpu --init random --steps {STEPS} --no-report"
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return started(f"exec {sys.executable} {command} {redirections}", shell=True, **pipes)
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return started(f"exec {sys.executable} {command} {redirections}", shell=True, env=buffered, **pipes)
 
 
 @pytest.mark.parametrize("redirections", ["<&- >&- 2>&-", "2>/dev/full"])

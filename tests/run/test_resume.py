@@ -58,6 +58,7 @@ def test_fewer_splats_than_the_run_has_are_warned_about(training, finished, tmp_
     before = run.result()["num_splats"]
     training.resume(run.path, steps=70, max_splats=before)
     assert not any("is below the" in line for line in training.said)
+    before = run.result()["num_splats"]
     training.resume(run.path, steps=80, max_splats=50)
     assert any(f"--max-splats 50 is below the {before:,} splats of {run.path}" in line for line in training.said)
 

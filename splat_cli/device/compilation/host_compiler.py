@@ -251,7 +251,7 @@ def find_compiler(sanitize: bool = False, flags: tuple[str, ...] = ()) -> HostCo
         if command and shutil.which(command[0]):
             version = _version(command)
             chosen = (*_FLAGS, *_tls_flags(version), *(_SANITIZED if sanitize else _FAST))
-            if command == _ZIG:
+            if command[: len(_ZIG)] == _ZIG:
                 chosen = (*chosen, *_ZIG_FLAGS, *(_WINDOWS_FLAGS if _IS_WINDOWS else ()))
                 return HostCompiler(command, version, (*chosen, *flags), _ZIG_LINKER)
             return HostCompiler(command, version, (*chosen, *flags))
@@ -264,7 +264,7 @@ def find_compiler(sanitize: bool = False, flags: tuple[str, ...] = ()) -> HostCo
 
 @functools.cache
 def _version(command: tuple[str, ...]) -> str:
-    result = _zig_version() if command == _ZIG else run_compiler([*command, "--version"])
+    result = _zig_version() if command[: len(_ZIG)] == _ZIG else run_compiler([*command, "--version"])
     if result.returncode:
         message = result.stderr.strip() or f"exit status {result.returncode}"
         raise DeviceError(f"`{shlex.join(command)} --version` failed ({message}): set CXX to a C++ compiler")
@@ -294,7 +294,7 @@ def sanitizer_environment(compiler: HostCompiler) -> dict[str, str]:
     """
     names = ("libasan.so", "libubsan.so", "libstdc++.so")
     paths = [Path(compiler.query(f"-print-file-name={name}")) for name in names]
-    if missing := [name for name, path in zip(names, paths, strict=True) if not path.is_absolute()]:
+    if missing := [name for name, path in zip(names, paths, strict=True) if compiler.linker or not path.is_absolute()]:
         raise DeviceError(f"{compiler.label} has no {', '.join(missing)}: install GCC's sanitizer libraries")
     return {
         "LD_PRELOAD": " ".join(str(path.resolve()) for path in paths),

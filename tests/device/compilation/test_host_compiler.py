@@ -1,6 +1,7 @@
 """The compiler of CPU kernels: which one is found, its messages, interruption."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -156,7 +157,7 @@ def test_cxx_chooses_the_compiler(sources, monkeypatch):
     with pytest.raises(DeviceError, match=r"`false --version` failed .*set CXX to a C\+\+ compiler"):
         open_backend("cpu", sources=sources)
     monkeypatch.delenv("CXX")
-    chosen = find_compiler().command[0]
-    monkeypatch.setenv("CXX", f"{chosen} -DFROM_ENVIRONMENT")
-    assert find_compiler().command == (chosen, "-DFROM_ENVIRONMENT")
+    chosen = (*find_compiler().command, "-DFROM_ENVIRONMENT")
+    monkeypatch.setenv("CXX", shlex.join(chosen))
+    assert find_compiler().command == chosen
     assert value(sources) == 1
