@@ -38,7 +38,7 @@ def without_antialiasing(splats: Splats, views: Sequence[View], max_views: int =
     """Splats that render without antialiasing as the antialiased `splats` of SH degree 0 do with it.
 
     Splats become slightly narrower and keep opacity times area, summed over the views that show them. Splats that no
-    view shows are unchanged. At most `max_views` views are rendered.
+    view shows do not change. At most `max_views` views are rendered.
     """
     backend, xp = splats.backend, splats.backend.xp
     cameras = CameraTable(backend, evenly_spread(views, max_views))
@@ -65,7 +65,7 @@ def _narrowed(splats: Splats, cameras: CameraTable) -> DeviceArray:
         count += seen
         pixels += xp.where(seen, view.fx * view.fy / xp.where(seen, projected.depths, 1) ** 2, 0)
     pixel = count / xp.where(count > 0, pixels, 1)
-    with np.errstate(over="ignore"):  # of splats too large to be seen
+    with np.errstate(over="ignore"):  # splats too large to be visible
         variances = xp.exp(2 * splats.params[LOG_SCALES, :num])
     if splats.smooth_3d_sigmas is not None:
         variances += splats.smooth_3d_sigmas[:, :num] ** 2
@@ -74,7 +74,7 @@ def _narrowed(splats: Splats, cameras: CameraTable) -> DeviceArray:
 
 
 class _Projected:
-    """Splats projected into one view after the other by `areas`; `depths` and `opacities` are of the last one."""
+    """Projects splats into one view after the other (`areas`); `depths` and `opacities` refer to the last view."""
 
     def __init__(self, splats: Splats, cameras: CameraTable, antialias: bool) -> None:
         self._splats, self._cameras, self._antialias = splats, cameras, antialias
@@ -82,7 +82,7 @@ class _Projected:
         self._projection = Projection.allocate(splats.backend, splats.capacity, cameras.max_tiles)
 
     def areas(self, view: int) -> DeviceArray:
-        """Root of the determinant of each splat's covariance in this view, float32 [num], px^2; 0 where not seen."""
+        """Square root of the determinant of each splat's 2D covariance, float32 [num], px^2; 0 for invisible splats."""
         xp = self._splats.backend.xp
         self._state.clear_counts()
         self._state.write(view=view)
@@ -90,15 +90,15 @@ class _Projected:
         project(self._splats, self._cameras, self._state, self._antialias, self._projection)
         seen = self.depths > 0
         a, b, c = (xp.where(seen, row, 1) for row in self._projection.conic_opacity[: self._splats.num, :3].T)
-        determinants = xp.maximum(a * c - b * b, 1e-6 * a * c)  # as far as rounding leaves them
+        determinants = xp.maximum(a * c - b * b, 1e-6 * a * c)  # rounding could make it negative
         return xp.where(seen, 1 / xp.sqrt(determinants), 0)
 
     @property
     def depths(self) -> DeviceArray:
-        """float32 [num]; 0 where a splat is not seen."""
+        """float32 [num]; 0 for invisible splats."""
         return self._projection.depths[: self._splats.num]
 
     @property
     def opacities(self) -> DeviceArray:
-        """float32 [num], as they are seen; 0 where a splat is not seen: `project` writes nothing there."""
+        """float32 [num], after compensation; 0 for invisible splats, for which `project` writes nothing."""
         return self._splats.backend.xp.where(self.depths > 0, self._projection.conic_opacity[: self._splats.num, 3], 0)

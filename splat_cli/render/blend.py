@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from splat_cli.device import Backend, DeviceArray
-from splat_cli.device.launch import ceil_div
+from splat_cli.device.launch import launch
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import THREADS, Projection
+from splat_cli.render.project import Projection
 from splat_cli.render.tiles import TileLists
 
 SEGMENT = 256  # pairs between saved states, as in cuda_src/common.cuh
-FORWARD_WARPS, BACKWARD_WARPS = 8, 4  # of a block that owns a tile or a segment: 8 / PIXELS of the kernel
+FORWARD_WARPS, BACKWARD_WARPS = 8, 4  # per block, which owns a tile or a segment: 8 / PIXELS of the kernel
 
 
 @dataclass
@@ -55,54 +55,67 @@ class Picture:
 
 def blend(cameras: CameraTable, state: IterState, projection: Projection, tiles: TileLists, out: Picture) -> None:
     """Composite each tile's splats front to back over the state's background (Kerbl et al. 2023, sec. 6)."""
-    tiles.backend.kernel("raster/blend", "blend")(
-        (cameras.extent.tiles,), (32, FORWARD_WARPS),
-        cameras.array, state.array, tiles.tile_order, tiles.tile_begins, tiles.splat_from_pair, projection.means2d,
-        projection.conic_opacity, projection.colors, out.image, out.final_T, out.last_pair, out.states, out.segments,
-    )  # fmt: skip
+    lists = tiles.tile_order, tiles.tile_begins, tiles.splat_from_pair
+    splats = projection.means2d, projection.conic_opacity, projection.colors
+    outputs = out.image, out.final_T, out.last_pair, out.states, out.segments
+    kernel = tiles.backend.kernel("raster/blend", "blend")
+    kernel((cameras.extent.tiles,), (32, FORWARD_WARPS), cameras.array, state.array, *lists, *splats, *outputs)
 
 
 def blend_scores(
-    cameras: CameraTable, state: IterState, projection: Projection, tiles: TileLists, picture: Picture,
-    errors: DeviceArray, scores: DeviceArray, *, fixed_sums: bool = False, by_segments: bool = False,
-) -> None:  # fmt: skip
+    cameras: CameraTable,
+    state: IterState,
+    projection: Projection,
+    tiles: TileLists,
+    picture: Picture,
+    errors: DeviceArray,
+    scores: DeviceArray,
+    *,
+    fixed_sums: bool = False,
+    by_segments: bool = False,
+) -> None:
     """Add each splat's blending weight (px), and its share of the errors, to scores float32 [capacity, 2].
 
-    errors: float32 [3 * max_pixels], of each pixel and channel. fixed_sums: into scores [capacity, 4] instead, the bits
-    of 64-bit integers (see cuda_src/raster/blend_scores.cu). by_segments: by what `blend` has left in
-    picture.segments and states; the same sums in another order.
+    errors: float32 [3 * max_pixels], per pixel and channel. fixed_sums: add 64-bit integers to scores [capacity, 4]
+    instead (cuda_src/raster/blend_scores.cu). by_segments: one block per segment that `blend` has stored in
+    picture.segments and states, instead of per tile; the same sums in another order.
     """
     segments, states = (picture.segments, picture.states) if by_segments else (None, None)
-    tiles.backend.kernel("raster/blend_scores", "blend_scores", **({"FIXED_SUMS": 1} if fixed_sums else {}))(
-        (cameras.extent.tiles if segments is None else len(segments),), (32, BACKWARD_WARPS),
-        cameras.array, state.array, tiles.tile_order, segments, states, tiles.tile_begins, tiles.splat_from_pair,
-        projection.means2d, projection.conic_opacity, projection.colors, errors, picture.last_pair, scores,
-    )  # fmt: skip
+    blocks = cameras.extent.tiles if segments is None else len(segments)
+    lists = tiles.tile_order, segments, states, tiles.tile_begins, tiles.splat_from_pair
+    inputs = projection.means2d, projection.conic_opacity, projection.colors, errors, picture.last_pair
+    defines = {"FIXED_SUMS": 1} if fixed_sums else {}
+    kernel = tiles.backend.kernel("raster/blend_scores", "blend_scores", **defines)
+    kernel((blocks,), (32, BACKWARD_WARPS), cameras.array, state.array, *lists, *inputs, scores)
 
 
 def blend_backward(
-    cameras: CameraTable, state: IterState, projection: Projection, tiles: TileLists, picture: Picture, absgrad: bool,
+    cameras: CameraTable,
+    state: IterState,
+    projection: Projection,
+    tiles: TileLists,
+    picture: Picture,
+    absgrad: bool,
     matrix_sums: bool = False,
-) -> None:  # fmt: skip
+) -> None:
     """Add the gradients of the blend to projection.d_splats, given picture.d_image.
 
     absgrad: also sum absolute gradients of means2d (AbsGS, Ye et al. 2024). With projection.fixed_sums the result has
-    the same bits each time. matrix_sums: whether tensor cores sum over pixels, if available, without fixed_sums and
-    absgrad: in tf32, with an error of at most 2^-10 of a term.
+    the same bits each time. matrix_sums: sum over pixels on tensor cores, if available and without fixed_sums and
+    absgrad: in tf32, with an error of at most 2^-10 per term.
     """
     assert picture.segments is not None
     fixed = projection.fixed_sums
     defines = ({"ABSGRAD": 1} if absgrad else {}) | ({} if fixed is None else {"FIXED_SUMS": 1})
     if matrix_sums and not defines and tiles.backend.name == "cuda":
         defines = {"MATRIX_SUMS": 1}
-    tiles.backend.kernel("raster/blend_backward", "blend_backward", **defines)(
-        (len(picture.segments),), (32, BACKWARD_WARPS),
-        cameras.array, state.array, picture.segments, tiles.tile_begins, tiles.splat_from_pair, projection.means2d,
-        projection.conic_opacity, projection.colors, picture.image, picture.last_pair, picture.states, picture.d_image,
-        projection.d_splats if fixed is None else fixed,
-    )  # fmt: skip
+    lists = picture.segments, tiles.tile_begins, tiles.splat_from_pair
+    splats = projection.means2d, projection.conic_opacity, projection.colors
+    pixels = picture.image, picture.last_pair, picture.states, picture.d_image
+    inputs = cameras.array, state.array, *lists, *splats, *pixels
+    kernel = tiles.backend.kernel("raster/blend_backward", "blend_backward", **defines)
+    kernel((len(picture.segments),), (32, BACKWARD_WARPS), *inputs, projection.d_splats if fixed is None else fixed)
     if fixed is not None:
-        tiles.backend.kernel("raster/fixed_to_float", "fixed_to_float")(
-            (ceil_div(len(fixed), THREADS),), (THREADS,),
-            cameras.array, state.array, projection.depths, projection.conic_opacity, fixed, projection.d_splats,
-        )  # fmt: skip
+        sums = projection.depths, projection.conic_opacity, fixed, projection.d_splats
+        arrays = cameras.array, state.array, *sums
+        launch(tiles.backend, "raster/fixed_to_float", "fixed_to_float", len(fixed), *arrays)

@@ -55,10 +55,10 @@ class ImageExtent:
 class CameraTable:
     """Cameras of `views` on the device, with the photographs they took if there are any.
 
-    photos: uint8 [H, W, 3] device arrays, one a view, or none.  masks: uint8 [H, W] device arrays or None, one a view.
-    The arrays are kept alive, since the table holds their addresses. views: at full resolution, which buffers are
-    for (max_tiles, max_pixels); current_views: as last resized, with their `extent`. radial: whether a view has radial
-    distortion, or will have some (--refine-distortion). defines: of the kernels that project splats.
+    photos: uint8 [H, W, 3] device arrays, one per view, or empty. masks: uint8 [H, W] or None, one per view, or empty.
+    The arrays are kept alive, since the table holds their addresses. views: at full resolution, for which buffers are
+    allocated (max_tiles, max_pixels); current_views: as last resized, with their `extent`. radial: whether a view has
+    radial distortion or will get it (--refine-distortion). defines: of the kernels that project splats.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The state of an iteration in device memory, with read and write access for the host."""
+"""The state of a training iteration in device memory; the host can read and write it."""
 
 from __future__ import annotations
 

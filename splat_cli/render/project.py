@@ -16,9 +16,9 @@ from splat_cli.render.iter_state import IterState
 from splat_cli.render.rasterization_settings import RasterizationSettings
 
 THREADS = 256
-LANES = (32, THREADS // 32)  # a block of as many threads, for kernels over lanes.cuh
+LANES = (32, THREADS // 32)  # the same block in two dimensions, for kernels that use lanes.cuh
 SPLAT_SUMS = 12  # columns of `Projection.d_splats`, as in cuda_src/common.cuh
-SUM_COLORS = slice(6, 9)  # of these: dL/d colour
+SUM_COLORS = slice(6, 9)  # columns of d_splats: gradient of the colour
 BATCH_VIEW_BYTES = CAMERA_DTYPE.itemsize + 32  # of `struct BatchView` in cuda_src/common.cuh
 LARGE_BOX = 64  # tiles of a bounding box, as in cuda_src/raster/tile_walk.cuh: splats with more are queued
 
@@ -163,26 +163,26 @@ def project(
     """Project every splat into the state's view and count each tile's splats (EWA splatting, Zwicker et al. 2001).
 
     out: overwritten; gradients of visible splats are cleared. dropout: fraction of splats dropped at random in each
-    step (DropGaussian, Park et al. 2025, sec. 3.2); the opacities of the rest are scaled to compensate. ShapeError if
+    step (DropGaussian, Park et al. 2025, sec. 3.2); the opacities of the others are scaled to compensate. ShapeError if
     `out` has another capacity.
     """
     shapes = {"depths": "C", "means2d": "C 2", "conic_opacity": "C 4", "colors": "C 4"}
     outputs = {name: (getattr(out, name), "float32", shape) for name, shape in shapes.items()}
     check_arrays("project", params=(splats.params, "float32", "R C"), **outputs, **smooth_3d_array(splats))
-    splats.backend.kernel("raster/project", "project", **cameras.defines, **dropout_defines(dropout))(
-        (ceil_div(splats.capacity, THREADS),), LANES,
-        splats.params, splats.capacity, cameras.array, state.array, int(antialias), float(dropout),
-        splats.smooth_3d_sigmas,
-        out.depths, out.means2d, out.conic_opacity, out.colors, out.tile_counts, out.large_splats, out.d_splats,
-    )  # fmt: skip
+    kernel = splats.backend.kernel("raster/project", "project", **cameras.defines, **dropout_defines(dropout))
+    inputs = splats.params, splats.capacity, cameras.array, state.array
+    options = int(antialias), float(dropout), splats.smooth_3d_sigmas
+    projected = out.depths, out.means2d, out.conic_opacity, out.colors
+    counts = out.tile_counts, out.large_splats
+    kernel((ceil_div(splats.capacity, THREADS),), LANES, *inputs, *options, *projected, *counts, out.d_splats)
 
 
 @dataclass(frozen=True)
 class SentView:
-    """A view into which a rank projects its share of the splats, for the rank that renders it.
+    """One view of a rank's share of the splats, projected for the rank that renders it.
 
     view: `struct BatchView`. depths: float32 [columns], z and 0 for a culled splat; colors: float32 [columns, 4]; these
-    remain on the rank. slot: float32, of the visible splats (cuda_src/raster/visible.cuh), with room for `rows`.
+    remain on the rank. slot: float32, the visible splats (cuda_src/raster/visible.cuh), with room for `rows`.
     """
 
     view: DeviceArray
@@ -193,10 +193,15 @@ class SentView:
 
 
 def project_share(
-    splats: Splats, cameras: CameraTable, state: IterState, antialias: bool, share: Share, out: SentView,
+    splats: Splats,
+    cameras: CameraTable,
+    state: IterState,
+    antialias: bool,
+    share: Share,
+    out: SentView,
     dropout: float = 0.0,
-) -> None:  # fmt: skip
-    """Project the splats of `share` into the view `out`; see `project`. The number of visible ones is added to."""
+) -> None:
+    """Project the splats of `share` into the view `out`; see `project`. Adds to the number of visible splats."""
     check_arrays(
         "project_share",
         params=(splats.params, "float32", "R C"),
@@ -204,11 +209,11 @@ def project_share(
         colors=(out.colors, "float32", "S 4"),
         **smooth_3d_array(splats),
     )
-    splats.backend.kernel("raster/project_share", "project_share", **cameras.defines, **dropout_defines(dropout))(
-        (ceil_div(len(out.depths), THREADS),), LANES,
-        splats.params, splats.capacity, state.array, out.view, int(antialias), float(dropout),
-        share.struct, len(out.depths), out.rows, splats.smooth_3d_sigmas, out.depths, out.colors, out.slot,
-    )  # fmt: skip
+    defines, columns = cameras.defines | dropout_defines(dropout), len(out.depths)
+    kernel = splats.backend.kernel("raster/project_share", "project_share", **defines)
+    inputs = splats.params, splats.capacity, state.array, out.view, int(antialias), float(dropout)
+    layout, outputs = (share.struct, columns, out.rows), (out.depths, out.colors, out.slot)
+    kernel((ceil_div(columns, THREADS),), LANES, *inputs, *layout, splats.smooth_3d_sigmas, *outputs)
 
 
 def dropout_defines(dropout: float) -> dict[str, int]:

@@ -16,7 +16,7 @@ from splat_cli.render.project import LANES, SPLAT_SUMS, THREADS, ProjectedBatch,
 GEOMETRY_THREADS = 128
 GEOMETRY_LANES = (32, GEOMETRY_THREADS // 32)  # a block of project_backward
 ALL_WARPS, UNSEEN_WARPS, SEEN_WARPS = range(3)  # as in cuda_src/raster/update.cuh
-FEW_BLOCKS = {"COEFFICIENTS": 4}  # of color_backward: where most of them have little to move
+FEW_BLOCKS = {"COEFFICIENTS": 4}  # coefficients per block of color_backward, where most blocks have little work
 
 # Mirrors `struct UpdateOptions` in cuda_src/raster/update.cuh.
 UPDATE_OPTIONS_DTYPE = np.dtype([
@@ -29,15 +29,14 @@ UPDATE_OPTIONS_DTYPE = np.dtype([
 class Update:
     """Use of the gradients of raw parameters by project_backward.
 
-    With moments (float32 [rows, capacity] each; moments1 alone: packed, see optim.adam.Moments) Adam is applied in
-    place; with d_params they are stored instead.
-    stats: float32 [2, capacity] sums for densification, or None. last_seen: float32 [capacity], set to the step where a
-    view has a gradient of the splat's colour, or None.
-    dense: splats that no view of the batch shows get gradients of zero and of the regularisers, though Adam leaves
-    their view-dependent colours alone; else parameters, moments and stored gradients of such splats are neither read
-    nor written.
-    warps: UNSEEN_WARPS: only splats whose gradients are zero, as no view of the batch shows any of the same warp; it
-    needs no gradients. SEEN_WARPS: only the others.
+    With moments (float32 [rows, capacity] each; moments1 alone: packed, see model.model.Moments) Adam is applied in
+    place; with d_params the gradients are stored instead.
+    stats: float32 [2, capacity] sums for densification, or None. last_seen: float32 [capacity], set to the step if the
+    splat's colour has a gradient, or None.
+    dense: Adam also moves splats that no view of the batch shows, except their view-dependent colours; their gradients
+    are those of the regularisers. Otherwise their parameters, moments and gradients are neither read nor written.
+    warps: UNSEEN_WARPS: update only splats of warps that no view of the batch shows; this needs no gradients.
+    SEEN_WARPS: only the others.
     """
 
     moments1: DeviceArray | None = None
@@ -64,7 +63,7 @@ class Update:
 
     @property
     def targets(self) -> tuple[DeviceArray, DeviceArray, DeviceArray]:
-        """Moments, both planes also where there is only one, and d_params, as kernels take them."""
+        """Arguments of kernels: moments (the same plane twice if packed) and d_params."""
         return self.moments1, self.moments1 if self.moments2 is None else self.moments2, self.d_params
 
     def options(self, antialias: bool) -> np.ndarray:
@@ -74,7 +73,7 @@ class Update:
 
 
 def moment_defines(packed: bool) -> dict[str, int]:
-    """Defines of kernels that read Adam's moments; packed: see optim.adam.Moments."""
+    """Defines of kernels that read Adam's moments; packed: see model.model.Moments."""
     return {"BF16_MOMENTS": 1} if packed else {}
 
 
@@ -109,12 +108,12 @@ def _geometry_backward(
         **smooth_3d_array(splats),
     )
     defines = update.defines | cameras.defines | batch.defines
-    splats.backend.kernel("raster/project_backward", "project_backward", **defines)(
-        (ceil_div(batch.columns, GEOMETRY_THREADS),), GEOMETRY_LANES,
-        cameras.array, state.array, splats.capacity, update.options(antialias), batch.share.struct, layout, batch.views,
-        batch.depths, batch.colors, batch.d_splats, batch.sent, batch.d_means, splats.smooth_3d_sigmas, batch.d_rays,
-        splats.params, *update.targets, update.stats, update.last_seen,
-    )  # fmt: skip
+    kernel = splats.backend.kernel("raster/project_backward", "project_backward", **defines)
+    options = splats.capacity, update.options(antialias), batch.share.struct, layout
+    projected = batch.views, batch.depths, batch.colors, batch.d_splats, batch.sent, batch.d_means
+    outputs = batch.d_rays, splats.params, *update.targets, update.stats, update.last_seen
+    inputs = cameras.array, state.array, *options, *projected, splats.smooth_3d_sigmas
+    kernel((ceil_div(batch.columns, GEOMETRY_THREADS),), GEOMETRY_LANES, *inputs, *outputs)
 
 
 def _color_backward(splats: Splats, state: IterState, antialias: bool, batch: ProjectedBatch, update: Update) -> None:
@@ -122,10 +121,9 @@ def _color_backward(splats: Splats, state: IterState, antialias: bool, batch: Pr
     defines = update.color_defines | batch.defines
     blocks, num_coefficients = ceil_div(batch.columns, THREADS), (splats.sh_degree + 1) ** 2
     if update.warps == UNSEEN_WARPS:
-        num_coefficients = 1  # others stay as they are
+        num_coefficients = 1  # the others do not change
     parts = ceil_div(num_coefficients, defines.get("COEFFICIENTS", 1))
-    splats.backend.kernel("raster/color_backward", "color_backward", **defines)(
-        (blocks * parts,), LANES,
-        state.array, splats.capacity, num_coefficients, update.options(antialias), batch.share.struct, batch.layout,
-        batch.views, batch.depths, batch.d_rays, splats.params, *update.targets,
-    )  # fmt: skip
+    options = splats.capacity, num_coefficients, update.options(antialias), batch.share.struct, batch.layout
+    inputs = state.array, *options, batch.views, batch.depths, batch.d_rays
+    kernel = splats.backend.kernel("raster/color_backward", "color_backward", **defines)
+    kernel((blocks * parts,), LANES, *inputs, splats.params, *update.targets)

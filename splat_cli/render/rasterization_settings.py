@@ -1,4 +1,4 @@
-"""Settings of a rasterizer, which its buffers depend on, too."""
+"""Settings of a rasterizer, on which its buffers depend, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rasterizer: scratch buffers, forward and backward pass."""
+"""The rasterizer of one view: scratch buffers, forward and backward pass, interface of colour models."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Rasterizer:
         coloring: Coloring | None = None,
         pair_capacity: int = MIN_PAIRS,
     ) -> None:
-        """coloring: in place of spherical harmonics. pair_capacity: initial number of (splat, tile) pairs."""
+        """coloring: used instead of spherical harmonics. pair_capacity: initial number of (splat, tile) pairs."""
         self.backend, self.cameras, self.settings, self.coloring = backend, cameras, settings, coloring
         self.generation = 0
         self.resize_splats(capacity)
@@ -71,7 +71,7 @@ class Rasterizer:
         per_pair = self.memory_cost(self.settings).per_pair
         fitting = min(int(self.backend.memory()[0] / per_pair), MAX_PAIRS)
         if pair_capacity > fitting:
-            raise MemoryError(f"a view needs {pair_capacity:,} pairs of a splat and a tile, of which {fitting:,} fit")
+            raise MemoryError(f"a view needs {pair_capacity:,} pairs of a splat and a tile, and {fitting:,} fit")
         self.generation += 1
         self.projection.tile_counts[...] = 0  # not cleared by a view that overflowed
         self.tiles = TileLists(self.backend, pair_capacity, cameras.max_tiles)
@@ -89,7 +89,7 @@ class Rasterizer:
         self.resize_pairs(max(needed_pairs, min(roomy, MAX_PAIRS)))
 
     def grow_if_overflowed(self, state: IterState) -> bool:
-        """Whether the last view, or one of another rank, overflowed; if so, the buffers are large enough afterwards."""
+        """Grow the buffers if the last view, or one of another rank, overflowed; returns whether it did."""
         after = state.read()
         if after["overflowed"]:
             if (needed := int(after["needed_pairs"])) > self.tiles.pair_capacity:
@@ -136,7 +136,7 @@ class Rasterizer:
     def project_and_sort(
         self, splats: Splats, state: IterState, dropout: float = 0.0, before_sort: Callable[[], None] | None = None
     ) -> None:
-        """The first part of `forward`: project the splats into the state's view, and list those of each tile."""
+        """The first part of `forward`: project the splats into the state's view and build the lists of its tiles."""
         project(splats, self.cameras, state, self.settings.antialias, self.projection, dropout)
         if before_sort:
             before_sort()
@@ -149,7 +149,7 @@ class Rasterizer:
         blend(self.cameras, state, self.projection, self.tiles, self.picture)
 
     def blend_values(self, state: IterState, values: DeviceArray) -> None:
-        """Blend again into `picture`, with values float32 [num, C <= 3] in place of colours."""
+        """Blend again into `picture`, with values float32 [num, C <= 3] instead of colours."""
         self.projection.colors[: values.shape[0], : values.shape[1]] = values
         self.blend_again(state)
 
@@ -159,13 +159,18 @@ class Rasterizer:
 
     def score(self, state: IterState, errors: DeviceArray, scores: DeviceArray, fixed_sums: bool = False) -> None:
         """Add each splat's blending weight in the last picture, and its share of the errors: see `blend_scores`."""
-        by_segments = (
-            self.settings.training and self.backend.name == "cuda"
-        )  # on the CPU, tiles are enough for all threads
+        tiles_suffice = self.backend.name == "cpu"  # to occupy all threads
         blend_scores(
-            self.cameras, state, self.projection, self.tiles, self.picture, errors, scores, fixed_sums=fixed_sums,
-            by_segments=by_segments,
-        )  # fmt: skip
+            self.cameras,
+            state,
+            self.projection,
+            self.tiles,
+            self.picture,
+            errors,
+            scores,
+            fixed_sums=fixed_sums,
+            by_segments=self.settings.training and not tiles_suffice,
+        )
 
     def backward_to_projection(self, splats: Splats, state: IterState, absgrad: bool) -> None:
         """From picture.d_image to the gradients of projected splats."""

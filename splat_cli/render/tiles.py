@@ -10,10 +10,10 @@ from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import LANES, THREADS, Projection
 
 SCAN_THREADS = {"cuda": 256, "cpu": 16}
-# Threads of a block that sorts one list, and defines of the kernel. On the CPU barriers cost more than comparisons.
+# Threads of a block that sorts one list, and defines of the kernel: on the CPU, barriers cost more than comparisons.
 SORT_THREADS = {"cuda": 256, "cpu": 1}
 SORT_DEFINES: dict[str, dict[str, int]] = {"cuda": {}, "cpu": {"RADIX": 1}}
-LARGE_BLOCKS = {"cuda": 1024, "cpu": 16}  # over which large splats are distributed; the host does not know their number
+LARGE_BLOCKS = {"cuda": 1024, "cpu": 16}  # for large splats, whose number the host does not know
 
 
 class TileLists:
@@ -21,13 +21,11 @@ class TileLists:
 
     After `build`: tile_begins uint32 [max_tiles + 1], tile_order uint32 [max_tiles], splat_from_pair uint32
     [pair_capacity]. If there are more pairs, `overflowed` and `needed_pairs` of the state are set, and the lists must
-    be built again. other: lists of the same size that are never built at the same time; they share what only `build`
-    needs.
+    be built again. other: lists of the same size, to share the buffers that only `build` needs; both are never built at
+    the same time.
     """
 
-    def __init__(
-        self, backend: Backend, pair_capacity: int, max_tiles: int, other: TileLists | None = None
-    ) -> None:  # fmt: skip
+    def __init__(self, backend: Backend, pair_capacity: int, max_tiles: int, other: TileLists | None = None) -> None:
         self.backend, self.pair_capacity, self.max_tiles = backend, pair_capacity, max_tiles
         self.keys: DeviceArray = other.keys if other else backend.xp.empty(pair_capacity, "uint64")
         self.splat_from_pair = backend.xp.empty(pair_capacity, "uint32")
@@ -44,19 +42,16 @@ class TileLists:
         kernel, name, counts = self.backend.kernel, self.backend.name, projection.tile_counts
         capacity, large_blocks = len(projection.depths), LARGE_BLOCKS[name]
         splats = projection.large_splats, projection.depths, projection.means2d, projection.conic_opacity
-        kernel("raster/tiles", "count_large_tiles")(
-            (large_blocks,), LANES,
-            cameras.array, state.array, capacity, *splats, counts,
-        )  # fmt: skip
-        kernel("raster/sort_tiles", "scan_tiles", **SORT_DEFINES[name])(
-            (1,), (SCAN_THREADS[name],),
-            cameras.array, state.array, counts, self.pair_capacity, self.tile_begins, self.tile_order,
-        )  # fmt: skip
+        common, sorting = (cameras.array, state.array), SORT_DEFINES[name]
+        blocks = large_blocks + ceil_div(capacity, THREADS)
+        kernel("raster/tiles", "count_large_tiles")((large_blocks,), LANES, *common, capacity, *splats, counts)
+        kernel("raster/sort_tiles", "scan_tiles", **sorting)(
+            (1,), (SCAN_THREADS[name],), *common, counts, self.pair_capacity, self.tile_begins, self.tile_order
+        )
         kernel("raster/tiles", "emit_tiles")(
-            (large_blocks + ceil_div(capacity, THREADS),), LANES,
-            cameras.array, state.array, capacity, large_blocks, *splats, self.tile_begins, counts, self.keys,
-        )  # fmt: skip
-        kernel("raster/sort_tiles", "sort_tiles", **SORT_DEFINES[name])(
-            (cameras.extent.tiles,), (SORT_THREADS[name],),
-            cameras.array, state.array, self.tile_order, self.tile_begins, self.keys, self.splat_from_pair,
-        )  # fmt: skip
+            (blocks,), LANES, *common, capacity, large_blocks, *splats, self.tile_begins, counts, self.keys
+        )
+        outputs = self.tile_order, self.tile_begins, self.keys, self.splat_from_pair
+        kernel("raster/sort_tiles", "sort_tiles", **sorting)(
+            (cameras.extent.tiles,), (SORT_THREADS[name],), *common, *outputs
+        )

@@ -1,4 +1,4 @@
-"""Rendering of splats from any camera, for evaluation and `splat render`."""
+"""Rendering of splats from any camera, for evaluation and `splat render`; depth order of novel views."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from splat_cli.scene.view import View
 
 
 def sort_outside_by_distance(xp: Any, projection: Projection, view: View, num: int) -> None:
-    """Replace the depths of those of `num` projected splats whose centre is outside the picture, in place.
+    """Replace, in place, the depths of projected splats (the first `num`) whose centre is outside the image.
 
-    Blending sorts splats by the z of their centre. For a large splat beside the camera that is not the depth of the
-    part in the picture: as the centre crosses the camera plane, z approaches 0 and the splat hides everything. The
-    depth becomes the z of a point as far from the camera as the centre, on the nearest ray within the picture's margin:
-    unchanged inside, continuous at the margin.
+    Blending sorts splats by the z of their centre. For a large splat beside the camera, this is not the depth of its
+    visible part: as the centre crosses the camera plane, z approaches 0 and the splat hides everything. The new depth
+    is the z of the point on the nearest ray within the image's margin at the same distance from the camera: unchanged
+    inside, continuous at the margin.
     """
     depths, means2d = projection.depths[:num], projection.means2d[:num]
     with np.errstate(all="ignore"):  # rows of culled splats are undefined
@@ -33,7 +33,7 @@ def sort_outside_by_distance(xp: Any, projection: Projection, view: View, num: i
 
 
 def depth_factors(xp: Any, means2d: DeviceArray, view: View) -> DeviceArray:
-    """Depth in the picture's margin over z, [N], of points at pixels `means2d` [N, 2]; 1 inside."""
+    """Ratio of that depth to z, [N], for points at pixels `means2d` [N, 2]; 1 inside the margin."""
     squares = clamped_squares = 1.0
     pinhole = ((view.fx, view.cx), (view.fy, view.cy))
     limits = zip(*(limit.tolist() for limit in view.slope_limits), strict=True)
@@ -67,17 +67,17 @@ class ViewRenderer:
         self.state = IterState(backend, num_splats=splats.num, sh_degree=splats.sh_degree)
 
     def render(self, index: int, background: Sequence[float] = (0.0, 0.0, 0.0)) -> np.ndarray:
-        """Picture of view `index`, float32 [H, W, 3], not clamped."""
+        """Image of view `index`, float32 [H, W, 3], not clamped."""
         self.forward(index, background)
         return self._download(index)
 
     def planes(self, index: int, background: Sequence[float] = (0.0, 0.0, 0.0)) -> DeviceArray:
-        """Picture of view `index` on the device, float32 [3, H, W], not clamped; valid until the next picture."""
+        """Image of view `index` on the device, float32 [3, H, W], not clamped; valid until the next render."""
         self.forward(index, background)
         return self.rasterizer.image(index)
 
     def forward(self, index: int, background: Sequence[float] = (0.0, 0.0, 0.0)) -> None:
-        """Render view `index`; the picture remains on the device."""
+        """Render view `index` into the rasterizer's picture."""
         self.state.write(view=index, background=background, overflowed=0)
         order = partial(self._sort_outside_by_distance, index) if self.novel_views else None
         while True:
@@ -99,7 +99,7 @@ class ViewRenderer:
     def blended(self, index: int, values: DeviceArray) -> np.ndarray:
         """Blend other values than colours in the last view, `index`, over zero.
 
-        values: float32 [num, C] on the device, C <= 3, of any sign. Returns float32 [H, W, 3], of which C are used.
+        values: float32 [num, C] on the device, C <= 3, of any sign. Returns float32 [H, W, 3] with C used channels.
         """
         self._blend_values(values)
         return self._download(index)
@@ -122,6 +122,6 @@ class ViewRenderer:
 def render_image(
     splats: Splats, view: View, background: Sequence[float], antialias: bool, coloring: Coloring | None = None
 ) -> np.ndarray:
-    """Picture of one view, uint8 [H, W, 3]. For several views, a ViewRenderer keeps its buffers. Raises UsageError."""
+    """Image of one view, uint8 [H, W, 3]. For several views, use a ViewRenderer, which keeps buffers. UsageError."""
     view.check()
     return to_8bit(ViewRenderer(splats.backend, splats, [view], antialias, coloring).render(0, background))

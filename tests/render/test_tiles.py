@@ -83,7 +83,7 @@ def test_pair_count_does_not_wrap_at_32_bits(backend: Backend) -> None:
 @pytest.mark.parametrize("needed", [2**31, 2**32 - 1])
 def test_too_many_pairs_for_an_index_are_refused(device: OnDevice, needed: int) -> None:
     device.state.write(overflowed=1, needed_pairs=needed)
-    with pytest.raises(MemoryError, match=r"a view needs .* pairs of a splat and a tile, of which .* fit"):
+    with pytest.raises(MemoryError, match=r"a view needs .* pairs of a splat and a tile, and .* fit"):
         device.rasterizer.grow_if_overflowed(device.state)
 
 

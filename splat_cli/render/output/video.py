@@ -42,9 +42,12 @@ def write_video(
     width, height = _even_size(pictures)
     with replacing(path) as temporary:
         command = _command(temporary, width, height, frames_per_second)
-        with TemporaryFile() as errors, subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors, **NEW_SESSION
-        ) as process:  # fmt: skip
+        with (
+            TemporaryFile() as errors,
+            subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors, **NEW_SESSION
+            ) as process,
+        ):
             try:
                 assert process.stdin is not None
                 with suppress(BrokenPipeError):  # ffmpeg has failed: reported by its exit code
