@@ -47,7 +47,8 @@ def backward(image: Array, grid: Array, d_changed: Array) -> tuple[Array, Array]
     by_level, by_row, by_column, slopes = weights(image, grid.shape)
     extended = np.concatenate([image, np.ones_like(image[:1])])
     d_matrices = np.einsum("ihw,jhw->ijhw", d_changed, extended)
-    d_grid = np.einsum("lhw,rh,kw,ijhw->lrkij", by_level, by_row, by_column, d_matrices, optimize=True)
+    by_pixel = by_level[:, None, None] * d_matrices  # [L, 3, 4, H, W]
+    d_grid = (by_row @ by_pixel @ by_column.T).transpose(0, 3, 4, 1, 2)
     matrices = np.einsum("lhw,rh,kw,lrkij->ijhw", by_level, by_row, by_column, grid, optimize=True)
     d_image = d_changed + np.einsum("ijhw,ihw->jhw", matrices[:, :3], d_changed)
     changes = np.einsum("lhw,rh,kw,lrkij->ijhw", slopes, by_row, by_column, grid, optimize=True)
