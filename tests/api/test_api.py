@@ -60,8 +60,8 @@ def test_names_are_all_there():
         _ = splat.nonsense
 
 
-def test_a_name_has_the_type_that_checkers_see():
-    """What is loaded on first use is what `if TYPE_CHECKING` imports, and nothing else is public."""
+def test_names_have_the_types_that_checkers_see():
+    """Names loaded on first use are those that `if TYPE_CHECKING` imports; no others are public."""
     tree = ast.parse((ROOT / "splat_cli" / "__init__.py").read_text())
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module != "typing"]
     seen = {name.name: node.module for node in imports for name in node.names if node.module.startswith("splat_cli")}
@@ -99,7 +99,7 @@ def test_memory_and_run_train_the_same(scene, tmp_path):
     assert (run.path / "report.html").is_file()
 
 
-def test_training_ends_where_the_callback_says(scene, tmp_path):
+def test_training_ends_when_the_callback_returns_false(scene, tmp_path):
     for out in (None, tmp_path / "run"):
         result = splat.train_scene(scene, steps=1000, on_progress=lambda progress: progress.step < 3, out=out, **FAST)
         assert 3 <= result.steps < 1000
@@ -194,7 +194,7 @@ def test_errors_say_what_to_do(few_steps, result, scene, call, message):
     assert list(few_steps.iterdir()) == []
 
 
-def test_nothing_held_out_is_told(scene):
+def test_evaluation_without_held_out_photographs_is_an_error(scene):
     result = splat.train_scene(scene, steps=1, **FAST)
     for call in (result.evaluate, result.compare):
         with pytest.raises(UsageError, match="train with eval=True"):
@@ -287,7 +287,7 @@ def test_a_scene_that_cannot_be_trained_on_is_refused(scene, change, message):
         splat.train_scene(change(splat.read_scene(scene)), steps=3, **FAST)
 
 
-def test_what_is_no_view_is_told(result):
+def test_a_view_of_another_type_is_an_error(result):
     for view in (None, 0, "a_00.jpg"):
         with pytest.raises(UsageError, match="expected a View"):
             splat.render_view(result.splats, view, device="cpu")

@@ -30,7 +30,7 @@ def preloaded(folder: Path) -> dict[str, str]:
 def start_trials(
     scene: Path, folder: Path, trials: int, job: int, num_jobs: int, seed: int
 ) -> AbstractContextManager["subprocess.Popen[str]"]:
-    """A process that makes one job's part of the trials (trial.main) in `folder`, and prints."""
+    """A process that runs and prints one job's part of the trials (trial.main) in `folder`."""
     folder.mkdir()
     numbers = map(str, (trials, job, num_jobs, seed))
     command = [sys.executable, "-m", "tests.faults.trial", scene, folder, *numbers]

@@ -1,4 +1,4 @@
-"""train.jsonl on a disk that fills up: torn lines neither end the run nor stay in its way."""
+"""train.jsonl on a disk that fills up: torn lines do not end the run or prevent a resume."""
 
 import errno
 import json
@@ -39,7 +39,7 @@ def run(tmp_path):
     return run
 
 
-def test_a_line_that_did_not_fit_leaves_no_piece(run, monkeypatch):
+def test_a_line_that_does_not_fit_is_removed(run, monkeypatch):
     before = run.log.path.read_bytes()
     file = run.log.path.open("ab", buffering=0)
     with monkeypatch.context() as patch:

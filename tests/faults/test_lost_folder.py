@@ -28,7 +28,7 @@ def test_a_run_whose_folder_is_removed_ends(training, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_whose_folder_is_moved_ends_and_goes_on_at_its_new_place(training, finished, tmp_path):
+def test_a_run_whose_folder_is_moved_ends_and_continues_at_its_new_place(training, finished, tmp_path):
     path, place = tmp_path / "run", tmp_path / "place"
     with pytest.raises(FolderLost, match="if it was moved, continue it at its new place"):
         training.new(path, _after(16, lambda: path.rename(place)))

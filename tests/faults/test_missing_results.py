@@ -1,4 +1,4 @@
-"""Results that a full disk or a kill prevented are written when the run is resumed, also of a finished run."""
+"""Results that a full disk or a kill prevented are written by a resume, also after the last step."""
 
 import json
 import shutil
@@ -41,7 +41,7 @@ def _fail_at(monkeypatch, what, step):
 
 
 @pytest.mark.parametrize("what", ["save_splats", "_evaluate"])
-def test_a_full_disk_at_a_save_is_made_up_for(training, whole, tmp_path, monkeypatch, what):
+def test_a_resume_writes_what_a_full_disk_prevented(training, whole, tmp_path, monkeypatch, what):
     with monkeypatch.context() as patch:
         _fail_at(patch, what, 30)
         run = training.new(tmp_path / "run", **EVALUATED)
@@ -55,7 +55,7 @@ def test_a_full_disk_at_a_save_is_made_up_for(training, whole, tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("lost", ["splats", "scores"])
-def test_a_run_killed_between_a_checkpoint_and_what_is_saved_after_it(training, whole, tmp_path, monkeypatch, lost):
+def test_a_run_killed_between_a_checkpoint_and_its_results(training, whole, tmp_path, monkeypatch, lost):
     class Killed(BaseException):
         """Ends the run at once."""
 

@@ -1,4 +1,4 @@
-"""Two programs that take one folder at the same time: one of them gets it."""
+"""Two processes that lock one folder at the same time: one of them gets it."""
 
 import subprocess
 import sys
@@ -33,8 +33,8 @@ for line in sys.stdin:
 """
 
 
-def test_of_two_programs_one_gets_the_folder(tmp_path):
-    """Each pair starts at the same moment, in processes that wait for it."""
+def test_one_of_two_processes_gets_the_folder(tmp_path):
+    """Each pair starts at the same moment, in processes that are already running."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with started([sys.executable, "-c", _TAKE], **pipes) as one, started([sys.executable, "-c", _TAKE], **pipes) as two:
         assert [program.stdout.readline() for program in (one, two)] == ["here\n", "here\n"]
@@ -52,7 +52,7 @@ def test_of_two_programs_one_gets_the_folder(tmp_path):
             assert not (path / LOCK_NAME).exists()
 
 
-def test_a_folder_in_use_is_not_removed_by_who_comes_second(tmp_path, monkeypatch):
+def test_the_second_process_does_not_remove_the_folder(tmp_path, monkeypatch):
     """Both have found it missing; one locks it before the other has made it."""
     path, mkdir = tmp_path / "run", Path.mkdir
     first = new_run_folder(path)
@@ -70,7 +70,7 @@ def test_a_folder_in_use_is_not_removed_by_who_comes_second(tmp_path, monkeypatc
 
 
 def test_a_folder_that_its_user_removed_is_made_again(tmp_path):
-    """The lock of a removed folder is worth nothing."""
+    """The lock of a removed folder does not count."""
 
     def fail(number):
         with pytest.raises((ZeroDivisionError, UsageError)) as caught, new_run_folder(tmp_path / "run"):

@@ -1,4 +1,4 @@
-"""Standard streams that are closed, full or no longer read do not end a training, and lead to no traceback."""
+"""Standard streams that are closed, full or no longer read: training continues without a traceback."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ def test_training_without_a_terminal(scene, tmp_path, redirections):
     assert RunDir(tmp_path / "run").saved_steps() == [STEPS]
 
 
-def test_training_whose_output_nobody_reads(scene, tmp_path):
+def test_training_with_closed_pipes(scene, tmp_path):
     with _train(scene, tmp_path / "run") as process:
         process.stdout.close()
         process.stderr.close()

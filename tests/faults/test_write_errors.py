@@ -1,4 +1,4 @@
-"""Write errors other than a full disk: training continues, and the checkpoint of the end is kept."""
+"""Write errors other than a full disk: training continues, and the last checkpoint is kept."""
 
 import errno
 import os
@@ -15,7 +15,7 @@ from splat_cli.run.storage.run_dir import RunDir
 
 @pytest.mark.parametrize("name", ["x" * 251 + ".png", "\N{FOX FACE}" * 62 + ".png"])
 def test_files_have_names_as_long_as_the_system_allows(tmp_path, name):
-    """The temporary name is shorter; those of files whose names only end otherwise differ."""
+    """Temporary names are shorter, but differ for names that only differ in their ends."""
     other = name[:-5] + "y.pn"
     with replacing(tmp_path / name) as first, replacing(tmp_path / other) as second:
         first.write_text("first")
@@ -60,8 +60,8 @@ def test_an_index_does_not_replace_without_all_of_its_files(tmp_path, monkeypatc
     assert (index.read_text(), (tmp_path / "chunks" / "a").read_text()) == ("index", "chunk")
 
 
-def test_files_are_flushed_as_windows_wants_it(tmp_path, monkeypatch):
-    """Through a descriptor that can be written."""
+def test_files_are_flushed_through_a_writable_descriptor(tmp_path, monkeypatch):
+    """Windows requires this."""
     modes = []
     monkeypatch.setattr(os, "fsync", lambda handle: modes.append(os.write(handle, b"")))
     (tmp_path / "a").write_text("text")
@@ -89,7 +89,7 @@ def test_every_write_error_is_a_disk_error(number, code, text):
 
 
 def _block(monkeypatch, run, *steps):
-    """Puts files where the folders of these steps belong, before the first checkpoint."""
+    """Before the first checkpoint, creates files in the places of these steps' folders."""
     save = Checkpointer.save
 
     def block_and_save(self, trainer, seconds):
@@ -101,7 +101,7 @@ def _block(monkeypatch, run, *steps):
     monkeypatch.setattr(Checkpointer, "save", block_and_save)
 
 
-def test_a_file_in_place_of_a_folder_ends_nothing(training, finished, tmp_path, monkeypatch):
+def test_training_continues_if_a_file_blocks_a_folder(training, finished, tmp_path, monkeypatch):
     run = RunDir(tmp_path / "run")
     with monkeypatch.context() as patch:
         _block(patch, run, 40, 60)
@@ -116,7 +116,7 @@ def test_a_file_in_place_of_a_folder_ends_nothing(training, finished, tmp_path, 
     assert run.ply_path(60).read_bytes() == finished.ply_path(60).read_bytes()
 
 
-def test_an_older_checkpoint_that_cannot_be_removed_is_told(training, tmp_path, monkeypatch):
+def test_an_old_checkpoint_that_cannot_be_removed_is_a_warning(training, tmp_path, monkeypatch):
     unlink = Path.unlink
 
     def refuse(self, missing_ok=False):
@@ -130,7 +130,7 @@ def test_an_older_checkpoint_that_cannot_be_removed_is_told(training, tmp_path, 
     assert any("cannot be removed: Permission denied" in line for line in training.said)
 
 
-def test_a_checkpoint_that_cannot_be_opened_is_told(copy, monkeypatch):
+def test_a_folder_named_like_a_checkpoint_is_skipped(copy, monkeypatch):
     newest, before = checkpoint_paths(copy.checkpoints_path)
     newest.unlink()
     newest.mkdir()

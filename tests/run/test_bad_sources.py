@@ -13,7 +13,7 @@ from tests.training import Trained
 
 
 def _photograph(scene, folder, bad, mask=None):
-    """A copy of the scene in which one photograph is grey, of floats, with `bad` in some pixels, or `mask` on them."""
+    """A copy of the scene whose one float photograph is grey, with `bad` in some pixels, or with `mask` over them."""
     shutil.copytree(scene, folder)
     levels = np.random.default_rng(0).random((30, 40), np.float32)
     places = np.zeros(levels.shape, bool)
@@ -27,7 +27,7 @@ def _photograph(scene, folder, bad, mask=None):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_pixels_count_as_little_as_masked_ones(scene, tmp_path, bad):
+def test_nonfinite_pixels_are_ignored_as_if_masked(scene, tmp_path, bad):
     broken = Trained(_photograph(scene, tmp_path / "broken", bad))
     masked = Trained(_photograph(scene, tmp_path / "masked", 0.25, mask=0))
     unmasked = Trained(_photograph(scene, tmp_path / "unmasked", 0.25))
@@ -38,7 +38,7 @@ def test_pixels_count_as_little_as_masked_ones(scene, tmp_path, bad):
     assert warnings == ["Warning: 36 pixels are not finite and do not count: 36 in a_02.jpg"]
 
 
-def test_pixels_of_photographs_that_are_decoded_late(scene, tmp_path):
+def test_nonfinite_pixels_of_lazily_decoded_photographs(scene, tmp_path):
     broken = Trained(_photograph(scene, tmp_path / "broken", np.nan))
     late = broken.new(tmp_path / "late", score_views=4, image_memory=8 * 3 * 40 * 30 / 2**30)
     warnings = [line for line in broken.said if "finite" in line]
@@ -47,7 +47,7 @@ def test_pixels_of_photographs_that_are_decoded_late(scene, tmp_path):
     assert late.ply_path(60).read_bytes() == whole.ply_path(60).read_bytes()
 
 
-def test_point_is_left_out(scene, training, finished, tmp_path):
+def test_nonfinite_point_is_left_out(scene, training, finished, tmp_path):
     broken = Trained(shutil.copytree(scene, tmp_path / "broken"))
     model = read_model(broken.scene / "sparse" / "0")
     model.points = np.insert(model.points, 7, [0, np.nan, 0], axis=0)
@@ -61,7 +61,7 @@ def test_point_is_left_out(scene, training, finished, tmp_path):
 
 @pytest.fixture
 def start(finished, tmp_path):
-    """A file of splats of which the eighth has one number that is not finite; and one without it."""
+    """Files of splats: one whose eighth splat has a non-finite number, one without that splat."""
     splats = read_ply(finished.ply_path(60))
     write_ply(tmp_path / "good.ply", splats)
     doubled = splats.select(np.insert(np.arange(len(splats)), 7, 7))
@@ -70,20 +70,20 @@ def start(finished, tmp_path):
     return tmp_path / "broken.ply", tmp_path / "good.ply"
 
 
-def test_splat_is_left_out(training, start, tmp_path):
+def test_nonfinite_splat_is_left_out(training, start, tmp_path):
     broken, good = [training.new(tmp_path / path.stem, init_from=str(path)) for path in start]
     assert broken.ply_path(60).read_bytes() == good.ply_path(60).read_bytes()
     warnings = [line for line in training.said if "finite" in line]
     assert warnings == [f"Warning: {start[0]}: left out 1 splats that are not finite"]
 
 
-def test_fewer_splats_than_the_file_has_are_warnings_of(training, start, tmp_path):
+def test_a_limit_below_the_number_of_splats_is_a_warning(training, start, tmp_path):
     training.new(tmp_path / "run", init_from=str(start[1]), max_splats=50, steps=2)
     expected = f"Warning: starting from 50 of the {len(read_ply(start[1])):,} splats of"
     assert any(line.startswith(expected) for line in training.said)
 
 
-def test_file_of_the_start_is_not_needed_to_go_on(training, start, tmp_path):
+def test_resume_does_not_need_the_initial_splats(training, start, tmp_path):
     run = training.new(tmp_path / "run", init_from=str(start[0]))
     bits = run.ply_path(60).read_bytes()
     for path in (run.result_path, run.checkpoints_path / "step_60.npz", start[0]):

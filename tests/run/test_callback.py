@@ -10,7 +10,7 @@ from splat_cli.terminal.interrupt import Interrupted
 
 
 class Watching:
-    """Keeps what it saw; calls `work` in every round; asks to stop from step `stop` on."""
+    """Records each round and calls `work`; asks to stop from step `stop` on."""
 
     def __init__(self, work=lambda: None, stop=None):
         self.work, self.stop = work, stop
@@ -27,7 +27,7 @@ class Watching:
             raise KeyboardInterrupt  # as `check` does
 
 
-def test_it_sees_every_round_and_changes_nothing(training, finished, tmp_path):
+def test_callback_sees_every_round_and_changes_nothing(training, finished, tmp_path):
     watching = Watching()
     run = training.new(tmp_path / "run", watching)
     assert watching.began == [(0, tmp_path / "run")]
@@ -38,8 +38,8 @@ def test_it_sees_every_round_and_changes_nothing(training, finished, tmp_path):
         np.testing.assert_array_equal(array, getattr(alone, name))
 
 
-def test_its_time_is_no_training(training, tmp_path, monkeypatch):
-    """Each call puts the clock forward by ten hours."""
+def test_time_in_callbacks_is_not_training_time(training, tmp_path, monkeypatch):
+    """Each call advances the clock by ten hours."""
     now, hours = time.perf_counter, []
     monkeypatch.setattr(time, "perf_counter", lambda: now() + 3600 * sum(hours))
     training.new(tmp_path / "run", Watching(lambda: hours.append(10)))

@@ -13,7 +13,7 @@ from splat_cli.run.checkpoints.state import restore_state
 from tests.subprocesses import ROOT
 
 
-def test_checkpoints_are_kept_up_to_the_number_asked_for(finished):
+def test_the_newest_checkpoints_are_kept(finished):
     steps = [read_checkpoint(path).step for path in checkpoint_paths(finished.checkpoints_path)]
     assert steps[0] == 60
     assert len(steps) == 3
@@ -31,7 +31,7 @@ def test_checkpoint_holds_what_the_page_says(finished):
         assert f"`{key}`" in page
 
 
-def test_no_checkpoints_where_none_are_wanted(training, tmp_path):
+def test_keep_zero_writes_no_checkpoints(training, tmp_path):
     run = training.new(tmp_path / "run", keep=0)
     assert not run.checkpoints_path.exists()
 
@@ -74,7 +74,7 @@ def test_every_flipped_byte_is_found(finished, tmp_path):
             read_checkpoint(path)
 
 
-def test_run_whose_checkpoints_are_all_damaged_says_so(training, copy):
+def test_only_damaged_checkpoints_are_an_error(training, copy):
     for path in checkpoint_paths(copy.checkpoints_path):
         _damage(path, "flip")
     with pytest.raises(FormatError, match="no checkpoint of the run can be read"):

@@ -17,7 +17,7 @@ from tests.field_scenes import lively_field, pictures, some_splats, tinted_train
 from tests.views import ring_of_views
 
 
-def test_photographs_of_different_looks_need_appearances(backend):
+def test_photographs_with_different_looks_need_appearances(backend):
     plain, tinted = tinted_trainer(backend, field_appearance=0), tinted_trainer(backend)
     errors = []
     for trainer in (plain, tinted):
@@ -35,7 +35,7 @@ def test_photographs_of_different_looks_need_appearances(backend):
     ],
     ids=["moves", "features"],
 )
-def test_training_goes_on_to_the_same_bits(settings, tmp_path):
+def test_resumed_training_ends_with_the_same_bits(settings, tmp_path):
     whole = tinted_trainer(densify_start=15, **settings)
     whole.run_until(20)
     checkpoint = capture_state(whole)
@@ -65,7 +65,7 @@ def test_gradients_of_colours_move_splats_only_where_asked():
 
 
 def test_held_out_photographs_are_fitted_on_their_left_halves(backend):
-    """Photographs in a look that lies between those of training: right halves, too, are met."""
+    """Photographs whose look lies between those of training: right halves fit as well."""
     splats, views = some_splats(), ring_of_views(6)
     field = lively_field(backend, splats)
     looks = field.embedding_rows()[:3] * 0.8 + 0.3
@@ -101,7 +101,7 @@ def test_halves_share_no_pixel_and_respect_masks():
 
 @pytest.mark.parametrize("legacy", [False, True], ids=["today", "without bounds"])
 def test_resumed_run_keeps_the_bounds_of_its_field(training, tmp_path, legacy):
-    """On resume, splats start as placeholders elsewhere: bounds of theirs would be others.
+    """On resume, splats start as placeholders elsewhere, which have other bounds.
 
     Checkpoints of earlier versions have no bounds: they follow from the initial splats again. Nor do they have rates of
     the field, or features and harmonics of splats.

@@ -1,4 +1,4 @@
-"""Training on a CPU that would take hours is told of before it starts."""
+"""The warning before a training that would take hours on a CPU."""
 
 import dataclasses
 import re
@@ -18,7 +18,7 @@ def warning(width, height, num_cores, **settings):
     return duration_warning(config, views, config.steps, num_cores)
 
 
-def test_a_small_scene_is_not_told_of():
+def test_a_small_scene_gets_no_warning():
     assert warning(192, 144, 2, steps=1500) is None
 
 
@@ -32,7 +32,7 @@ def test_advice_ends_in_minutes(width, height, num_cores):
     assert warning(width // downscale, height // downscale, num_cores, steps=steps) is None
 
 
-def test_it_comes_before_training(splat, scene, monkeypatch):
+def test_the_warning_comes_before_training(splat, scene, monkeypatch):
     monkeypatch.setattr(cpu_duration, "SECONDS_PER_PIXEL", 100.0)
     shown = splat("train", scene, "--device", "cpu", "--steps", 2, "--no-report").err
     assert shown.index("Warning: training on the CPU") < shown.index("step 2/2")

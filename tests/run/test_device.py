@@ -1,4 +1,4 @@
-"""The list of kernels that are compiled ahead names all that runs use, and little else."""
+"""Kernels compiled ahead: all that a run uses, and few others."""
 
 import signal
 
@@ -36,7 +36,7 @@ def _keys(units):
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_what_a_run_launches_is_compiled_ahead(name, training, tmp_path, monkeypatch):
+def test_kernels_of_a_run_are_compiled_ahead(name, training, tmp_path, monkeypatch):
     used = []
     kernel = CpuBackend.kernel
 
@@ -51,8 +51,8 @@ def test_what_a_run_launches_is_compiled_ahead(name, training, tmp_path, monkeyp
     assert {key for key in ahead - _keys(used) if key[0] not in BY_CHANCE} == set()
 
 
-def test_nothing_is_left_to_compile_once_signals_have_to_wait(training, tmp_path, monkeypatch):
-    """A Ctrl-C would wait for the compiler, too."""
+def test_all_kernels_are_compiled_before_signals_are_deferred(training, tmp_path, monkeypatch):
+    """Otherwise a Ctrl-C would wait for the compiler."""
     handlers, loaded_late = [], []
     prepare, load = CpuBackend.prepare, CpuBackend._load_library
 
@@ -76,7 +76,7 @@ def test_nothing_is_left_to_compile_once_signals_have_to_wait(training, tmp_path
     assert loaded_late == []
 
 
-def test_sums_in_a_fixed_order_have_kernels_of_their_own_on_cuda():
+def test_deterministic_sums_have_their_own_kernels_on_cuda():
     units = _keys(kernels_of_run(load_config(None, {"deterministic": True, "free_space": 0.1}), "cuda"))
     files = "raster/blend_backward", "raster/blend_scores", "optim/free_space"
     assert {("raster/fixed_to_float",), *((file, ("FIXED_SUMS", 1)) for file in files)} <= units
@@ -88,7 +88,7 @@ def test_runs_from_splats_need_no_points():
     assert not files & {"knn", "image/plane_sweep"}
 
 
-def test_preparing_asks_the_backend():
+def test_kernels_are_prepared_by_the_backend():
     class Backend:
         name = "cpu"
 

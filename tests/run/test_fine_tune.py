@@ -11,7 +11,7 @@ from tests.views import ring_of_views
 FAR = 100.0  # positions of the ring's photographs are a few units from the origin
 
 
-def test_splats_that_no_photograph_shows_stay(backend):
+def test_splats_outside_all_photographs_are_unchanged(backend):
     """In 12 steps, which show each of 4 photographs 3 times."""
     splats = noise_trainer(backend, 30).splats.to_arrays()
     splats.means[:5] += FAR

@@ -1,4 +1,4 @@
-"""`--frozen FILE`: in the saved PLY as in the file, after an interruption too; refused where it cannot hold."""
+"""`--frozen FILE`: its splats stay unchanged, also after a resume; options that would change them are refused."""
 
 import dataclasses
 
@@ -31,13 +31,13 @@ def contents(path):
     return [array.tobytes() for array in read_ply(path).arrays().values()]
 
 
-def test_the_saved_file_begins_with_them(training, surroundings, tmp_path):
+def test_the_saved_file_begins_with_the_frozen_splats(training, surroundings, tmp_path):
     run = training.new(tmp_path / "run", frozen=str(surroundings))
     assert frozen_part(run) == contents(surroundings)
     assert len(read_ply(run.ply_path(60))) > NUM + 100
 
 
-def test_an_interrupted_run_needs_the_file_no_more(training, surroundings, tmp_path):
+def test_resume_does_not_need_the_frozen_file(training, surroundings, tmp_path):
     file = tmp_path / "frozen.ply"
     file.write_bytes(surroundings.read_bytes())
     whole = training.new(tmp_path / "whole", frozen=str(file))
@@ -54,7 +54,7 @@ def test_an_interrupted_run_needs_the_file_no_more(training, surroundings, tmp_p
     assert training.resume(whole.path).ply_path(60).read_bytes() == saved
 
 
-def test_they_cannot_change_in_a_run(training, surroundings, tmp_path):
+def test_frozen_splats_cannot_change_in_a_run(training, surroundings, tmp_path):
     run = RunDir(training.new(tmp_path / "run", steps=5).path)
     with pytest.raises(UsageError, match="--frozen cannot change"):
         training.resume(run.path, frozen=str(surroundings), steps=9)
@@ -80,7 +80,7 @@ def test_a_damaged_file(training, tmp_path):
         training.new(tmp_path / "run", frozen=str(tmp_path / "bad.ply"))
 
 
-def test_they_count_in_the_memory_plan_and_other_antialiasing_is_told(training, tmp_path):
+def test_frozen_splats_count_in_memory_and_other_antialiasing_is_a_warning(training, tmp_path):
     write_ply(tmp_path / "plain.ply", some_splats(NUM, degree=1))
     training.new(tmp_path / "run", frozen=str(tmp_path / "plain.ply"), steps=3, sh_degree=1)
     said = "\n".join(training.said)

@@ -1,4 +1,4 @@
-"""A disk that fills up while a run saves: a small tmpfs, where this process may mount one."""
+"""A disk that fills up while a run saves: a small tmpfs, if this process may mount one."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ from tests.subprocesses import HANG
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A folder on a disk of its own, of 6 MiB."""
+    """A folder on its own disk of 6 MiB."""
     folder = tmp_path / "disk"
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(folder)]
@@ -29,7 +29,7 @@ def small_disk(tmp_path):
 
 
 def _fill(folder, leave=0):
-    """Writes a file that takes all the room but `leave` bytes."""
+    """Writes a file that leaves `leave` bytes free."""
     with (folder / "filler").open("wb", buffering=0) as file:
         try:
             while True:
@@ -51,7 +51,7 @@ def _fill_after_first_save(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("checked_before", [True, False])
-def test_run_goes_on_and_older_checkpoints_stay(training, finished, small_disk, monkeypatch, checked_before):
+def test_training_continues_and_older_checkpoints_stay(training, finished, small_disk, monkeypatch, checked_before):
     with monkeypatch.context() as patch:
         _fill_after_first_save(small_disk, patch)
         if not checked_before:
@@ -72,7 +72,7 @@ def test_run_goes_on_and_older_checkpoints_stay(training, finished, small_disk, 
     assert run.ply_path(60).read_bytes() == finished.ply_path(60).read_bytes()
 
 
-def test_file_that_does_not_fit_is_not_there(small_disk):
+def test_a_file_that_does_not_fit_leaves_the_old_one(small_disk):
     path = small_disk / "file"
     path.write_bytes(b"before")
     with pytest.raises(DiskError, match="no space left"), replacing(path) as temporary:
@@ -81,13 +81,13 @@ def test_file_that_does_not_fit_is_not_there(small_disk):
     assert [found.name for found in small_disk.iterdir()] == ["file"]
 
 
-def test_room_is_looked_for_before(small_disk):
+def test_require_space_refuses_what_does_not_fit(small_disk):
     require_space(small_disk / "new" / "run", 1_000_000)
     with pytest.raises(DiskError, match=r"needs 9\.5 MiB and the disk has [56]\.\d MiB"):
         require_space(small_disk / "new" / "run", 10_000_000)
 
 
-def test_run_is_refused_where_there_is_no_room_for_it(training, small_disk):
+def test_a_run_without_space_is_refused(training, small_disk):
     _fill(small_disk, leave=400_000)
     with pytest.raises(DiskError, match="free some"):
         training.new(small_disk / "run")

@@ -13,7 +13,7 @@ from tests.views import ring_of_views
 
 
 def photographs(junk):
-    """Grey pictures with `junk` in their left halves, and masks that leave the right ones."""
+    """Grey images with `junk` in their left halves, and masks that keep the right halves."""
     images = [np.full((30, 40, 3), 90, np.uint8) for _ in range(4)]
     masks = [np.full((30, 40), 255, np.uint8) for _ in images]
     for image, mask in zip(images, masks, strict=True):
@@ -41,7 +41,7 @@ def test_masked_pixels_do_not_pull_colours():
     assert np.abs(unmasked.sh0 - bright.sh0).max() > 0.01
 
 
-def test_masked_pixels_do_not_count_in_measures():
+def test_masked_pixels_do_not_count_in_metrics():
     rng = np.random.default_rng(0)
     render, photograph = rng.integers(0, 256, (2, 30, 40, 3), dtype=np.uint8)
     mask = np.where(rng.random((30, 40)) < 0.5, 255, 0).astype(np.uint8)

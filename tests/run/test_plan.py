@@ -45,7 +45,7 @@ def test_boundary_of_short_runs():
     assert (above.strategy, above.noise_scale > 0) == ("copies", True)
 
 
-def test_what_is_set_stays():
+def test_given_settings_are_kept():
     asked = {
         "steps": 3000,
         "densify_start": 7,
@@ -86,7 +86,7 @@ def test_batches_are_whole():
     assert resolve_plan(load_config(None, {"batch": 3, "steps": 3000}), VIEWS).warnings == []
 
 
-def test_saves_after_the_end_are_told_where_they_were_asked_for():
+def test_save_steps_after_the_end_are_a_warning_if_given():
     plan = resolve_plan(load_config(None, {"steps": 30, "save_at": (7000, 10, 50), "batch": 1}), VIEWS)
     assert plan.warnings == ["nothing is saved at 50, 7,000 (--save-at): the run ends after 30 steps"]
     assert resolve_plan(load_config(None, {"steps": 30, "save_at": (7000,), "batch": 1}), VIEWS).warnings
@@ -107,7 +107,7 @@ def test_short_runs_have_higher_learning_rates_and_no_noise():
     assert resolved(steps=60_000).lr_quats == TrainConfig().lr_quats
 
 
-def test_trained_splats_go_on_at_the_rates_of_long_runs():
+def test_trained_splats_continue_at_the_rates_of_long_runs():
     for config in (
         resolved(steps=7500, init_from="splats.ply"),
         resolve_plan(TrainConfig(steps=7500), VIEWS, from_splats=True).config,
@@ -116,7 +116,7 @@ def test_trained_splats_go_on_at_the_rates_of_long_runs():
         assert config.sh_degree_interval == 1
 
 
-def test_view_dependent_colour_learns_faster_where_more_photographs_show_a_point():
+def test_sh_rate_grows_with_views_per_point():
     assert [sh_lr_factor(overlap, 120) for overlap in (1, 30, 60, 1000)] == pytest.approx([0.3, 1, 2, 4])
     assert [sh_lr_factor(30, visits) for visits in (1000, 30, 1)] == pytest.approx([1, 4**0.75, 3])
     assert resolved().lr_shN == pytest.approx(0.3 * TrainConfig().lr_shN)
@@ -154,14 +154,14 @@ def test_views_per_point_counts_images_that_contain_it_from_one_side():
         ({"color": "field", "pose_opt": True}, 1),
     ],
 )
-def test_long_runs_on_enough_photographs_take_batches(settings, batch):
+def test_long_runs_on_many_photographs_use_batches(settings, batch):
     assert resolve_plan(TrainConfig(**settings), ring_of_views(40)).requested.batch == batch
     assert resolve_plan(TrainConfig(**settings), ring_of_views(39)).config.batch == settings.get(
         "batch", settings.get("gpus", 1)
     )
 
 
-def test_few_resident_photographs_limit_the_default_batch_alone():
+def test_few_resident_photographs_limit_only_the_default_batch():
     views = ring_of_views(40)
     assert resolve_plan(TrainConfig(), views, resident=12).config.batch == 4
     assert resolve_plan(TrainConfig(), views, resident=11).config.batch == 1

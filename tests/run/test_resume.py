@@ -33,7 +33,7 @@ def test_resumed_run_in_batches_ends_with_the_same_bits(training, tmp_path):
     assert _bits(finished) == expected
 
 
-def test_run_without_a_checkpoint_starts_again(training, finished, copy):
+def test_run_without_checkpoint_and_splats_starts_again(training, finished, copy):
     shutil.rmtree(copy.checkpoints_path)
     training.resume(copy.path)
     assert "No checkpoint was saved yet: starting from step 0" in training.said
@@ -53,7 +53,7 @@ def test_finished_run_is_extended(training, finished, tmp_path):
     assert run.config().steps == 80
 
 
-def test_fewer_splats_than_the_run_has_are_warned_about(training, finished, tmp_path):
+def test_max_splats_below_the_number_of_splats_is_a_warning(training, finished, tmp_path):
     run = RunDir(shutil.copytree(finished.path, tmp_path / "run"))
     before = run.result()["num_splats"]
     training.resume(run.path, steps=70, max_splats=before)
@@ -68,7 +68,7 @@ def test_settings_that_cannot_change_are_named(training, copy):
         training.resume(copy.path, seed=5, sh_degree=1)
 
 
-def test_a_run_of_before_goes_on_along_the_axes_of_the_world(training, copy):
+def test_a_run_without_local_frame_adam_keeps_the_axes_of_the_world(training, copy):
     text = copy.config_path.read_text()
     assert copy.config().local_frame_adam
     copy.config_path.write_text(text.replace("local_frame_adam = true\n", ""))
@@ -104,7 +104,7 @@ def test_folder_is_locked(training, copy):
         training.new(run.path)
 
 
-def test_log_goes_on_where_the_checkpoint_was(training, copy):
+def test_log_is_cut_at_the_checkpoint(training, copy):
     with copy.log.path.open("a") as file:
         file.write('{"step": 1000000}\n{"step": 10')
     training.resume(copy.path)

@@ -1,4 +1,4 @@
-"""Runs that are killed or interrupted: they save, say how to resume, and go on to the same bits."""
+"""Runs that are killed or interrupted: they save, say how to resume, and end with the same bits."""
 
 import random
 import signal

@@ -43,7 +43,7 @@ class SimulatedDevice(CpuUploads):
 
 
 class SimulatedPool:
-    """In place of a ThreadPoolExecutor: work takes DECODE_SECONDS of the device's clock."""
+    """Replaces a ThreadPoolExecutor: work takes DECODE_SECONDS of the device's clock."""
 
     def __init__(self, device, num_workers):
         self._device, self._free = device, [0.0] * num_workers
@@ -113,7 +113,7 @@ def make_stream(device, pictures, monkeypatch):
     return make_stream
 
 
-def test_device_is_busy_while_photographs_come(device, make_stream, monkeypatch):
+def test_device_is_busy_while_photographs_are_decoded(device, make_stream, monkeypatch):
     monkeypatch.setattr(image_streamer, "ThreadPoolExecutor", lambda num, **options: SimulatedPool(device, num))
     stream, step = make_stream(), 0
     while step < STEPS:
@@ -126,7 +126,7 @@ def test_device_is_busy_while_photographs_come(device, make_stream, monkeypatch)
     assert device.idle < 2 * DECODE_SECONDS
 
 
-def test_what_is_late_does_not_hold_up_what_is_there(make_stream, pictures):
+def test_a_late_photograph_does_not_delay_decoded_ones(make_stream, pictures):
     stream = make_stream()
     pictures.late = stream.order[5]
     step = 0

@@ -76,7 +76,7 @@ def test_wrong_arrays(whole, tmp_path, name, how):
     assert_refused(tampered(whole, tmp_path / "step_60.npz", [(name, changed)]))
 
 
-def test_a_loss_that_was_not_finite_is_no_damage(whole, tmp_path):
+def test_a_nonfinite_loss_is_valid(whole, tmp_path):
     read_checkpoint(tampered(whole, tmp_path / "step_60.npz", state__loss=NAN, state__psnr=NAN))
 
 
@@ -98,14 +98,14 @@ def test_tampered_checkpoint_is_set_aside(training, whole, copy):
     assert path.with_name(path.name + ".unreadable").is_file()
 
 
-def test_other_coefficients_than_the_run_has(training, whole, copy):
+def test_another_sh_degree_than_that_of_the_run(training, whole, copy):
     arrays = [(name, whole.arrays[name][:14]) for name in ("params", "moments1", "moments2")]
     tampered(whole, checkpoint_paths(copy.checkpoints_path)[0], arrays, state__sh_degree=0)
     with pytest.raises(FormatError, match=r"does not fit the run's settings: its `params` is \[14"):
         training.resume(copy.path, steps=70)
 
 
-def test_capacity_is_no_more_than_the_run_may_have(training, whole, copy):
+def test_capacity_is_limited_by_the_run(training, whole, copy):
     tampered(whole, checkpoint_paths(copy.checkpoints_path)[0], capacity=1 << 50)
     training.resume(copy.path, steps=62)
     assert copy.result()["steps"] == 62

@@ -1,4 +1,4 @@
-"""Photographs that vanish during training: the run ends with advice, or goes on."""
+"""Photographs that vanish during training: the run ends with advice, or continues."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def hide(folder):
 
 
 def test_a_run_whose_photographs_are_all_gone_ends_and_is_resumed(training, folder, tmp_path):
-    """Regularization alone would go on to change the splats, and newer checkpoints would replace the good ones."""
+    """Regularization would still change the splats, and newer checkpoints would replace the good ones."""
     advice = f"none of the 9 photographs can be read .*; continue with: splat train --resume {tmp_path / 'run'}"
     with pytest.raises(SceneError, match=advice):
         training.new(tmp_path / "run", after(16, hide(folder)), steps=600, **STREAMED)
@@ -39,7 +39,7 @@ def test_a_run_whose_photographs_are_all_gone_ends_and_is_resumed(training, fold
     assert run.result()["steps"] == 600
 
 
-def test_a_run_goes_on_when_held_out_photographs_are_gone(training, folder, tmp_path):
+def test_a_run_continues_when_held_out_photographs_are_gone(training, folder, tmp_path):
     def remove():
         for name in ("a_00.jpg", "a_08.jpg"):
             (folder / "images" / name).unlink()

@@ -19,7 +19,7 @@ def trainer():
 
 @pytest.fixture
 def log(tmp_path, monkeypatch):
-    """`log(step, seconds)` notes that step; `log.lines()` are the lines so far."""
+    """`log(step, seconds)` records a step; `log.lines()` returns the lines so far."""
     now = iter(range(1, 100))
     monkeypatch.setattr(module.time, "perf_counter", lambda: next(now))
     logbook = RunLog(RunDir(tmp_path), Display(io.StringIO()))
@@ -32,14 +32,14 @@ def _note(log, trainer, step, seconds):
     log.record(trainer, Progress(step, 0.5, 10, 20.0), seconds, last_step=1000)
 
 
-def test_speed_is_that_since_the_line_before(log, trainer):
+def test_speed_is_measured_since_the_previous_line(log, trainer):
     log.start_from(100, 10.0)
     for step, seconds in ((110, 11.0), (150, 12.0), (151, 12.01), (190, 14.0)):
         _note(log, trainer, step, seconds)
     assert [line["steps_per_second"] for line in log.lines()] == [10, 40, 40, 20]
 
 
-def test_every_warning_is_logged_whoever_gave_it(log, trainer):
+def test_warnings_of_display_and_trainer_are_logged(log, trainer):
     log.display.warn("early")
     trainer.notices.append("out of memory")
     _note(log, trainer, 5, 1.0)

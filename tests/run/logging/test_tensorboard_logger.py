@@ -64,7 +64,7 @@ def test_renders_of_the_first_views_shrunk(board):
     assert (image.step, image.tensor_proto.string_val[:2]) == (5, [b"800", b"400"])
 
 
-def test_a_resumed_run_takes_back_what_came_after_its_checkpoint(board):
+def test_a_resume_invalidates_events_after_its_checkpoint(board):
     for first, steps in ((0, (10, 20, 30)), (15, (21,))):
         board.open(first)
         for step in steps:
@@ -73,7 +73,7 @@ def test_a_resumed_run_takes_back_what_came_after_its_checkpoint(board):
     assert [step for step, _ in _scalars(_read(board.folder), "train/loss")] == [10, 21]
 
 
-def test_nothing_is_written_unless_it_is_open(board):
+def test_a_closed_logger_writes_nothing(board):
     board.figures({"step": 1, "loss": 0.5})
     board.splats(1, some_splats(10))
     board.render(1, 0, "a.jpg", np.zeros((5, 5, 3), np.uint8))
@@ -81,7 +81,7 @@ def test_nothing_is_written_unless_it_is_open(board):
     assert not board.folder.exists()
 
 
-def test_a_full_disk_ends_the_writing_with_a_warning(board, warnings, monkeypatch):
+def test_a_full_disk_ends_logging_with_a_warning(board, warnings, monkeypatch):
     def fail(event):
         raise OSError(errno.ENOSPC, "full")
 
@@ -94,14 +94,14 @@ def test_a_full_disk_ends_the_writing_with_a_warning(board, warnings, monkeypatc
     assert "no space left" in warnings[0]
 
 
-def test_the_package_is_asked_for_before_anything_else(training, tmp_path, monkeypatch):
+def test_a_missing_package_is_an_error_before_training(training, tmp_path, monkeypatch):
     monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install 'splat-cli\[tensorboard\]'"):
         training.new(tmp_path / "run", tensorboard=True)
     assert not (tmp_path / "run").exists()
 
 
-def test_training_fills_it(training, tmp_path):
+def test_training_writes_events(training, tmp_path):
     run = training.new(tmp_path / "run", tensorboard=True, eval=True, steps=20, save_at=(10,))
     events = _read(run.path / "tensorboard")
     assert [step for step, _ in _scalars(events, "held out/psnr")] == [10, 20]

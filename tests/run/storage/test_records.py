@@ -1,4 +1,4 @@
-"""JSON files of a run that hold something else: one line that names the file; of the log, lines are left out."""
+"""Invalid JSON files of a run: an error of one line names the file; invalid lines of the log are skipped."""
 
 import shutil
 
@@ -61,7 +61,7 @@ def test_background(tmp_path, color):
         run.background()
 
 
-def test_lines_of_the_log_that_say_nothing_are_left_out(tmp_path):
+def test_invalid_lines_of_the_log_are_skipped(tmp_path):
     good = [
         '{"step": 1, "loss": NaN, "psnr": 20.0}',
         '{"step": 2, "warning": "a"}',

@@ -1,4 +1,4 @@
-"""The folder of a run: made, checked, filled, found again."""
+"""The folder of a run: creation, checks, contents, recognition."""
 
 import re
 
@@ -50,7 +50,7 @@ def test_folder_with_something_in_it_is_refused_and_left_alone(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
-def test_a_run_is_not_overwritten_but_may_go_on(trained):
+def test_a_new_run_does_not_overwrite_another(trained):
     with (
         pytest.raises(UsageError, match=r"holds a run: `splat train --resume .*` continues it"),
         new_run_folder(trained),
@@ -81,7 +81,7 @@ def test_views_by_name(run):
     assert len(run.views("all")) == 12
 
 
-def test_run_that_held_nothing_out_trained_on_all(run):
+def test_a_run_without_eval_trains_on_all_views(run):
     run.save_config(load_config(), run.path / "scene", "CPU")
     assert len(run.views("train")) == 12
 
@@ -93,7 +93,7 @@ def test_splats_of_a_run_are_the_last_saved(run):
     assert find_splats(run.path) == (last, run)
 
 
-def test_splats_in_a_run_know_it_and_others_do_not(run, tmp_path):
+def test_find_splats_knows_the_run_of_a_file(run, tmp_path):
     early = _save(run, 7000)
     ply, found = find_splats(early)
     assert (ply, found) == (early, RunDir(run.path.resolve()))
@@ -102,19 +102,19 @@ def test_splats_in_a_run_know_it_and_others_do_not(run, tmp_path):
     assert find_splats(other) == (other, None)
 
 
-def test_run_without_splats_says_so(run):
+def test_a_run_without_splats_is_an_error(run):
     with pytest.raises(UsageError, match="no splats yet"):
         find_splats(run.path)
 
 
-def test_what_is_no_run_says_so(tmp_path):
+def test_a_folder_that_is_not_a_run_is_an_error(tmp_path):
     with pytest.raises(UsageError, match="not the folder of a run"):
         open_run(tmp_path)
     with pytest.raises(UsageError, match="does not exist"):
         open_run(tmp_path / "nowhere")
 
 
-def test_runs_above_and_below_what_is_no_run_are_named(run):
+def test_runs_around_and_inside_a_path_are_named(run):
     above, below = run.path.parent, run.path / "checkpoints" / "step_20.npz"
     below.parent.mkdir(exist_ok=True)
     below.touch()
