@@ -19,7 +19,7 @@ RESET_OPACITY = 0.01
 class ADCStrategy:
     """Clone or split splats with large screen-space gradients, prune transparent ones, reset opacities periodically."""
 
-    collects_stats = True
+    collects_stats, tracks_unseen = True, False
     noise_scale = 0.0
     num_score_views = 0
 

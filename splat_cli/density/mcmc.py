@@ -24,6 +24,7 @@ class PeriodicStrategy:
     def __init__(self, config: ResolvedConfig, extent: float) -> None:
         self.config, self.extent = config, extent
         self.noise_scale = config.noise_scale
+        self.tracks_unseen = config.relocate_unseen and not self.collects_stats
 
     def due(self, step: int) -> bool:
         """See Strategy.due."""

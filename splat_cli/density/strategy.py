@@ -21,7 +21,8 @@ class ErrorScorer(Protocol):
 class Strategy(Protocol):
     """A densification strategy. All random numbers come from the generator passed to `refine`."""
 
-    collects_stats: bool  # whether training steps sum screen-space gradients
+    collects_stats: bool  # training steps sum screen-space gradients in `Model.stats`
+    tracks_unseen: bool  # they write `Model.last_seen`, which shares the memory of these sums
     noise_scale: float  # of langevin_noise in each step; 0: none
     num_score_views: int  # of the scores that `refine` asks for first; 0: none
 

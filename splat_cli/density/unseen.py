@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 
 from splat_cli.config import ResolvedConfig
-from splat_cli.density.strategy import Strategy
 from splat_cli.device import DeviceArray
 from splat_cli.device.launch import ceil_div, launch
 from splat_cli.gaussians.splats import OPACITY
@@ -19,13 +18,6 @@ from splat_cli.model.model import Model
 FILE = "density/unseen"
 HIDDEN_LOGIT = -100.0  # logit of an opacity that float32 cannot distinguish from 0
 MAX_ERROR = 1e-6  # probability that dropout hides a splat of a single view for max_unseen_steps
-
-
-def tracks_unseen(config: ResolvedConfig, strategy: Strategy) -> bool:
-    """Whether training maintains `Model.last_seen`; not with strategies that collect statistics, which share its
-    memory.
-    """
-    return config.relocate_unseen and not strategy.collects_stats
 
 
 def max_unseen_steps(config: ResolvedConfig, num_views: int) -> int:

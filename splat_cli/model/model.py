@@ -49,7 +49,8 @@ class Model:
     """Splats, moments and statistics in arrays of a common capacity.
 
     stats: float32 [2, capacity], sum of screen-space gradients and number of views since the last `clear_stats`; for
-    strategies that collect neither, the second row is `last_seen`.
+    strategies that collect neither, the second row is `last_seen`, the last step in which each splat's colour had a
+    gradient (density/unseen.py).
     smooth_3d: allocate `Splats.smooth_3d_sigmas`, initially zero. packed_moments: see Moments. num_frozen: the
     first splats, this many, are rendered but never changed, moved to another column or removed. sh_degree and
     num_features: see Splats.from_arrays.
@@ -71,7 +72,7 @@ class Model:
         columns = _rounded(max(capacity, len(arrays)))
         self.splats = Splats.from_arrays(backend, arrays, columns, sh_degree, num_features)
         self.moments = Moments(self.splats, packed_moments)
-        self.stats = backend.xp.zeros((2, self.splats.capacity), "float32")
+        self._set_stats(backend.xp.zeros((2, self.splats.capacity), "float32"))
         if smooth_3d:
             self.splats.smooth_3d_sigmas = backend.xp.zeros((1, self.splats.capacity), "float32")
 
@@ -91,11 +92,6 @@ class Model:
         """Number of splats that are not frozen, which max_splats limits."""
         return self.num - self.num_frozen
 
-    @property
-    def last_seen(self) -> DeviceArray:
-        """Last step in which each splat's colour had a gradient, float32 [capacity]; see density.unseen."""
-        return self.stats[1]
-
     def planes(self) -> dict[str, DeviceArray]:
         """All arrays by their names in checkpoints, float32 [.., capacity]; the first `num` columns are in use."""
         sigmas = self.splats.smooth_3d_sigmas
@@ -104,9 +100,13 @@ class Model:
 
     def set_planes(self, planes: dict[str, DeviceArray]) -> None:
         """Replace the arrays that `planes` returns."""
-        self.splats.params, self.stats = planes["params"], planes["stats"]
+        self.splats.params = planes["params"]
+        self._set_stats(planes["stats"])
         self.moments.set_planes(planes)
         self.splats.smooth_3d_sigmas = planes.get("filters")
+
+    def _set_stats(self, stats: DeviceArray) -> None:
+        self.stats, self.last_seen = stats, stats[1]
 
     def load_planes(self, planes: dict[str, np.ndarray], capacity: int) -> None:
         """Restore arrays that `planes` returned: host arrays [.., num] of the same rows. ShapeError if rows differ."""

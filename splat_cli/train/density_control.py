@@ -9,7 +9,7 @@ import numpy as np
 
 from splat_cli.config import ResolvedConfig
 from splat_cli.density import make_strategy
-from splat_cli.density.unseen import hide_unseen, mark_unseen, max_unseen_steps, restart_clocks, tracks_unseen
+from splat_cli.density.unseen import hide_unseen, mark_unseen, max_unseen_steps, restart_clocks
 from splat_cli.device import DeviceArray
 from splat_cli.model.columns import partition
 from splat_cli.model.model import Model
@@ -75,12 +75,12 @@ class DensityControl:
     def clear_stats(self, step: int) -> None:
         """Begin new statistics after the step `step`, in which all splats count as seen."""
         self.model.clear_stats()
-        if tracks_unseen(self.config, self.strategy):
+        if self.strategy.tracks_unseen:
             self.model.last_seen[: self.model.num] = step
 
     def remove_unseen(self, step: int) -> None:
         """After the last step: remove the splats that no view shows, unless that leaves none."""
-        if not tracks_unseen(self.config, self.strategy):
+        if not self.strategy.tracks_unseen:
             return
         mask = mark_unseen(self.model, step - self._max_unseen_steps)
         if len(partition(self.model.backend, mask)[0]) < self.model.num_trained:
@@ -89,7 +89,7 @@ class DensityControl:
 
     def _refine_and_reuse_unseen(self, step: int) -> Sequence[DeviceArray] | None:
         """Run a round that treats splats which no view shows as dead. Returns what Strategy.refine returns."""
-        if not tracks_unseen(self.config, self.strategy):
+        if not self.strategy.tracks_unseen:
             return self.strategy.refine(step, self.model, self._scorer, self.rng)
         hidden = hide_unseen(self.model, step - self._max_unseen_steps)
         changed = self.strategy.refine(step, self.model, self._scorer, self.rng)

@@ -13,7 +13,6 @@ from typing import Protocol
 from splat_cli.config import ResolvedConfig
 from splat_cli.data.image_streamer import ImageStreamer
 from splat_cli.density.strategy import Strategy
-from splat_cli.density.unseen import tracks_unseen
 from splat_cli.device import Backend, DeviceArray
 from splat_cli.device.launch import ceil_div
 from splat_cli.model.model import Model
@@ -94,7 +93,7 @@ class BatchStep:
         self.schedule, self.order = schedule, order
         self.size, self.batch = REFERENCE_SIZE, config.batch_size
         self.projects_ahead = self.batch > 1 and all(model.PROJECTS_AHEAD for model in joint.models)
-        self._collects_stats, self._tracks_unseen = strategy.collects_stats, tracks_unseen(config, strategy)
+        self._collects_stats, self._tracks_unseen = strategy.collects_stats, strategy.tracks_unseen
         self._absgrad, self._noise_scale = config.absgrad and strategy.collects_stats, strategy.noise_scale
         self._pipeline = ViewPipeline(self.backend, state, self._project, rasterizer.select)
 
