@@ -1,6 +1,8 @@
 """What docs/architecture.md says about packages: each is listed, and imports only from those below."""
 
+import ast
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -27,3 +29,28 @@ def test_a_package_imports_only_from_below(package):
     paths = (PACKAGE / package).rglob("*.py")
     wrong = {f"{path.relative_to(ROOT)}: {name}" for path in paths for name in imported(path) & above}
     assert wrong == set()
+
+
+def is_bound(node):
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+
+
+def names_bound_at_the_top_of(path):
+    """Constants, functions and classes of a module, each as often as it is bound."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (name.id for target in targets for name in ast.walk(target) if is_bound(name))
+
+
+def test_no_module_binds_a_name_twice():
+    """Where two modules were joined, a constant of one would silently replace that of the other."""
+    twice = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in PACKAGE.rglob("*.py")
+        for name, count in Counter(names_bound_at_the_top_of(path)).items()
+        if count > 1
+    }
+    assert twice == set()

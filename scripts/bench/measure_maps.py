@@ -13,10 +13,9 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.render.rendered_maps import RenderedMaps, render_maps
 from splat_cli.render.view import ViewRenderer
 from splat_cli.run.storage.load_splats import load_trained_splats
-from splat_cli.sample.nearest import nearest
 from splat_cli.sample.photographs import UPRIGHT
 from splat_cli.sample.room import make_room
-from splat_cli.sample.shapes import Shape
+from splat_cli.sample.shapes import Shape, nearest
 from splat_cli.scene.view import View
 
 

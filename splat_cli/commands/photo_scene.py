@@ -16,11 +16,11 @@ from splat_cli.scene.formats import has_dataset, has_photographs, nested_scenes,
 from splat_cli.scene.images.locate import given_image_folder
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene
+from splat_cli.scene.readers.transforms import without_training_frames
 from splat_cli.scene.sfm import SfmOptions, is_video, job_record, make_scene
 from splat_cli.scene.sfm.mapping import require_pycolmap
 from splat_cli.scene.sfm.photographs import MIN_PHOTOGRAPHS
 from splat_cli.scene.sfm.scene_folder import can_be_made, is_made_of
-from splat_cli.scene.transforms import without_training_frames
 from splat_cli.scene.zipped import is_zipped_scene, unzip_scene
 from splat_cli.terminal.console import Display
 

@@ -35,8 +35,7 @@ from splat_cli.scene.georeferenced import relative_point, relative_views
 from splat_cli.scene.trajectories.camera_path import DEFAULT_FPS, CameraPath, up_of
 from splat_cli.scene.trajectories.focus import focus_point
 from splat_cli.scene.trajectories.interpolate import with_size
-from splat_cli.scene.trajectories.look_at import levelled
-from splat_cli.scene.trajectories.overview import middle_of, overview
+from splat_cli.scene.trajectories.look_at import levelled, middle_of, overview
 from splat_cli.scene.view import View
 from splat_cli.terminal.console import Display
 

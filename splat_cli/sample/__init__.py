@@ -6,9 +6,8 @@ import numpy as np
 
 from splat_cli.sample.city import CityMap
 from splat_cli.sample.light import bake
-from splat_cli.sample.path import camera_poses
 from splat_cli.sample.photographs import require_size, write_photographs
-from splat_cli.sample.room import make_room
+from splat_cli.sample.room import camera_poses, make_room
 from splat_cli.sample.surfaces import HALF
 from splat_cli.sample.trace import radiance
 

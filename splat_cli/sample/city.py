@@ -5,10 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from splat_cli.sample.facades import facade, ground, horizon
-from splat_cli.sample.nearest import blocked, nearest
 from splat_cli.sample.patterns import rgb
 from splat_cli.sample.photographs import look_at
-from splat_cli.sample.shapes import EPSILON, Box, Cylinder, Room, Shape, Sphere, Texture
+from splat_cli.sample.shapes import EPSILON, Box, Cylinder, Room, Shape, Sphere, Texture, blocked, nearest
 from splat_cli.sample.textures import plain
 
 PITCH, STREET = 24.0, 7.0
@@ -19,8 +18,8 @@ PARKS = 0.15
 """Fraction of lots with trees in place of a building."""
 ALTITUDE, PITCH_ANGLES = (20.0, 27.0), (40.0, 62.0)
 """Ranges of the drone's altitude and of its camera's angle below the horizon, degrees."""
-SUN = np.array([[0.45], [-0.35], [0.82]], np.float32)
-SUN = SUN / np.linalg.norm(SUN)
+_TOWARD_SUN = np.array([[0.45], [-0.35], [0.82]], np.float32)
+SUN = _TOWARD_SUN / np.linalg.norm(_TOWARD_SUN)
 LONGEST_SHADOW = 16.0
 _HEADINGS = 4
 

@@ -9,10 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from splat_cli.sample.nearest import blocked, by_shape, nearest
 from splat_cli.sample.room import lamps
-from splat_cli.sample.shapes import EPSILON, Shape
-from splat_cli.sample.vectors import dot
+from splat_cli.sample.shapes import EPSILON, Shape, blocked, by_shape, dot, nearest
 
 AMBIENT = np.array([[0.12], [0.1], [0.08]], np.float32)
 BOUNCE_RAYS = 24

@@ -1,20 +1,51 @@
-"""Spheres, boxes and cylinders: affine copies of three unit shapes.
+"""Spheres, boxes and cylinders, affine copies of three unit shapes, and where rays meet them.
 
-Arrays of points and directions are float32 [3, n], one row a coordinate. Rays start outside a shape, but for the
-room, which is seen from within.
+Points and directions are float32 [3, n], one row per coordinate. Rays start outside of a shape, except for the room,
+which is seen from within.
+
+Sums over coordinates are written out: a matrix library would start threads beside those of the caller, and NumPy's
+reductions take longer. They add from x to z, so that pictures keep their bytes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from splat_cli.sample.vectors import dot, largest_axis, linear, turned
-
 EPSILON = 1e-3
 """Offset of ray origins from surfaces, metres."""
-
 Texture = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(points [3, n] in the shape's own axes, metres from its centre; faces [n]) -> albedo, linear RGB [3, n]."""
+
+
+def linear(matrix: np.ndarray) -> np.ndarray:
+    """A matrix [3, 3] as `turned` takes it: of a diagonal one, the diagonal [3, 1]."""
+    diagonal = np.diag(matrix)
+    return diagonal[:, None].copy() if (matrix == np.diag(diagonal)).all() else matrix
+
+
+def turned(matrix: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """`matrix`, from `linear`, times points [3, n]."""
+    if matrix.shape[1] == 1:
+        return matrix * points
+    result = matrix[:, :1] * points[0]
+    result += matrix[:, 1:2] * points[1]
+    result += matrix[:, 2:] * points[2]
+    return result
+
+
+def dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Inner products [n] of the columns of [3, n] or [2, n]; either may be [3, 1]."""
+    result = a[0] * b[0]
+    for row, other in zip(a[1:], b[1:], strict=True):
+        result += row * other
+    return result
+
+
+def largest_axis(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Whether x is the largest coordinate of a point in magnitude; whether y is; bool [n] each. Else z is."""
+    x, y, z = np.abs(points)
+    along_x = (x >= y) & (x >= z)
+    return along_x, ~along_x & (y >= z)
 
 
 class Shape:
@@ -191,3 +222,54 @@ def _slab(origins: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, np.n
 def _turn(points: np.ndarray) -> np.ndarray:
     """Angle about the z axis, 0..1."""
     return np.arctan2(points[1], points[0]) / (2 * np.pi) % 1
+
+
+def nearest(shapes: Sequence[Shape], origins: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Distance [n] and index [n] of the first shape along rays of unit direction.
+
+    origins: [3, 1] or [3, n]. Shape 0 is the room, which every ray meets.
+    """
+    best = shapes[0].distances(origins, directions)
+    which = np.zeros(best.shape, np.int16)
+    for i, shape in enumerate(shapes[1:], 1):
+        index = _near(shape, origins, directions)
+        if index.size == 0:
+            continue
+        distances = shape.distances(_of(origins, index), _of(directions, index))
+        closer = distances < best[index]
+        best[index[closer]] = distances[closer]
+        which[index[closer]] = i
+    return best, which
+
+
+def by_shape(which: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """The shapes that rays meet, each with the indices of its rays. which: [n], from `nearest`."""
+    order = np.argsort(which, kind="stable")
+    counts = np.bincount(which)
+    ends = np.cumsum(counts)
+    for i in np.flatnonzero(counts):
+        yield int(i), order[ends[i] - counts[i] : ends[i]]
+
+
+def blocked(shapes: Sequence[Shape], origins: np.ndarray, directions: np.ndarray, limits: np.ndarray) -> np.ndarray:
+    """Whether a shape other than the room is within `limits` [n] of the origins [3, n]; bool [n]."""
+    hit = np.zeros(limits.shape, bool)
+    for shape in shapes[1:]:
+        index = _near(shape, origins, directions)
+        hit[index] |= shape.distances(_of(origins, index), _of(directions, index)) < limits[index]
+    return hit
+
+
+def _of(points: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Columns `index` of points [3, n]; [3, 1] is for all. (`take` is several times faster than an index.)"""
+    return points if points.shape[1] == 1 else points.take(index, axis=1)
+
+
+def _near(shape: Shape, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
+    """Indices of the rays that pass through the bounding sphere of the shape."""
+    offset = shape.center - origins
+    along = dot(directions, offset)
+    beyond = dot(offset, offset) - shape.radius**2  # squared length of the tangents
+    if beyond.size == 1 and beyond[0] > 0:  # seen from one point outside
+        return np.flatnonzero(along > np.sqrt(beyond[0]))
+    return np.flatnonzero((along * along > beyond) & (along > -shape.radius))

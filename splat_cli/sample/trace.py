@@ -6,10 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from splat_cli.sample.light import LightMaps
-from splat_cli.sample.nearest import by_shape, nearest
-from splat_cli.sample.shapes import EPSILON, Shape
+from splat_cli.sample.shapes import EPSILON, Shape, by_shape, dot, nearest
 from splat_cli.sample.surfaces import room_glow
-from splat_cli.sample.vectors import dot
 
 
 @dataclass

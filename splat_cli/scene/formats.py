@@ -23,13 +23,22 @@ from splat_cli.scene.readers.phones import (
     read_scanner_app,
 )
 from splat_cli.scene.readers.realityscan import find_realityscan, read_realityscan
-from splat_cli.scene.transforms import (
+from splat_cli.scene.readers.transforms import (
     find_blender,
     find_transforms,
     read_blender,
     read_transforms,
     without_training_frames,
 )
+
+DATASET_SUFFIXES = (".bin", ".txt", ".json", ".xml", ".csv", ".out")
+"""Suffixes of dataset files that may be given in place of the scene's folder."""
+_SPLAT_SUFFIXES = (".ply", ".splat", ".spz", ".sog", ".glb")
+_ARCHIVE_SUFFIXES = (".tar", ".gz", ".tgz", ".xz", ".bz2", ".zst", ".7z", ".rar")
+_MAX_FOLDERS = 1000  # that are searched
+_MAX_FILES = 10_000  # that are looked at
+_SHOWN = 3
+_MODEL_TAILS = ("colmap/sparse/0", "sparse/0", "colmap/sparse", "sparse")
 
 
 @dataclass(frozen=True)
@@ -58,15 +67,6 @@ FORMATS: dict[str, DatasetFormat] = {
     "record3d": DatasetFormat(find_record3d, read_record3d, "Record3D's metadata.json with rgb/"),
 }
 """Formats by name, in the order of detection."""
-
-DATASET_SUFFIXES = (".bin", ".txt", ".json", ".xml", ".csv", ".out")
-"""Suffixes of dataset files that may be given in place of the scene's folder."""
-_SPLAT_SUFFIXES = (".ply", ".splat", ".spz", ".sog", ".glb")
-_ARCHIVE_SUFFIXES = (".tar", ".gz", ".tgz", ".xz", ".bz2", ".zst", ".7z", ".rar")
-_MAX_FOLDERS = 1000  # that are searched
-_MAX_FILES = 10_000  # that are looked at
-_SHOWN = 3
-_MODEL_TAILS = ("colmap/sparse/0", "sparse/0", "colmap/sparse", "sparse")
 
 
 def has_dataset(root: Path) -> bool:

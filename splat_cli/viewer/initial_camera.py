@@ -18,7 +18,7 @@ from splat_cli.scene.cameras_json import read_cameras
 from splat_cli.scene.georeferenced import relative_views
 from splat_cli.scene.poses import Similarity
 from splat_cli.scene.trajectories.focus import up_direction
-from splat_cli.scene.trajectories.overview import UP, overview
+from splat_cli.scene.trajectories.look_at import UP, overview
 from splat_cli.scene.view import View
 from splat_cli.viewer.camera_defaults import seen_points
 from splat_cli.viewer.html import write_html

@@ -21,7 +21,7 @@ from splat_cli.render.project import Projection, project
 from splat_cli.scene.crop import Box, Crop
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.trajectories.focus import up_direction
-from splat_cli.scene.trajectories.overview import UP, overview
+from splat_cli.scene.trajectories.look_at import UP, overview
 from splat_cli.scene.view import View, evenly_spread
 from splat_cli.viewer.camera_defaults import pivot_point, pivot_share
 from splat_cli.viewer.panels.cameras import FRUSTUM, Cameras

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from splat_cli.gaussians.formats import write_splats
-from splat_cli.gaussians.formats.spz_streams import HEADER, MAGIC
+from splat_cli.gaussians.formats.spz import HEADER, MAGIC
 from tests.gaussians.some_splats import some_splats
 
 Builder = Callable[[Path, int], Path]

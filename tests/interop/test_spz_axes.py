@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from splat_cli.gaussians.formats import read_splats, write_splats
-from splat_cli.gaussians.formats.spz_axes import AXES
+from splat_cli.gaussians.formats.spz import AXES
 from tests.gaussians.formats.differences import differences, shapes
 from tests.gaussians.formats.test_round_trips import splats_in_range
 

@@ -11,7 +11,7 @@ from splat_cli.gaussians.editing.move import rotation_about_axes
 from splat_cli.gaussians.editing.selection import in_morton_order
 from splat_cli.gaussians.formats import read_splats, write_splats
 from splat_cli.scene.trajectories.focus import up_direction
-from splat_cli.scene.trajectories.overview import UP, overview
+from splat_cli.scene.trajectories.look_at import UP, overview
 from splat_cli.viewer.camera_defaults import pivot_point, upright_rotation
 from splat_cli.viewer.html import write_html
 from splat_cli.viewer.initial_camera import InitialCamera

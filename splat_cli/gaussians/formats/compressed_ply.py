@@ -15,7 +15,6 @@ import plyfile
 from splat_cli.errors import FormatError
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.selection import in_morton_order
-from splat_cli.gaussians.formats.blocks import unpack_in_blocks
 from splat_cli.gaussians.formats.quantize import (
     from_smallest_three,
     logits_from_bytes,
@@ -23,6 +22,7 @@ from splat_cli.gaussians.formats.quantize import (
     smallest_three,
     to_bytes,
     unit_quats,
+    unpack_in_blocks,
 )
 from splat_cli.gaussians.init import SH_C0
 from splat_cli.gaussians.ply import finite_splats, is_antialiased, splat_comments, stated_origin

@@ -30,6 +30,20 @@ _TYPES = {5120: "<i1", 5121: "<u1", 5122: "<i2", 5123: "<u2", 5126: "<f4"}
 _WIDTHS = {"SCALAR": 1, "VEC3": 3, "VEC4": 4}
 _VERTICES = 34962
 """The target of a buffer view that holds attributes."""
+_HALF_TURN = np.diag([-1.0, -1.0, 1.0])
+_MAX_LOG_SCALE = 80.0
+_LEAST_OPACITY = 1e-7
+"""Minimum of opacities, and of their distance from 1, which keeps logits finite."""
+_MOVES = ("matrix", "translation", "rotation", "scale")
+_POINTS = 0
+_ANTIALIASED = "antialiased"
+"""Key in the extras of a primitive: the extension does not define it."""
+_LOOK = {
+    "kernel": "ellipse",
+    "colorSpace": "srgb_rec709_display",
+    "sortingMethod": "cameraDistance",
+    "projection": "perspective",
+}
 
 
 def write_container(document: dict[str, Any], content: bytes) -> bytes:
@@ -113,22 +127,6 @@ class ArrayReader:
         if dtype.kind == "f":
             return array.astype(np.float32)
         return np.maximum(array / np.float32(np.iinfo(dtype).max), -1).astype(np.float32)
-
-
-_HALF_TURN = np.diag([-1.0, -1.0, 1.0])
-_MAX_LOG_SCALE = 80.0
-_LEAST_OPACITY = 1e-7
-"""Minimum of opacities, and of their distance from 1, which keeps logits finite."""
-_MOVES = ("matrix", "translation", "rotation", "scale")
-_POINTS = 0
-_ANTIALIASED = "antialiased"
-"""Key in the extras of a primitive: the extension does not define it."""
-_LOOK = {
-    "kernel": "ellipse",
-    "colorSpace": "srgb_rec709_display",
-    "sortingMethod": "cameraDistance",
-    "projection": "perspective",
-}
 
 
 def write_glb(path: Path, splats: SplatArrays) -> None:

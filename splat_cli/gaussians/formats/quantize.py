@@ -1,4 +1,7 @@
-"""Quantization shared by several formats."""
+"""Packing shared by several formats: quantised numbers, and splats that are unpacked in blocks."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -7,6 +10,7 @@ from splat_cli.gaussians.attributes import opacities
 
 _SQRT_HALF = np.sqrt(0.5)
 """Maximum of all components but the largest of a unit quaternion."""
+_BLOCK = 1 << 14
 
 
 def to_bytes(values: np.ndarray) -> np.ndarray:
@@ -50,3 +54,26 @@ def from_smallest_three(largest: np.ndarray, three: np.ndarray) -> np.ndarray:
     quats[np.arange(4) != largest[:, None]] = three.ravel()
     quats[np.arange(len(three)), largest] = np.sqrt(np.maximum(0, 1 - (three**2).sum(axis=1)))
     return quats.astype(np.float32)
+
+
+def unpack_in_blocks(
+    num: int, num_rest: int, unpack: Callable[[slice], SplatArrays], antialiased: bool = False
+) -> SplatArrays:
+    """`num` splats with `num_rest` higher coefficients each; `unpack` returns those of a range of indices."""
+    widths = {
+        "means": (3,),
+        "log_scales": (3,),
+        "quats": (4,),
+        "logit_opacities": (),
+        "sh0": (3,),
+        "shN": (num_rest, 3),
+    }
+    arrays: dict[str, Any] = {name: np.empty((num, *width), np.float32) for name, width in widths.items()}
+    for rows in _blocks(num):
+        for name, values in unpack(rows).arrays().items():
+            arrays[name][rows] = values
+    return SplatArrays(**arrays, antialiased=antialiased)
+
+
+def _blocks(num: int) -> Iterator[slice]:
+    return (slice(begin, min(begin + _BLOCK, num)) for begin in range(0, num, _BLOCK))

@@ -20,7 +20,6 @@ from splat_cli.device.launch import ceil_div
 from splat_cli.errors import ZIP_ERRORS, FormatError, reason_of
 from splat_cli.gaussians.arrays import SplatArrays, splat_bytes
 from splat_cli.gaussians.editing.selection import in_morton_order
-from splat_cli.gaussians.formats.blocks import unpack_in_blocks
 from splat_cli.gaussians.formats.cluster import CODES, codebook, nearest_codes, palette
 from splat_cli.gaussians.formats.content import entry, json_object, numbers
 from splat_cli.gaussians.formats.quantize import (
@@ -30,6 +29,7 @@ from splat_cli.gaussians.formats.quantize import (
     smallest_three,
     to_bytes,
     unit_quats,
+    unpack_in_blocks,
 )
 from splat_cli.gaussians.ply import finite_splats
 from splat_cli.io.archives import max_unpacked_bytes, open_zip, read_member
@@ -42,6 +42,15 @@ _MAX_SPARE_PIXELS = 1 << 16
 """Maximum number of pixels of an image, in addition to two for each of its splats."""
 _MAX_HEADER_BYTES = 1 << 20
 """Maximum size of a WebP file in bytes, in addition to four for each pixel."""
+_MOST = 65535
+_FIRST_INDEX = 252
+_ROW = 64
+"""Entries of the palette in a row of its image."""
+_PALETTE_BITS, _SPLATS_AN_ENTRY = (10, 16), 4
+"""Palettes have 2^10 to 2^16 entries, one for every 4 to 8 splats where these bounds allow: see docs/formats.md."""
+_MAX_ENTRIES = 1 << _PALETTE_BITS[1]
+_MAX_META_BYTES = 1 << 20
+"""Maximum size of meta.json in bytes; much more than its codebooks need."""
 
 
 def as_image(rows: np.ndarray) -> np.ndarray:
@@ -73,17 +82,6 @@ def read_image(file: zipfile.ZipFile, name: str, most: int) -> np.ndarray:
         if image.width * image.height > most:
             raise ValueError(f"{name!a} has {image.width}x{image.height} pixels, more than its splats need")
         return np.asarray(image.convert("RGBA")).reshape(-1, 4)
-
-
-_MOST = 65535
-_FIRST_INDEX = 252
-_ROW = 64
-"""Entries of the palette in a row of its image."""
-_PALETTE_BITS, _SPLATS_AN_ENTRY = (10, 16), 4
-"""Palettes have 2^10 to 2^16 entries, one for every 4 to 8 splats where these bounds allow: see docs/formats.md."""
-_MAX_ENTRIES = 1 << _PALETTE_BITS[1]
-_MAX_META_BYTES = 1 << 20
-"""Maximum size of meta.json in bytes; much more than its codebooks need."""
 
 
 def write_sog(path: Path, splats: SplatArrays) -> None:

@@ -13,6 +13,12 @@ from splat_cli.scene.colmap.model import CAMERA_MODELS, MAX_PARAMETERS, Camera, 
 from splat_cli.scene.dataset import check_count
 
 _COUNT = struct.Struct("<Q")
+CAMERA = struct.Struct("<IiQQ")  # id, model id, width, height; then the parameters
+IMAGE = struct.Struct("<I7dI")  # id, quaternion, translation, camera id; then the name and its 2D points
+OBSERVATION_BYTES = 24  # x, y, id of the 3D point
+POINT = np.dtype([("id", "<u8"), ("xyz", "<f8", 3), ("rgb", "u1", 3), ("error", "<f8"), ("track_length", "<u8")])
+TRACK_BYTES = 8  # image id, number of the observation
+_TRACK_LENGTH = struct.Struct("<Q")
 
 
 class Cursor:
@@ -65,14 +71,6 @@ class Cursor:
     def skip(self, num_bytes: int) -> None:
         """Advance over bytes whose presence was checked."""
         self.pos += num_bytes
-
-
-CAMERA = struct.Struct("<IiQQ")  # id, model id, width, height; then the parameters
-IMAGE = struct.Struct("<I7dI")  # id, quaternion, translation, camera id; then the name and its 2D points
-OBSERVATION_BYTES = 24  # x, y, id of the 3D point
-POINT = np.dtype([("id", "<u8"), ("xyz", "<f8", 3), ("rgb", "u1", 3), ("error", "<f8"), ("track_length", "<u8")])
-TRACK_BYTES = 8  # image id, number of the observation
-_TRACK_LENGTH = struct.Struct("<Q")
 
 
 class _UnknownModelError(SceneError):

@@ -1,22 +1,104 @@
-"""Depth maps of views: reading, decision about their units, memory."""
+"""Depth maps of views: reading, alignment with the views, units, memory.
+
+The units of a set of maps are those with which it agrees best with the scene's points.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 import numpy as np
 
 from splat_cli.config import TrainConfig
 from splat_cli.scene.depth_maps.depth_map import DepthMap, DepthMaps
 from splat_cli.scene.depth_maps.files import read_confidence, read_depths
-from splat_cli.scene.depth_maps.fit import MIN_POINTS, FitErrors, Sampled, fit_errors, robust_line
 from splat_cli.scene.lens import Lens
 from splat_cli.scene.points.observations import observe
 from splat_cli.scene.view import DepthFile, View
 from splat_cli.terminal.console import left_out
+
+MIN_POINTS = 20  # per view
+_ROUNDS = 20  # of reweighted least squares
+_SLACK = 1.5, 0.01  # factor and difference by which the error of metric depths may exceed that of fitted ones
+_MAX_ERROR = 0.25  # with a larger one, maps are not of this scene
+_FINE_ERROR, _MAX_ERROR_SHARE = 0.02, 0.7  # maximum error relative to that of a constant depth
+_RATIO_TOLERANCE = 0.03
+_MAX_SHARE = 4  # of a map's pixels relative to the photograph's
+_BYTES = 3  # a pixel, with confidence
+_LEVELS = 65536  # of integers in inverse depths with the scales of depth_params.json
+Values = tuple[np.ndarray, np.ndarray | None]  # float32 [h, w], NaN where unknown; confidences float32 [h, w] or None
+
+
+@dataclass(frozen=True, eq=False)
+class Sampled:
+    """A view's map where it shows points: depths of the map float64 [P] > 0 in world units, and of the points."""
+
+    values: np.ndarray
+    depths: np.ndarray
+
+
+@dataclass(frozen=True)
+class FitErrors:
+    """Median error of inverse depths relative to their median.
+
+    metric: of depths in world units. inverse, depth: with scale and shift of each view fitted, to its values as inverse
+    depths or as depths. constant: of the median depth of each view, without a map.
+    """
+
+    metric: float
+    inverse: float
+    depth: float
+    constant: float
+
+    @property
+    def is_metric(self) -> bool:
+        """Whether depths in world units agree nearly as well as fitted ones."""
+        factor, difference = _SLACK
+        return self.metric <= factor * min(self.inverse, self.depth) + difference
+
+    def rejects(self, error: float) -> bool:
+        """Whether maps with this error are not of the scene: far off, or hardly better than a constant."""
+        return error > _MAX_ERROR or error > max(_FINE_ERROR, _MAX_ERROR_SHARE * self.constant)
+
+
+def fit_errors(views: list[Sampled]) -> FitErrors | None:
+    """Medians over the views with enough points; None if there is none."""
+    errors = [_errors(view) for view in views if len(view.values) >= MIN_POINTS]
+    return FitErrors(*np.median(errors, axis=0).tolist()) if errors else None
+
+
+def robust_line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    """(scale, shift) of least absolute differences |scale x + shift - y|, by reweighted least squares."""
+    weights = np.ones(len(x))
+    scale, shift = 0.0, float(np.median(y))
+    for _ in range(_ROUNDS):
+        mean_x, mean_y = np.average(x, weights=weights), np.average(y, weights=weights)
+        variance = np.average((x - mean_x) ** 2, weights=weights)
+        if variance <= 1e-12 * mean_x**2:
+            return 0.0, float(np.median(y))
+        scale = float(np.average((x - mean_x) * (y - mean_y), weights=weights) / variance)
+        shift = float(mean_y - scale * mean_x)
+        residuals = np.abs(scale * x + shift - y)
+        weights = 1 / np.maximum(residuals, max(0.01 * float(np.median(residuals)), 1e-12 * float(np.abs(y).max())))
+    return scale, shift
+
+
+def _errors(view: Sampled) -> tuple[float, float, float, float]:
+    values, inverse = view.values, 1 / view.depths
+
+    def error(found: Any) -> float:
+        return float(np.median(np.abs(found - inverse)) / np.median(inverse))
+
+    scale, shift = robust_line(values, inverse)
+    as_inverse = error(scale * values + shift) if scale > 0 else np.inf
+    scale, shift = robust_line(values, view.depths)
+    as_depth = error(1 / np.maximum(scale * values + shift, 1e-3 * np.median(view.depths))) if scale > 0 else np.inf
+    return error(1 / values), as_inverse, as_depth, error(np.median(inverse))
 
 
 class Units(Enum):
@@ -74,9 +156,6 @@ def depth_map_in(units: Units, values: np.ndarray, confidence: np.ndarray | None
     return DepthMap.of(inverse, confidence, relative)
 
 
-_RATIO_TOLERANCE = 0.03
-
-
 def aligned(values: np.ndarray, view: View, shrink: int = 1) -> np.ndarray:
     """Values float32 [h, w] of a photograph, of any resolution, as its pinhole view's; NaN outside of the photograph.
 
@@ -120,13 +199,6 @@ def _undistorted(values: np.ndarray, lens: Lens) -> np.ndarray:
         inside = np.all((seen >= 0) & (seen < [width, height]), axis=-1)
     column, row = np.where(inside[..., None], seen, 0).astype(int).transpose(2, 0, 1)
     return np.where(inside, values[row, column], np.float32(np.nan))
-
-
-_MAX_SHARE = 4  # of a map's pixels relative to the photograph's
-_BYTES = 3  # a pixel, with confidence
-_LEVELS = 65536  # of integers in inverse depths with the scales of depth_params.json
-
-Values = tuple[np.ndarray, np.ndarray | None]  # float32 [h, w], NaN where unknown; confidences float32 [h, w] or None
 
 
 def load_depth_maps(

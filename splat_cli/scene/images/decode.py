@@ -1,4 +1,7 @@
-"""Decoding of image files to 8-bit RGB and to masks. ValueErrors state the defect of a file."""
+"""Decoding of image files to 8-bit RGB and to masks. ValueErrors state the defect of a file.
+
+Ordinary JPEG files are decoded without the interpreter lock.
+"""
 
 import io
 import logging
@@ -7,14 +10,65 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import simplejpeg
 from PIL import Image, ImageChops, UnidentifiedImageError
 
+from splat_cli.device.launch import ceil_div
 from splat_cli.errors import reason_of
 from splat_cli.io.image_files import open_image
-from splat_cli.scene.images.jpeg import decode_jpeg, jpeg_size, reduction
 
+_START = b"\xff\xd8\xff"
+_COLORSPACES = ("YCbCr", "Gray")
+_FACTORS = (8, 4, 2)  # by which a JPEG's cosine transform can be taken to fewer pixels
+_FILTER_MARGIN = 2  # a file is decoded to no less than this times the wanted size, for the filter that follows
 _NOTHING = 2
 """The highest alpha of 255 of a picture that shows nothing; lossy files have such noise."""
+INVISIBLE = "is wholly transparent"
+EXCLUDED = "its mask excludes all pixels"
+"""Reasons to skip a photograph without any pixel to train on."""
+_RATIO_TOLERANCE = 0.02
+_WHITE = 128
+_MAX_MASK_SHARE = 4  # relative to the photograph's pixels
+_ALWAYS_DECODED = 1 << 21  # pixels
+_MAX_PIXELS_PER_BYTE = 200  # of larger files; photographs have about 2, black pictures up to 100
+
+
+def jpeg_size(content: bytes) -> tuple[int, int] | None:
+    """(width, height) of a JPEG file in colour or grey; None for every other file, in CMYK or damaged ones included."""
+    if not content.startswith(_START):
+        return None
+    try:
+        height, width, colorspace, _ = simplejpeg.decode_jpeg_header(content)
+    except ValueError:
+        return None
+    return (width, height) if colorspace in _COLORSPACES else None
+
+
+def reduction(full: tuple[int, int], wanted: tuple[int, int]) -> int:
+    """The factor 1, 2, 4 or 8 by which a JPEG of size `full` may be decoded smaller before it is resized."""
+    fitting = (f for f in _FACTORS if all(a >= f * _FILTER_MARGIN * b for a, b in zip(full, wanted, strict=True)))
+    return next(fitting, 1)
+
+
+def reduced(size: tuple[int, int], factor: int) -> tuple[int, int]:
+    """(width, height) of a JPEG decoded smaller by `factor`."""
+    return ceil_div(size[0], factor), ceil_div(size[1], factor)
+
+
+def decode_jpeg(content: bytes, factor: int = 1) -> np.ndarray | None:
+    """uint8 [H, W, 3] of a file that `jpeg_size` knows, smaller by a factor of 1, 2, 4 or 8; None if it is damaged.
+
+    The same bits as Pillow's, in less time: both use libjpeg-turbo, but here it writes straight into the array, in one
+    call that lets go of Python's lock.
+    """
+    size = jpeg_size(content)
+    if size is None:
+        return None
+    width, height = reduced(size, factor)
+    try:
+        return simplejpeg.decode_jpeg(content, "RGB", min_width=width, min_height=height)
+    except ValueError:
+        return None
 
 
 class TransparentError(Exception):
@@ -67,15 +121,6 @@ def float_levels(values: np.ndarray) -> tuple[Image.Image, np.ndarray | None]:
 
 
 logging.getLogger("PIL").addHandler(logging.NullHandler())  # suppresses messages of decoders on the terminal
-
-INVISIBLE = "is wholly transparent"
-EXCLUDED = "its mask excludes all pixels"
-"""Reasons to skip a photograph without any pixel to train on."""
-_RATIO_TOLERANCE = 0.02
-_WHITE = 128
-_MAX_MASK_SHARE = 4  # relative to the photograph's pixels
-_ALWAYS_DECODED = 1 << 21  # pixels
-_MAX_PIXELS_PER_BYTE = 200  # of larger files; photographs have about 2, black pictures up to 100
 
 
 def image_size(path: Path) -> tuple[int, int]:

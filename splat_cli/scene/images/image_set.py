@@ -21,9 +21,9 @@ from splat_cli.scene.images.decode import (
     decode_mask,
     decode_photo,
     jpeg_reduction,
+    reduced,
     wholly_white,
 )
-from splat_cli.scene.images.jpeg import reduced
 from splat_cli.scene.lens import Lens, undistort
 from splat_cli.scene.view import View
 

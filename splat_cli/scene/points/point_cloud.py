@@ -18,6 +18,9 @@ from splat_cli.scene.points.las_worker import GREY
 LAS_SUFFIXES = (".las", ".laz")
 LAS_MAGIC = b"LASF"
 _PROGRAM = f"from {las_worker.__name__} import main; main()"
+_COLOR_NAMES = (("red", "green", "blue"), ("r", "g", "b"), ("diffuse_red", "diffuse_green", "diffuse_blue"))
+"""The last ones are those of Bundler and PMVS."""
+_OF_SPLATS = {"scale_0", "f_dc_0", "packed_scale"}
 
 
 def read_las(path: Path) -> Points:
@@ -55,11 +58,6 @@ def _received(stream: IO[bytes]) -> Points:
     for array in (positions, colors):
         receive(stream, array.reshape(-1).view(np.uint8).data)
     return Points(positions, colors)
-
-
-_COLOR_NAMES = (("red", "green", "blue"), ("r", "g", "b"), ("diffuse_red", "diffuse_green", "diffuse_blue"))
-"""The last ones are those of Bundler and PMVS."""
-_OF_SPLATS = {"scale_0", "f_dc_0", "packed_scale"}
 
 
 def is_point_cloud(path: Path) -> bool:

@@ -29,6 +29,7 @@ _MAX_SIDE = 1 << 18
 _Camera = tuple[Element, Element | None, np.ndarray | None]
 """A camera, its sensor, and the transform from its component to the world."""
 _FRAME, _FISHEYE = ("frame",), ("fisheye", "equidistant_fisheye")
+_NAMES = ("f", "cx", "cy", "b1", "b2", "k1", "k2", "k3", "k4", "p1", "p2")
 
 
 def find_metashape(root: Path) -> Path | None:
@@ -152,9 +153,6 @@ def _lens(sensor: Element) -> Lens:
     )  # fmt: skip
     return Lens(width, height, focal + value["b1"], focal, width / 2 + value["cx"], height / 2 + value["cy"],
                 distortion.or_none())  # fmt: skip
-
-
-_NAMES = ("f", "cx", "cy", "b1", "b2", "k1", "k2", "k3", "k4", "p1", "p2")
 
 
 def _number(text: str | None) -> float:

@@ -22,7 +22,7 @@ from splat_cli.scene.lens import Lens
 from splat_cli.scene.lens.distortion import Polynomial
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.poses import rotation_from_vector
-from splat_cli.scene.transforms.document import number, text
+from splat_cli.scene.readers.document import number, text
 
 _FILES = ("reconstruction.json", "opensfm/reconstruction.json")  # OpenSfM's, ODM's
 _HEAD_BYTES = 1 << 16

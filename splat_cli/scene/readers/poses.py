@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from splat_cli.scene.dataset import Unusable
-from splat_cli.scene.transforms.frames import w2c_of
 
-_FLIP_Y_AND_Z = np.diag([1.0, -1.0, -1.0, 1.0])
+_FLIP_Y_AND_Z = np.diag([1.0, -1.0, -1.0, 1.0])  # OpenGL's camera looks along -z with y up
+_MAX_SHEAR = 1.01
+"""Maximum ratio of the scales along two axes of a pose; files round to a few digits."""
 
 
 def pose_matrix(numbers: Sequence[float]) -> np.ndarray:
@@ -23,10 +24,24 @@ def pose_matrix(numbers: Sequence[float]) -> np.ndarray:
 
 
 def w2c_from_opengl(c2w: np.ndarray) -> np.ndarray:
-    """World to camera of a camera to world [4, 4] whose camera looks along -z with y up, as in ARKit."""
-    return w2c_of(c2w)
+    """World to camera of a camera to world [4, 4] whose camera looks along -z with y up; a scale is removed.
+
+    Unusable if it is not finite, or mirrors or shears the picture.
+    """
+    if not np.isfinite(c2w).all():
+        raise Unusable("its pose is not finite")
+    rotation, center = c2w[:3, :3] @ _FLIP_Y_AND_Z[:3, :3], c2w[:3, 3]
+    u, scales, vt = np.linalg.svd(rotation)
+    if np.linalg.det(u @ vt) < 0:
+        raise Unusable("its pose mirrors the picture")
+    if scales[0] > _MAX_SHEAR * scales[2]:
+        raise Unusable("its pose shears the picture; expected a rotation, a scale and a shift")
+    w2c = np.eye(4)
+    w2c[:3, :3] = (u @ vt).T
+    w2c[:3, 3] = -w2c[:3, :3] @ center
+    return w2c
 
 
 def w2c_from_opencv(c2w: np.ndarray) -> np.ndarray:
-    """World to camera of a camera to world [4, 4] whose camera looks along z with y down; a scale is taken out."""
-    return w2c_of(c2w @ _FLIP_Y_AND_Z)
+    """World to camera of a camera to world [4, 4] whose camera looks along z with y down; as above."""
+    return w2c_from_opengl(c2w @ _FLIP_Y_AND_Z)

@@ -25,6 +25,19 @@ from splat_cli.terminal.console import Counting, first_of
 
 _LENS = (Base.LensMake, Base.LensModel, Base.FocalLength, Base.FocalLengthIn35mmFilm, Base.DigitalZoomRatio)
 """EXIF tags that distinguish the lenses of a phone, and settings of a zoom lens."""
+EXHAUSTIVE_LIMIT = 200
+"""Photographs up to which all pairs are matched by default."""
+_MIN_SEQUENCE = 60
+"""Numbered files from which a folder may be the frames of a video; of fewer, all pairs take little time."""
+_MIN_FRAMES = 25
+_OVERLAP = 10
+_FARTHEST = 512  # frames
+_KEY_FRAMES = 5.0
+_NUMBERED = re.compile(r"(.*?)(\d+)(\.\w+)")
+_SEMI_MAJOR, _ECCENTRICITY2 = 6_378_137.0, 6.694379990141e-3  # of the ellipsoid of WGS 84
+_BELOW_SEA = (1, b"\x01")
+_FEW_REGISTERED = 0.8
+_NAMED = 5
 
 
 def camera_groups(images: Path, names: Sequence[str]) -> list[list[str]]:
@@ -56,17 +69,6 @@ def _camera(path: Path) -> tuple[str, ...] | None:
 
 def _text(value: object) -> str:
     return str(value or "").strip("\0 ")
-
-
-EXHAUSTIVE_LIMIT = 200
-"""Photographs up to which all pairs are matched by default."""
-_MIN_SEQUENCE = 60
-"""Numbered files from which a folder may be the frames of a video; of fewer, all pairs take little time."""
-_MIN_FRAMES = 25
-_OVERLAP = 10
-_FARTHEST = 512  # frames
-_KEY_FRAMES = 5.0
-_NUMBERED = re.compile(r"(.*?)(\d+)(\.\w+)")
 
 
 def choose_matcher(matcher: str, names: Sequence[str], is_video: bool, have_camera: bool) -> str:
@@ -108,10 +110,6 @@ def sequential_pairs(names: Sequence[str]) -> list[tuple[str, str]]:
 def _natural(name: str) -> list[tuple[int, str]]:
     """Sort key in which a2 comes before a10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name) if part]
-
-
-_SEMI_MAJOR, _ECCENTRICITY2 = 6_378_137.0, 6.694379990141e-3  # of the ellipsoid of WGS 84
-_BELOW_SEA = (1, b"\x01")
 
 
 def gps_locations(images: Path, names: Sequence[str]) -> dict[str, tuple[float, float, float]]:
@@ -170,10 +168,6 @@ def _geocentric(places: np.ndarray) -> np.ndarray:
     across = (radius + altitude) * np.cos(latitude)
     z = (radius * (1 - _ECCENTRICITY2) + altitude) * np.sin(latitude)
     return np.stack([across * np.cos(longitude), across * np.sin(longitude), z], axis=1)
-
-
-_FEW_REGISTERED = 0.8
-_NAMED = 5
 
 
 @dataclass(frozen=True)

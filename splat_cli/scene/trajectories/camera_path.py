@@ -27,6 +27,18 @@ from splat_cli.scene.view import View
 
 _AXES = np.diag([1.0, -1.0, -1.0, 1.0])
 """nerfstudio's cameras have y up and look along -z."""
+BANDWIDTHS = (0.6, 0.3, 0.15, 0.08)
+"""Bandwidths in radians of the average of an orbit's distance and height: the first is the smoothest path."""
+REACHES = (1.0, 0.7, 0.5, 0.3, 0.1)
+"""Scales of a spiral, tried in this order."""
+_REACH = 90
+"""Percentile of the cameras' distances that is the radius of a spiral, robust to outliers."""
+_FACING_ONE_WAY = np.cos(np.radians(45))
+_TURNS = 2
+_ARC_STEPS = 2048
+KINDS = ("auto", "orbit", "arc", "spiral", "walk", "interpolate")
+DEFAULT_FPS = 30.0
+_DEFAULT_FRAMES = 120
 
 
 def read_path(path: Path) -> tuple[list[View], float | None]:
@@ -64,17 +76,6 @@ def _view(entry: Any, number: int, width: int, height: int, where: str) -> View:
     focal = 0.5 * height / math.tan(0.5 * math.radians(fov))
     w2c = np.linalg.inv(pose @ _AXES)
     return View(f"{number:05d}", None, width, height, focal, focal, 0.5 * width, 0.5 * height, w2c)
-
-
-BANDWIDTHS = (0.6, 0.3, 0.15, 0.08)
-"""Bandwidths in radians of the average of an orbit's distance and height: the first is the smoothest path."""
-REACHES = (1.0, 0.7, 0.5, 0.3, 0.1)
-"""Scales of a spiral, tried in this order."""
-_REACH = 90
-"""Percentile of the cameras' distances that is the radius of a spiral, robust to outliers."""
-_FACING_ONE_WAY = np.cos(np.radians(45))
-_TURNS = 2
-_ARC_STEPS = 2048
 
 
 def orbit_path(
@@ -121,12 +122,6 @@ def spiral_path(views: Sequence[View], num_frames: int, focus: np.ndarray, up: n
     angles = np.arange(num_frames) * 2 * np.pi * _TURNS / num_frames
     sway = np.stack([np.cos(angles), np.sin(angles), np.sin(angles / 2)], axis=1) * reach
     return [frame(views[0], i, middle + offset @ axes, target, up) for i, offset in enumerate(sway)]
-
-
-KINDS = ("auto", "orbit", "arc", "spiral", "walk", "interpolate")
-
-DEFAULT_FPS = 30.0
-_DEFAULT_FRAMES = 120
 
 
 @dataclass(frozen=True)

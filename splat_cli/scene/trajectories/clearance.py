@@ -20,10 +20,14 @@ _CHECKED = 200
 """Maximum number of frames of a path whose pictures are checked."""
 _MARGIN = 1.1
 """Distance to which curves are bent away, and depth to which cameras move back, relative to the required ones."""
-_ROUNDS = 10
+_BACK_ROUNDS = 10
 """Maximum number of moves backwards, repeated since the picture then shows other obstacles."""
 _SUPPORTS = 400
 """Maximum number of positions of a curve that are checked and moved; those between follow."""
+_BEND_ROUNDS = 30
+_WIDTH, _WIDTH_IN_DISTANCES = 8.0, 2.0
+"""Standard deviation of a displacement along the curve: this many positions and distances at least."""
+_BLOCK = 64
 
 
 class Obstacles:
@@ -93,7 +97,7 @@ class Obstacles:
         spacing = float(np.linalg.norm(np.diff(centers, axis=0), axis=1).mean())
         is_loop = bool(np.linalg.norm(centers[-1] - centers[0]) < 2 * spacing)
         back = np.zeros(len(supports))
-        for _ in range(_ROUNDS):
+        for _ in range(_BACK_ROUNDS):
             depths = np.array([self.depth(_moved_back(view, by)) for view, by in zip(supports, back, strict=True)])
             missing = np.maximum(_MARGIN * self.required_depth - depths, 0)
             if not missing.any():
@@ -127,12 +131,6 @@ def _percentile(values: Sequence[float] | np.ndarray) -> float:
     return float(np.percentile(values, _NEAREST, method="nearest"))
 
 
-_ROUNDS = 30
-_WIDTH, _WIDTH_IN_DISTANCES = 8.0, 2.0
-"""Standard deviation of a displacement along the curve: this many positions and distances at least."""
-_BLOCK = 64
-
-
 def avoid_points(positions: np.ndarray, points: np.ndarray, distance: float, is_loop: bool) -> np.ndarray:
     """Positions [N, 3] of a curve, moved to at least `distance` from `points` [P, 3] if that succeeds in few rounds.
 
@@ -145,7 +143,7 @@ def avoid_points(positions: np.ndarray, points: np.ndarray, distance: float, is_
     weights = np.exp(-0.5 * (steps / width) ** 2)
     moved = positions.copy()
     rows, points = _close(positions, points, 2 * distance)
-    for _ in range(_ROUNDS if len(rows) else 0):
+    for _ in range(_BEND_ROUNDS if len(rows) else 0):
         away = moved[rows] - points[np.argmin(_squares(moved[rows], points), axis=1)]
         lengths = np.maximum(np.linalg.norm(away, axis=1, keepdims=True), 1e-12)
         near = lengths[:, 0] < 0.99 * distance

@@ -14,6 +14,20 @@ _THICKNESS = 0.01
 """Thickness of the plane, relative to the spread of the points."""
 _MIN_COSINE = np.cos(np.radians(25))
 _MAX_POINTS = 5000
+_PARALLEL = 1e-6
+"""Mean squared sine of the angles between axes that count as parallel: about a tenth of a degree."""
+_OPPOSITE = 1e-3
+"""Length of the mean of unit vectors below which they count as opposite."""
+_ROUNDS = 30
+_LEVEL_ROUNDS, _CONVERGED = 1000, 1e-7
+"""Maximum number of iterations, and change of the unit vector that ends them; few, equally rolled cameras need 300."""
+_MIN_DISTANCE = 1e-3
+"""Minimum distance of an axis from the focus, in extents, which limits its weight."""
+_LEVEL_WEIGHT = 1e-3
+"""Weight of the cameras' mean up direction, for nearly parallel horizontal axes; that of the ground is ten times it."""
+_MIN_ROLL = np.sin(np.radians(1))
+_GROUND_TOLERANCE = 1.5
+"""Maximum roll of the cameras relative to the ground, as a multiple of that relative to the up direction without it."""
 
 
 def ground_normal(points: np.ndarray, up: np.ndarray) -> np.ndarray | None:
@@ -38,22 +52,6 @@ def ground_normal(points: np.ndarray, up: np.ndarray) -> np.ndarray | None:
     plane = some[best]
     normal = np.linalg.svd(plane - plane.mean(axis=0), full_matrices=False)[2][2]
     return normal if normal @ up > 0 else -normal
-
-
-_PARALLEL = 1e-6
-"""Mean squared sine of the angles between axes that count as parallel: about a tenth of a degree."""
-_OPPOSITE = 1e-3
-"""Length of the mean of unit vectors below which they count as opposite."""
-_ROUNDS = 30
-_LEVEL_ROUNDS, _CONVERGED = 1000, 1e-7
-"""Maximum number of iterations, and change of the unit vector that ends them; few, equally rolled cameras need 300."""
-_MIN_DISTANCE = 1e-3
-"""Minimum distance of an axis from the focus, in extents, which limits its weight."""
-_LEVEL_WEIGHT = 1e-3
-"""Weight of the cameras' mean up direction, for nearly parallel horizontal axes; that of the ground is ten times it."""
-_MIN_ROLL = np.sin(np.radians(1))
-_GROUND_TOLERANCE = 1.5
-"""Maximum roll of the cameras relative to the ground, as a multiple of that relative to the up direction without it."""
 
 
 def focus_point(views: Sequence[View]) -> np.ndarray:

@@ -12,6 +12,22 @@ from splat_cli.scene.view import View
 _MAX_JUMP = 3.0
 """Maximum median ratio of steps in capture order to distances to the nearest camera, for which the order is kept."""
 _ROUNDS = 20
+BANDWIDTHS = (6.0, 3.0, 1.5, 0.7, 0.3)
+"""Standard deviations of the smoothing, in mean distances between cameras: the last path nearly interpolates them."""
+_MAX_SHARE = 1 / 8
+"""Maximum standard deviation relative to the number of cameras: short paths would shrink to their middle."""
+_PITCH_SMOOTHING = 2
+"""Smoothing of the pitch, relative to that of positions and headings."""
+_SAMPLES = 12
+"""Samples of the curve per camera."""
+_SPEED = np.radians(2.5)
+"""Speed for the default number of frames, radians per frame: 75 degrees per second at 30 frames per second."""
+_FRAMES = (120, 600)
+"""Minimum and maximum of the default number of frames."""
+_OPPOSITE = 1e-6
+"""Sine of the angle between directions below which they count as opposite."""
+_REACH = 4.0
+"""Radius of the smoothing kernel, in standard deviations."""
 
 
 def camera_order(centers: np.ndarray, forward: np.ndarray) -> np.ndarray:
@@ -54,24 +70,6 @@ def _shortened(tour: np.ndarray, distances: np.ndarray) -> np.ndarray:
         if not improved:
             break
     return tour
-
-
-BANDWIDTHS = (6.0, 3.0, 1.5, 0.7, 0.3)
-"""Standard deviations of the smoothing, in mean distances between cameras: the last path nearly interpolates them."""
-_MAX_SHARE = 1 / 8
-"""Maximum standard deviation relative to the number of cameras: short paths would shrink to their middle."""
-_PITCH_SMOOTHING = 2
-"""Smoothing of the pitch, relative to that of positions and headings."""
-_SAMPLES = 12
-"""Samples of the curve per camera."""
-_SPEED = np.radians(2.5)
-"""Speed for the default number of frames, radians per frame: 75 degrees per second at 30 frames per second."""
-_FRAMES = (120, 600)
-"""Minimum and maximum of the default number of frames."""
-_OPPOSITE = 1e-6
-"""Sine of the angle between directions below which they count as opposite."""
-_REACH = 4.0
-"""Radius of the smoothing kernel, in standard deviations."""
 
 
 def walk_path(

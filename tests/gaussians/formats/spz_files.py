@@ -3,7 +3,7 @@
 import gzip
 
 from splat_cli.gaussians.formats import write_splats
-from splat_cli.gaussians.formats.spz_axes import to_ply_axes
+from splat_cli.gaussians.formats.spz import to_ply_axes
 
 
 def rewrite_spz(path, change):

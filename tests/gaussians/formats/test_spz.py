@@ -11,8 +11,7 @@ import zstandard
 
 from splat_cli.errors import FormatError
 from splat_cli.gaussians.formats import read_splats, write_splats
-from splat_cli.gaussians.formats.spz_axes import AXES
-from splat_cli.gaussians.formats.spz_streams import read_streams
+from splat_cli.gaussians.formats.spz import AXES, read_streams
 from splat_cli.gaussians.sh import _bands
 from tests.gaussians.formats.differences import differences, shapes
 from tests.gaussians.formats.refused import assert_one_line

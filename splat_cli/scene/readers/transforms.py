@@ -1,0 +1,269 @@
+"""transforms.json of nerfstudio and instant-ngp, and transforms_train.json of NeRF's synthetic Blender scenes.
+
+Cameras look along -z with y up, as in OpenGL. Lenses are pinholes or fisheyes, common or one per frame.
+"""
+
+import contextlib
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from splat_cli.errors import SceneError
+from splat_cli.scene.dataset import (
+    Dataset,
+    Frame,
+    FrameDepth,
+    Points,
+    Unusable,
+    existing_end,
+    file_inside,
+    sanitize_name,
+    usable_frames,
+)
+from splat_cli.scene.images.decode import image_size
+from splat_cli.scene.images.locate import image_folder
+from splat_cli.scene.lens import Lens
+from splat_cli.scene.lens.distortion import Distortion, Polynomial
+from splat_cli.scene.options import SceneOptions
+from splat_cli.scene.points.point_cloud import read_point_cloud
+from splat_cli.scene.readers.document import matrix, number, read_document, text
+from splat_cli.scene.readers.poses import w2c_from_opengl
+
+FILE = "transforms.json"
+TRAIN, TEST, POINTS = "transforms_train.json", "transforms_test.json", "points3d.ply"
+_OTHERS = (TEST, "transforms_val.json")
+_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".PNG", ".JPG", ".JPEG", ".WEBP")
+_MODELS = ("PINHOLE", "SIMPLE_PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV", "FULL_OPENCV", "PERSPECTIVE")
+_FISHEYE_MODELS = ("OPENCV_FISHEYE", "SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE", "FISHEYE", "THIN_PRISM_FISHEYE")
+_SPHERES = ("EQUIRECTANGULAR", "SPHERICAL")
+_MAX_SIDE = 1 << 18
+
+
+def find_transforms(root: Path) -> Path | None:
+    """The transforms.json in `root`."""
+    return root / FILE if (root / FILE).is_file() else None
+
+
+def read_transforms(root: Path, options: SceneOptions) -> Dataset:
+    """Frames and point cloud of transforms.json, in coordinates before its `applied_transform`.
+
+    Photographs are located as stated in the file, or with --images in that folder. Raises SceneError.
+    """
+    path = root / FILE
+    document, entries = read_document(path)
+    photos = root if options.images is None else image_folder(root, root, options)
+    is_given = options.images is not None
+    frames, skipped = frames_from(entries, document, photos, match_basename=is_given)
+    undo = _applied(document, path)
+    if undo is not None:
+        frames = [replace(frame, w2c=_moved(frame.w2c, undo)) for frame in frames]
+    points = _points(root, document, undo)
+    return Dataset(f"the frames in {path}", photos, frames, points, skipped, _test_names(document, photos, is_given))
+
+
+def frames_from(
+    entries: list[Any], shared: dict[str, Any], photos: Path, match_basename: bool = False
+) -> tuple[list[Frame], list[str]]:
+    """The usable frames, and "name: reason" of the others. Arguments as in `frame_from`."""
+    named = ((name_of(entry, index), entry) for index, entry in enumerate(entries))
+    return usable_frames(named, lambda _, entry: frame_from(entry, shared, photos, match_basename))
+
+
+def _applied(document: dict[str, Any], path: Path) -> np.ndarray | None:
+    """The transform float64 [4, 4] applied to the world, if any; SceneError if it is no similarity."""
+    value = document.get("applied_transform")
+    if value is None:
+        return None
+    applied = matrix(value)
+    if applied is not None:
+        gram = applied[:3, :3] @ applied[:3, :3].T
+        if np.linalg.det(applied[:3, :3]) > 1e-12 and np.allclose(gram, gram[0, 0] * np.eye(3), atol=1e-3 * gram[0, 0]):
+            return applied
+    raise SceneError(f"{path}: `applied_transform` is not a rotation, scale and shift (3 or 4 rows of 4 numbers)")
+
+
+def _moved(w2c: np.ndarray, applied: np.ndarray) -> np.ndarray:
+    """The camera in the world before `applied`; a scale changes its distance."""
+    before = w2c @ applied
+    scale = np.cbrt(np.linalg.det(applied[:3, :3]))
+    before[:3] /= scale
+    return before
+
+
+def _points(root: Path, document: dict[str, Any], applied: np.ndarray | None) -> Points:
+    file = document.get("ply_file_path")
+    if file is None:
+        return Points()
+    try:
+        path = file_inside(root, file, from_elsewhere=True) if isinstance(file, str) else None
+    except Unusable:
+        path = None
+    if path is None:
+        raise SceneError(f"{root / FILE}: `ply_file_path` is {ascii(file)[:80]}, expected a file in the scene's folder")
+    if not path.is_file():
+        raise SceneError(f"{root / FILE}: `ply_file_path` names {path}, which is not there: copy it, or remove the key")
+    points = read_point_cloud(path)
+    if applied is not None:
+        inverse = np.linalg.inv(applied)
+        with np.errstate(over="ignore", invalid="ignore"):  # points that are not finite are dropped later
+            points.positions = points.positions @ inverse[:3, :3].T + inverse[:3, 3]
+    return points
+
+
+def _test_names(document: dict[str, Any], photos: Path, match_basename: bool) -> frozenset[str] | None:
+    """nerfstudio's `test_filenames`, as the frames' files are located."""
+    names = document.get("test_filenames")
+    if not isinstance(names, list) or not names:
+        return None
+    found = set()
+    for name in names:
+        with contextlib.suppress(Unusable):
+            found.add(located(photos, name, match_basename) if isinstance(name, str) else "")
+    return frozenset(found)
+
+
+def find_blender(root: Path) -> Path | None:
+    """The transforms_train.json in `root`."""
+    return root / TRAIN if (root / TRAIN).is_file() else None
+
+
+def without_training_frames(root: Path) -> str | None:
+    """Error message if `root` has files of a Blender scene, but not the training frames; else None."""
+    others = [name for name in _OTHERS if (root / name).is_file()]
+    if not others or (root / TRAIN).is_file():
+        return None
+    return (
+        f"{root} has {' and '.join(others)}, but no {TRAIN}, which names the photographs to train on: add it, "
+        f"or rename {others[0]} to train on its photographs"
+    )
+
+
+def read_blender(root: Path, options: SceneOptions) -> Dataset:
+    """Training and test frames; points from points3d.ply if it is there. Raises SceneError."""
+    if reason := without_training_frames(root):
+        raise SceneError(reason)
+    photos = root if options.images is None else image_folder(root, root, options)
+    document, entries = read_document(root / TRAIN)
+    frames, skipped = frames_from(entries, document, photos)
+    test_names = None
+    if (root / TEST).is_file():
+        document, entries = read_document(root / TEST)
+        test_frames, test_skipped = frames_from(entries, document, photos)
+        frames, skipped = frames + test_frames, skipped + test_skipped
+        test_names = frozenset(frame.name for frame in test_frames)
+    points = read_point_cloud(root / POINTS) if (root / POINTS).is_file() else Points()
+    return Dataset(f"Blender's frames in {root / TRAIN}", photos, frames, points, skipped, test_names)
+
+
+def frame_from(entry: Any, shared: dict[str, Any], photos: Path, match_basename: bool = False) -> Frame:
+    """The entry as a frame; lens parameters missing in the entry are taken from `shared`. Unusable with the reason.
+
+    match_basename: as in `located`.
+    """
+    if not isinstance(entry, dict):
+        raise Unusable("is not a JSON object")
+    file = text(entry, "file_path")
+    if file is None:
+        raise Unusable("has no `file_path`")
+    file = located(photos, file, match_basename)
+    c2w = matrix(entry.get("transform_matrix"))
+    if c2w is None or abs(np.linalg.det(c2w[:3, :3])) < 1e-12:
+        raise Unusable("its `transform_matrix` is not an invertible matrix of finite numbers")
+    lens = _lens({**shared, **entry}, photos / file)
+    return Frame(
+        sanitize_name(file),
+        file,
+        lens,
+        w2c_from_opengl(c2w),
+        text(entry, "mask_path"),
+        depth=_depth({**shared, **entry}),
+    )
+
+
+def name_of(entry: Any, index: int) -> str:
+    """Name of an entry, for messages."""
+    file = entry.get("file_path") if isinstance(entry, dict) else None
+    return file if isinstance(file, str) and file else f"frame {index}"
+
+
+def located(photos: Path, file: str, match_basename: bool = False) -> str:
+    """The file relative to `photos`, by the longest end of its path that is there; Blender omits the suffix. Unusable.
+
+    instant-ngp's paths start where colmap2nerf.py ran, with backslashes on Windows. Ends without a folder only count
+    with match_basename, for folders that the user chose: cameras of a rig may number their files alike.
+    """
+    try:
+        found = existing_end(photos, file, match_basename, ("", *_SUFFIXES))
+        return str(found or file_inside(photos, file).relative_to(photos))
+    except (OSError, ValueError):  # no file's name
+        raise Unusable("its `file_path` is not a file name") from None
+
+
+def _lens(values: dict[str, Any], photo: Path) -> Lens:
+    width, height = _size(values, photo)
+    fx = number(values, "fl_x") or _focal(number(values, "camera_angle_x"), width)
+    fy = number(values, "fl_y") or _focal(number(values, "camera_angle_y"), height) or fx
+    fx = fx or fy
+    if fx is None or fy is None or not (fx > 0 and fy > 0):
+        raise Unusable("it has no focal length (fl_x or camera_angle_x), or one that is not positive")
+    cx, cy = number(values, "cx"), number(values, "cy")
+    return Lens(
+        width, height, fx, fy, width / 2 if cx is None else cx, height / 2 if cy is None else cy, _distortion(values)
+    )
+
+
+def _depth(values: dict[str, Any]) -> FrameDepth | None:
+    """nerfstudio's depth_file_path, instant-ngp's depth_path with integer_depth_scale."""
+    file = text(values, "depth_file_path")
+    if file is not None:
+        return FrameDepth(file, unit=_positive(values, "depth_unit_scale_factor"))
+    file = text(values, "depth_path")
+    return None if file is None else FrameDepth(file, unit=_positive(values, "integer_depth_scale"))
+
+
+def _positive(values: dict[str, Any], key: str) -> float | None:
+    value = number(values, key)
+    if value is not None and not 1e-12 <= value <= 1e12:
+        raise Unusable(f"its `{key}` is {value:g}, expected a positive number")
+    return value
+
+
+def _size(values: dict[str, Any], photo: Path) -> tuple[int, int]:
+    """Size in pixels: as stated, or that of the photograph."""
+    width, height = number(values, "w"), number(values, "h")
+    if width is None or height is None:
+        try:
+            return image_size(photo)
+        except ValueError as error:
+            raise Unusable(str(error)) from error
+    if not (1 <= width <= _MAX_SIDE and 1 <= height <= _MAX_SIDE):
+        raise Unusable(f"its camera has the size {width:g}x{height:g}")
+    return round(width), round(height)
+
+
+def _focal(angle: float | None, side: int) -> float | None:
+    """Focal length in pixels from the angle of view across `side` pixels."""
+    if angle is None or not 0 < angle < math.pi:
+        return None
+    return side / (2 * math.tan(angle / 2))
+
+
+def _distortion(values: dict[str, Any]) -> Distortion | None:
+    model = (text(values, "camera_model") or "OPENCV").upper()
+    fisheye = model in _FISHEYE_MODELS or values.get("is_fisheye") is True
+    if model in _SPHERES:
+        raise Unusable(f"its camera model {model!a} is spherical: cut its panoramas into perspective views first")
+    if not fisheye and model not in _MODELS:
+        known = ", ".join(_MODELS + _FISHEYE_MODELS)
+        raise Unusable(f"its camera model {model!a} cannot be used; expected one of {known}")
+    radial = tuple(number(values, f"k{i}") or 0.0 for i in (1, 2, 3, 4))
+    tangential = (number(values, "p1") or 0.0, number(values, "p2") or 0.0)
+    if model == "THIN_PRISM_FISHEYE":
+        prism = (number(values, "sx1") or 0.0, 0.0, number(values, "sy1") or 0.0, 0.0)
+        return Polynomial(radial=radial, tangential=tangential, prism=prism, fisheye=True)
+    if fisheye:
+        return Polynomial(radial=radial, fisheye=True)
+    return Polynomial(radial=radial, tangential=tangential).or_none()
