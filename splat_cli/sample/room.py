@@ -60,8 +60,9 @@ def lamps() -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Area lights, each as (points [3, n], normal [3, 1], radiance times area of one point [3, 1])."""
     steps = (np.arange(4, dtype=np.float32) + 0.5) / 4
     u, v = (grid.ravel() for grid in np.meshgrid(steps, steps))
-    pane = np.stack([np.full_like(u, 0.02 - HALF[0]), (2 * u - 1) * WINDOW[0],
-                     (2 * v - 1) * WINDOW[1] + HALF[2] + WINDOW_HEIGHT])  # fmt: skip
+    pane = np.stack(
+        [np.full_like(u, 0.02 - HALF[0]), (2 * u - 1) * WINDOW[0], (2 * v - 1) * WINDOW[1] + HALF[2] + WINDOW_HEIGHT]
+    )
     radius, angle = 0.6 * np.sqrt(u), 2 * np.pi * (v + u / 4)
     disc = np.stack([radius * np.cos(angle), radius * np.sin(angle), np.full_like(u, 2 * HALF[2] - 0.02)])
     day = np.array([[1.0], [0.96], [0.88]], np.float32) * 5.5 * (4 * WINDOW[0] * WINDOW[1]) / 16

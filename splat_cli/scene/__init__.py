@@ -8,6 +8,12 @@ from splat_cli.scene.split import split
 from splat_cli.scene.view import Scene, View
 
 __all__ = [
-    "ImageSet", "Scene", "SceneOptions", "View", "load_images",
-    "read_scene", "scene_extent", "split",
-]  # fmt: skip
+    "ImageSet",
+    "Scene",
+    "SceneOptions",
+    "View",
+    "load_images",
+    "read_scene",
+    "scene_extent",
+    "split",
+]

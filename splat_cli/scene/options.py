@@ -52,7 +52,14 @@ class SceneOptions:
         """Options from settings. Raises UsageError."""
         crop = None if config.crop is None else parse_crop(config.crop)
         return cls(
-            format=config.format, images=config.images, max_size=config.max_size, downscale=config.downscale,
-            masks=config.masks, depths=config.depths, points=config.points, min_track_length=config.min_track_length,
-            max_point_error=config.max_point_error, crop=crop if config.crop_start else None,
-        )  # fmt: skip
+            format=config.format,
+            images=config.images,
+            max_size=config.max_size,
+            downscale=config.downscale,
+            masks=config.masks,
+            depths=config.depths,
+            points=config.points,
+            min_track_length=config.min_track_length,
+            max_point_error=config.max_point_error,
+            crop=crop if config.crop_start else None,
+        )

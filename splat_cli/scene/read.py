@@ -52,7 +52,7 @@ def read_scene(path: str | Path, options: SceneOptions | None = None) -> Scene:
     points, colors, dropped = kept_points(chosen, options)
     return Scene(
         root, views, points, colors, skipped, dropped, dataset.found, dataset.test_names, dataset.origin, missing_depths
-    )  # fmt: skip
+    )
 
 
 def _where_else(dataset: Dataset) -> str:

@@ -100,9 +100,16 @@ class View:
         w2c = np.eye(4)
         w2c[:3] = self.w2c[:3]
         return dataclasses.replace(
-            self, path=None if self.path is None else Path(self.path), width=int(self.width), height=int(self.height),
-            fx=float(self.fx), fy=float(self.fy), cx=float(self.cx), cy=float(self.cy), w2c=w2c,
-        )  # fmt: skip
+            self,
+            path=None if self.path is None else Path(self.path),
+            width=int(self.width),
+            height=int(self.height),
+            fx=float(self.fx),
+            fy=float(self.fy),
+            cx=float(self.cx),
+            cy=float(self.cy),
+            w2c=w2c,
+        )
 
     def project(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Pixels [P, 2] and depths [P] of points [P, 3], and whether the image shows them."""
@@ -137,9 +144,14 @@ class View:
     def downscaled(self, factor: int) -> View:
         """The same camera with pixels of `factor` x `factor` of these; incomplete columns and rows are cropped."""
         return dataclasses.replace(
-            self, width=self.width // factor, height=self.height // factor, fx=self.fx / factor, fy=self.fy / factor,
-            cx=self.cx / factor, cy=self.cy / factor,
-        )  # fmt: skip
+            self,
+            width=self.width // factor,
+            height=self.height // factor,
+            fx=self.fx / factor,
+            fy=self.fy / factor,
+            cx=self.cx / factor,
+            cy=self.cy / factor,
+        )
 
 
 @dataclass

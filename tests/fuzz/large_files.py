@@ -24,8 +24,9 @@ from tests.views import ring_of_views
 
 _PROPERTIES = (
     *("x", "y", "z", "opacity", *(f"f_dc_{i}" for i in range(3)), *(f"f_rest_{i}" for i in range(45))),
-    *(f"scale_{i}" for i in range(3)), *(f"rot_{i}" for i in range(4)),
-)  # fmt: skip
+    *(f"scale_{i}" for i in range(3)),
+    *(f"rot_{i}" for i in range(4)),
+)
 _TYPE_BYTES = {"double": 8, "float": 4, "uchar": 1}
 
 

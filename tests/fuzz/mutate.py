@@ -4,10 +4,36 @@ import re
 
 import numpy as np
 
-_EXTREME_BYTES = (b"\0" * 8, b"\xff" * 8, b"\x7f" + b"\xff" * 7, (1 << 40).to_bytes(8, "little"),
-                  np.float64("nan").tobytes(), np.float64("inf").tobytes(), b"\x01\0\0\0", b"../", b"\r\n")  # fmt: skip
-_EXTREME_TEXTS = (b"nan", b"inf", b"-inf", b"1e999", b"-1", b"0", b"99999999999999999999", b"1e308", b"null", b"true",
-                  b"[]", b"{}", b'"x"', b"-0.0", b"9" * 6000, b"\xff\xfe", b"[[[[")  # fmt: skip
+_EXTREME_BYTES = (
+    b"\0" * 8,
+    b"\xff" * 8,
+    b"\x7f" + b"\xff" * 7,
+    (1 << 40).to_bytes(8, "little"),
+    np.float64("nan").tobytes(),
+    np.float64("inf").tobytes(),
+    b"\x01\0\0\0",
+    b"../",
+    b"\r\n",
+)
+_EXTREME_TEXTS = (
+    b"nan",
+    b"inf",
+    b"-inf",
+    b"1e999",
+    b"-1",
+    b"0",
+    b"99999999999999999999",
+    b"1e308",
+    b"null",
+    b"true",
+    b"[]",
+    b"{}",
+    b'"x"',
+    b"-0.0",
+    b"9" * 6000,
+    b"\xff\xfe",
+    b"[[[[",
+)
 _NUMBER = re.compile(rb"-?\d+(\.\d+)?([eE][-+]?\d+)?")
 
 

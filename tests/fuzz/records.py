@@ -72,7 +72,7 @@ def _ply_body(header, body, rng):
             for count, width in zip(counts, widths, strict=True)
             for _ in range(min(count, 50))
         ]
-        return "\n".join(rows).encode()  # fmt: skip
+        return "\n".join(rows).encode()
     total = min(sum(count * sum(width) for count, width in zip(counts, widths, strict=True)), 2_000_000)
     kept = body[: total if rng.random() < 0.5 else 0]
     return kept + odd_bytes(total - len(kept), rng)
@@ -111,9 +111,11 @@ def forge_images_bin(whole, rng):
         observations = int(rng.integers(0, 4))
         records.append(
             struct.pack("<I7dI", _count(rng, index + 1), *_doubles(7, rng), int(rng.choice([3, 4, 3, 4, 9])))
-            + _name(rng).replace(b"\0", b"") + b"\0" + struct.pack("<Q", _count(rng, observations))
+            + _name(rng).replace(b"\0", b"")
+            + b"\0"
+            + struct.pack("<Q", _count(rng, observations))
             + odd_bytes(24 * observations, rng)
-        )  # fmt: skip
+        )
     return struct.pack("<Q", _count(rng, number)) + b"".join(records)
 
 
@@ -129,8 +131,28 @@ def forge_points_bin(whole, rng):
     return struct.pack("<Q", _count(rng, number)) + b"".join(records)
 
 
-_WORDS = ("nan", "inf", "-1", "0", "1e999", "99999999999999999999", "9" * 5000, "x", "PINHOLE", "FOV", "#", "", "1_0",
-          "٣", "0x10", "1e3", "a.png", "../b", "\x1b[2J", "\0")  # fmt: skip
+_WORDS = (
+    "nan",
+    "inf",
+    "-1",
+    "0",
+    "1e999",
+    "99999999999999999999",
+    "9" * 5000,
+    "x",
+    "PINHOLE",
+    "FOV",
+    "#",
+    "",
+    "1_0",
+    "٣",
+    "0x10",
+    "1e3",
+    "a.png",
+    "../b",
+    "\x1b[2J",
+    "\0",
+)
 
 
 def forge_colmap_text(whole, rng):

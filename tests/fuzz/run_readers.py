@@ -102,9 +102,14 @@ def _checkpoint(folder: Path) -> Path:
     planes = {name: np.ones((rows, num), np.float32) for name in ("params", "moments1", "moments2")}
     state = {name: np.zeros((), ITER_STATE_DTYPE[name]).tolist() for name in ITER_STATE_DTYPE.names or ()}
     metadata = {
-        "seconds": 1.5, "capacity": 4096, "size": 1.0, "removed": 0, "views": ["a.jpg", "b.jpg"],
-        "state": state | {"step": 7, "num_splats": num}, "random": np.random.default_rng(0).bit_generator.state,
-    }  # fmt: skip
+        "seconds": 1.5,
+        "capacity": 4096,
+        "size": 1.0,
+        "removed": 0,
+        "views": ["a.jpg", "b.jpg"],
+        "state": state | {"step": 7, "num_splats": num},
+        "random": np.random.default_rng(0).bit_generator.state,
+    }
     path = folder / "step_7.npz"
     write_checkpoint(path, Checkpoint(7, {**planes, "stats": np.ones((2, num), np.float32)}, metadata))
     return path

@@ -5,10 +5,23 @@ import pytest
 from tests.fuzz.large import measure
 
 WORST = (
-    "spz", "sog", "points.ply, uchar", "cameras.txt, one line", "images.txt", "points3D.txt, one line", "images.bin",
-    "transforms.json, lists", "metrics.json", "train.jsonl", "split.txt", "model.zip, members", "field.npz, members",
-    "cameras.xml", "registration.csv", "bundle.out",
-)  # fmt: skip
+    "spz",
+    "sog",
+    "points.ply, uchar",
+    "cameras.txt, one line",
+    "images.txt",
+    "points3D.txt, one line",
+    "images.bin",
+    "transforms.json, lists",
+    "metrics.json",
+    "train.jsonl",
+    "split.txt",
+    "model.zip, members",
+    "field.npz, members",
+    "cameras.xml",
+    "registration.csv",
+    "bundle.out",
+)
 
 
 @pytest.mark.parametrize("name", WORST)

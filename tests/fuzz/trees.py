@@ -90,12 +90,28 @@ def forge_toml(whole, rng):
 
 
 _TOML_LINES = (
-    *["{key} = {value}"] * 3, "[{key}]", "[[{key}]]", "[[scene]]\n{key} = {value}", '[[scene]]\npath = {value}',
-    '[[scene]]\npath = "a"\nname = {value}', "{key} = 1979-05-27T07:32:00Z", "{key} = {{a = 1}}", "{key}.a.b = 1",
-    ".".join(["a"] * 3000) + " = 1", "{key} = " + "[" * 2000, "[" + "a." * 4000 + "a]", "[run]\nscene = {value}",
-    "# {key}", "{key} = 0x7fffffffffffffffffff", "{key} = nan", "{key} = -inf", "{key}{key} = 1", '"{key}" = {value}',
-    "{key} = '''a\nb'''", '{key} = "\\u0000"',
-)  # fmt: skip
+    *["{key} = {value}"] * 3,
+    "[{key}]",
+    "[[{key}]]",
+    "[[scene]]\n{key} = {value}",
+    "[[scene]]\npath = {value}",
+    '[[scene]]\npath = "a"\nname = {value}',
+    "{key} = 1979-05-27T07:32:00Z",
+    "{key} = {{a = 1}}",
+    "{key}.a.b = 1",
+    ".".join(["a"] * 3000) + " = 1",
+    "{key} = " + "[" * 2000,
+    "[" + "a." * 4000 + "a]",
+    "[run]\nscene = {value}",
+    "# {key}",
+    "{key} = 0x7fffffffffffffffffff",
+    "{key} = nan",
+    "{key} = -inf",
+    "{key}{key} = 1",
+    '"{key}" = {value}',
+    "{key} = '''a\nb'''",
+    '{key} = "\\u0000"',
+)
 
 
 def _toml(value):

@@ -60,8 +60,26 @@ def test_written_as_the_inria_code_does(tmp_path, degree):
     assert [element.name for element in data.elements] == ["vertex"]
     expected = columns_of(splats)
     rest = [f"f_rest_{i}" for i in range(NUM_REST[degree])]
-    names = ["x", "y", "z", "nx", "ny", "nz", "f_dc_0", "f_dc_1", "f_dc_2", *rest, "opacity",
-             "scale_0", "scale_1", "scale_2", "rot_0", "rot_1", "rot_2", "rot_3"]  # fmt: skip
+    names = [
+        "x",
+        "y",
+        "z",
+        "nx",
+        "ny",
+        "nz",
+        "f_dc_0",
+        "f_dc_1",
+        "f_dc_2",
+        *rest,
+        "opacity",
+        "scale_0",
+        "scale_1",
+        "scale_2",
+        "rot_0",
+        "rot_1",
+        "rot_2",
+        "rot_3",
+    ]
     assert [item.name for item in data["vertex"].properties] == names == list(expected)
     assert {str(item.val_dtype) for item in data["vertex"].properties} == {"f4"}
     for name, column in expected.items():

@@ -13,8 +13,10 @@ from splat_cli.gaussians.formats import read_splats, write_splats
 C0, C1 = 0.28209479177387814, 0.4886025119029199
 SIDE, FOCAL = 128, 128.0  # px
 DISTANCE = 4.0
-NAMES = ("x y z nx ny nz f_dc_0 f_dc_1 f_dc_2 " + " ".join(f"f_rest_{i}" for i in range(45)) + " opacity "
-         "scale_0 scale_1 scale_2 rot_0 rot_1 rot_2 rot_3").split()  # fmt: skip
+NAMES = (
+    "x y z nx ny nz f_dc_0 f_dc_1 f_dc_2 " + " ".join(f"f_rest_{i}" for i in range(45)) + " opacity "
+    "scale_0 scale_1 scale_2 rot_0 rot_1 rot_2 rot_3"
+).split()
 BALL = {"opacity": 6.0, "scale_0": -2.3, "scale_1": -2.3, "scale_2": -2.3, "rot_0": 1.0}
 EIGHTH = {"rot_0": np.cos(np.pi / 8), "rot_3": np.sin(np.pi / 8)}  # of a turn about z
 
@@ -23,9 +25,16 @@ SPLATS = [
     {"x": 1.2, **BALL, "color": (0, 1, 0)},
     {"y": 1.2, **BALL, "color": (0, 0, 1)},
     {"x": -1.2, **BALL, "color": (1, 1, 1)},
-    {**BALL, **EIGHTH, "scale_0": -1.2, "scale_1": -3.5, "scale_2": -3.5, "color": (0, 0.5, 0),
-     "f_rest_1": 0.8 / C1},  # red's coefficient of z: seen along +z, red is added
-]  # fmt: skip
+    {
+        **BALL,
+        **EIGHTH,
+        "scale_0": -1.2,
+        "scale_1": -3.5,
+        "scale_2": -3.5,
+        "color": (0, 0.5, 0),
+        "f_rest_1": 0.8 / C1,
+    },  # red's coefficient of z: seen along +z, red is added
+]
 
 
 def write_scene(folder: Path) -> None:
@@ -40,9 +49,15 @@ def write_scene(folder: Path) -> None:
     header = f"ply\nformat binary_little_endian 1.0\nelement vertex {len(rows)}\n{properties}end_header\n"
     (folder / "scene.ply").write_bytes(header.encode() + rows.tobytes())
     camera = {
-        "id": 0, "img_name": "front", "width": SIDE, "height": SIDE, "fx": FOCAL, "fy": FOCAL,
-        "position": [0, 0, -DISTANCE], "rotation": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
-    }  # fmt: skip
+        "id": 0,
+        "img_name": "front",
+        "width": SIDE,
+        "height": SIDE,
+        "fx": FOCAL,
+        "fy": FOCAL,
+        "position": [0, 0, -DISTANCE],
+        "rotation": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
+    }
     (folder / "cameras.json").write_text(json.dumps([camera]))
 
 

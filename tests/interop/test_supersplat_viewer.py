@@ -56,10 +56,16 @@ def viewer(chromium, camera, tmp_path):
     fov = np.degrees(2 * np.arctan(camera.width / camera.fx / 2))  # of the longer side
     start = {"position": (TO_VIEWER @ POSITION).tolist(), "target": [0, 0, 0], "fov": fov}
     settings = {
-        "version": 2, "tonemapping": "none", "highPrecisionRendering": False, "background": {"color": [0, 0, 0]},
-        "postEffectSettings": {name: {"enabled": False} for name in EFFECTS}, "animTracks": [], "annotations": [],
-        "cameras": [{"initial": start}], "startMode": "default",
-    }  # fmt: skip
+        "version": 2,
+        "tonemapping": "none",
+        "highPrecisionRendering": False,
+        "background": {"color": [0, 0, 0]},
+        "postEffectSettings": {name: {"enabled": False} for name in EFFECTS},
+        "animTracks": [],
+        "annotations": [],
+        "cameras": [{"initial": start}],
+        "startMode": "default",
+    }
     (tmp_path / "settings.json").write_text(json.dumps(settings))
     page = chromium.new_page(viewport=dict(zip(("width", "height"), SIZE, strict=True)))
 

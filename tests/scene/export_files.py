@@ -22,8 +22,16 @@ def write_metashape(folder, views, kind="frame", shift=SHIFT, calibration=None):
     """cameras.xml of a chunk whose coordinates are moved, turned and scaled against the world."""
     write_photographs(folder, views)
     first = views[0]
-    values = {"f": first.fy, "cx": first.cx - first.width / 2, "cy": first.cy - first.height / 2,
-              "b1": first.fx - first.fy, "b2": -0.8, **BROWN, "p1": 0.002, "p2": -0.003}  # fmt: skip
+    values = {
+        "f": first.fy,
+        "cx": first.cx - first.width / 2,
+        "cy": first.cy - first.height / 2,
+        "b1": first.fx - first.fy,
+        "b2": -0.8,
+        **BROWN,
+        "p1": 0.002,
+        "p2": -0.003,
+    }
     values |= calibration or {}
     size = f'<resolution width="{first.width}" height="{first.height}"/>'
     tags = "".join(f"<{name}>{value!r}</{name}>" for name, value in values.items())

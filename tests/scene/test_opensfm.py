@@ -36,9 +36,14 @@ def opensfm_pixels(view, model, values):
 
 
 @pytest.mark.parametrize(
-    ("model", "values"), [("brown", BROWN), ("radial", {"k1": 0.03, "k2": -0.02}), ("fisheye", {"k1": 0.03}),
-                          ("perspective", {"k1": 0.0, "k2": 0.0})],
-)  # fmt: skip
+    ("model", "values"),
+    [
+        ("brown", BROWN),
+        ("radial", {"k1": 0.03, "k2": -0.02}),
+        ("fisheye", {"k1": 0.03}),
+        ("perspective", {"k1": 0.0, "k2": 0.0}),
+    ],
+)
 def test_opensfm(tmp_path, views, model, values):
     write_opensfm(tmp_path, views, POINTS, COLORS, model, **values)
     scene = read_scene(tmp_path)

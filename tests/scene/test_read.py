@@ -51,9 +51,14 @@ def test_many_cameras(tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "size"),
-    [({"downscale": 2}, (20, 15)), ({"max_size": 20}, (20, 15)), ({"max_size": 100}, (40, 30)),
-     ({"max_size": 16, "downscale": 2}, (16, 12)), ({"downscale": 3}, (13, 10))],
-)  # fmt: skip
+    [
+        ({"downscale": 2}, (20, 15)),
+        ({"max_size": 20}, (20, 15)),
+        ({"max_size": 100}, (40, 30)),
+        ({"max_size": 16, "downscale": 2}, (16, 12)),
+        ({"downscale": 3}, (13, 10)),
+    ],
+)
 def test_smaller_views_keep_their_rays(tmp_path, options, size):
     view = read_scene(write_scene(tmp_path, small_model()), SceneOptions(**options)).views[0]
     assert (view.width, view.height) == size
@@ -99,8 +104,18 @@ def test_a_larger_part_of_the_scene_is_named(tmp_path):
 
 
 def test_unusable_photographs_are_listed(tmp_path):
-    names = ("good.png", "gone.png", "empty.png", "text.png", "nowhere.png", "unposed.png", "far.png", "flat.png",
-             "bent.png", "turned.png")  # fmt: skip
+    names = (
+        "good.png",
+        "gone.png",
+        "empty.png",
+        "text.png",
+        "nowhere.png",
+        "unposed.png",
+        "far.png",
+        "flat.png",
+        "bent.png",
+        "turned.png",
+    )
     model = small_model(names)
     write_scene(tmp_path, model)
     photos = tmp_path / "images"
@@ -161,15 +176,21 @@ def test_long_names_are_shortened_in_messages(tmp_path, name):
 
 @pytest.mark.parametrize(
     ("name", "file"),
-    [("a.jpg", "a.JPG"), ("Sub/A.png", "sub/a.png"), ("images/a.png", "a.png"), ("C:\\x\\Images\\a.png", "a.png"),
-     ("/home/x/images/sub/a.png", "sub/a.png")],
-)  # fmt: skip
+    [
+        ("a.jpg", "a.JPG"),
+        ("Sub/A.png", "sub/a.png"),
+        ("images/a.png", "a.png"),
+        ("C:\\x\\Images\\a.png", "a.png"),
+        ("/home/x/images/sub/a.png", "sub/a.png"),
+    ],
+)
 def test_names_that_differ_in_case_or_name_the_folder_are_found(tmp_path, name, file):
     write_scene(tmp_path, small_model((file, "b.png")))
     write_model_again(tmp_path, small_model((name, "b.png")), binary=False)
     assert {view.path.relative_to(tmp_path / "images").as_posix() for view in read_scene(tmp_path).views} == {
-        file, "b.png",
-    }  # fmt: skip
+        file,
+        "b.png",
+    }
 
 
 def test_names_of_two_files_that_differ_in_case_are_not_guessed(tmp_path):

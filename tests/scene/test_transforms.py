@@ -126,8 +126,13 @@ def test_points_without_colours_are_grey(tmp_path, text):
 def test_blender(tmp_path):
     scene = read_scene(write_blender(tmp_path))
     assert [view.name for view in scene.views] == [
-        "test/r_0.png", "test/r_1.png", "train/r_0.png", "train/r_1.png", "train/r_2.png", "train/r_3.png",
-    ]  # fmt: skip
+        "test/r_0.png",
+        "test/r_1.png",
+        "train/r_0.png",
+        "train/r_1.png",
+        "train/r_2.png",
+        "train/r_3.png",
+    ]
     assert scene.test_names == {"test/r_0.png", "test/r_1.png"}
     assert len(scene.points) == 0
     expected = ring_of_views(6, 20, 20)
@@ -141,9 +146,15 @@ def test_blender(tmp_path):
 
 @pytest.mark.parametrize(
     "place",
-    ["/home/somebody/scenes/room/images/{}", "C:\\scenes\\room\\images\\{}", "./data\\room\\images/{}",
-     "./data/room/images/{}", "../room/images/{}", "images/{}"],
-)  # fmt: skip
+    [
+        "/home/somebody/scenes/room/images/{}",
+        "C:\\scenes\\room\\images\\{}",
+        "./data\\room\\images/{}",
+        "./data/room/images/{}",
+        "../room/images/{}",
+        "images/{}",
+    ],
+)
 def test_paths_of_another_folder_or_computer(tmp_path, place):
     """colmap2nerf.py of instant-ngp writes paths from where it ran, with both kinds of slashes on Windows."""
     views = ring_of_views(3)
@@ -197,9 +208,14 @@ def test_blender_s_photographs_may_have_suffixes_in_capitals(tmp_path):
 
 @pytest.mark.parametrize(
     ("kind", "message"),
-    [("test", "has none of the photographs that the dataset holds out (./test/r_0: the file is missing): restore them"),
-     ("train", "all 2 photographs of"), ],
-)  # fmt: skip
+    [
+        (
+            "test",
+            "has none of the photographs that the dataset holds out (./test/r_0: the file is missing): restore them",
+        ),
+        ("train", "all 2 photographs of"),
+    ],
+)
 def test_half_of_blender_s_photographs_is_missing(splat, tmp_path, kind, message):
     scene = write_blender(tmp_path / "scene")
     shutil.rmtree(scene / kind)

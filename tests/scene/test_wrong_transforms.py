@@ -56,8 +56,10 @@ def test_file_that_is_no_transforms_file(tmp_path, text):
         read_scene(tmp_path)
 
 
-@pytest.mark.parametrize("value", [3, "x", [[1, 0, 0]], np.zeros((3, 4)).tolist(), np.diag([1, 2, 3, 1]).tolist(),
-                                   np.diag([1, 1, -1, 1]).tolist()])  # fmt: skip
+@pytest.mark.parametrize(
+    "value",
+    [3, "x", [[1, 0, 0]], np.zeros((3, 4)).tolist(), np.diag([1, 2, 3, 1]).tolist(), np.diag([1, 1, -1, 1]).tolist()],
+)
 def test_applied_transform_that_is_none(tmp_path, value):
     with pytest.raises(SceneError, match="applied_transform"):
         read_scene(write_transforms(tmp_path, applied_transform=value))

@@ -40,9 +40,13 @@ def halved(splats: SplatArrays) -> SplatArrays:
     log_scales = 0.5 * np.log(np.maximum(variances, 1e-30))
     opacity = np.clip(covers.sum(axis=0) / _area(log_scales), 1e-6, _MAX_OPACITY)
     arrays = {
-        "means": means, "log_scales": log_scales, "quats": quats_from_matrices(axes),
-        "logit_opacities": np.log(opacity / (1 - opacity)), "sh0": mean("sh0"), "shN": mean("shN"),
-    }  # fmt: skip
+        "means": means,
+        "log_scales": log_scales,
+        "quats": quats_from_matrices(axes),
+        "logit_opacities": np.log(opacity / (1 - opacity)),
+        "sh0": mean("sh0"),
+        "shN": mean("shN"),
+    }
     joined: dict[str, Any] = {
         name: np.concatenate([array.astype(np.float32), last.arrays()[name]]) for name, array in arrays.items()
     }

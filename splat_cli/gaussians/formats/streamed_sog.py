@@ -82,10 +82,15 @@ def write_streamed_sog(path: Path, splats: SplatArrays, num_levels: int) -> list
         tree = writer.node(splats.select(~large))
         environment = {"environment": writer.chunk("env", splats.select(large))} if large.any() else {}
         content = {
-            "version": 1, "asset": {"generator": f"splat {__version__}"}, "count": sum(writer.counts),
-            "counts": writer.counts, "lodLevels": num_levels, **environment, "filenames": writer.filenames,
+            "version": 1,
+            "asset": {"generator": f"splat {__version__}"},
+            "count": sum(writer.counts),
+            "counts": writer.counts,
+            "lodLevels": num_levels,
+            **environment,
+            "filenames": writer.filenames,
             "tree": tree,
-        }  # fmt: skip
+        }
         (folder / path.name).write_text(json.dumps(content) + "\n", encoding="utf-8")
     return writer.counts
 

@@ -84,9 +84,11 @@ def read_points(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndar
         except ValueError as error:
             raise _bad_line(path, number, "POINT3D_ID X Y Z R G B ERROR TRACK...") from error
     return (
-        np.frombuffer(positions, np.float64).reshape(-1, 3), np.frombuffer(colors, np.uint8).reshape(-1, 3),
-        np.frombuffer(errors, np.float64), np.frombuffer(track_lengths, np.int64),
-    )  # fmt: skip
+        np.frombuffer(positions, np.float64).reshape(-1, 3),
+        np.frombuffer(colors, np.uint8).reshape(-1, 3),
+        np.frombuffer(errors, np.float64),
+        np.frombuffer(track_lengths, np.int64),
+    )
 
 
 def _lines(path: Path, keep_empty: bool = False) -> Iterator[tuple[int, str]]:

@@ -79,8 +79,13 @@ def load_images(
                 progress(1)
     if not found:
         raise SceneError(f"none of the {len(views)} photographs can be used{_why(skipped)}")
-    return ImageSet([view for view, _, _ in found], [image for _, image, _ in found],
-                       [mask for _, _, mask in found], skipped, loader.bad_pixels)  # fmt: skip
+    return ImageSet(
+        [view for view, _, _ in found],
+        [image for _, image, _ in found],
+        [mask for _, _, mask in found],
+        skipped,
+        loader.bad_pixels,
+    )
 
 
 def _why(skipped: Sequence[str]) -> str:

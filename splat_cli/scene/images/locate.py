@@ -99,10 +99,20 @@ class ImageLocator:
             raise Unusable(str(error)) from error
         camera = pinhole.resized(*self._size(pinhole.width, pinhole.height))
         view = View(
-            frame.name, path, camera.width, camera.height, camera.fx, camera.fy, camera.cx, camera.cy, frame.w2c,
-            lens=lens if lens.distortion else None, mask=self._mask(frame), camera_id=self._camera_id(frame),
+            frame.name,
+            path,
+            camera.width,
+            camera.height,
+            camera.fx,
+            camera.fy,
+            camera.cx,
+            camera.cy,
+            frame.w2c,
+            lens=lens if lens.distortion else None,
+            mask=self._mask(frame),
+            camera_id=self._camera_id(frame),
             depth=self.depths.find(frame),
-        )  # fmt: skip
+        )
         if not view.is_in_range:
             raise Unusable(f"the position or lens of its camera has numbers that are not below {MAX_NUMBER:g}")
         return view

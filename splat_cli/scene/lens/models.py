@@ -7,8 +7,15 @@ from splat_cli.scene.colmap.model import MODEL_IDS, Camera
 from splat_cli.scene.lens.camera import Lens
 from splat_cli.scene.lens.distortion import Distortion, Division, Eucm, Fov, Polynomial
 
-_ONE_FOCAL_LENGTH = ("SIMPLE_PINHOLE", "SIMPLE_RADIAL", "RADIAL", "SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE",
-                     "SIMPLE_DIVISION", "SIMPLE_FISHEYE")  # fmt: skip
+_ONE_FOCAL_LENGTH = (
+    "SIMPLE_PINHOLE",
+    "SIMPLE_RADIAL",
+    "RADIAL",
+    "SIMPLE_RADIAL_FISHEYE",
+    "RADIAL_FISHEYE",
+    "SIMPLE_DIVISION",
+    "SIMPLE_FISHEYE",
+)
 
 
 def lens_of(camera: Camera) -> Lens:

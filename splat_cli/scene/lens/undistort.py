@@ -34,10 +34,15 @@ def undistort(
     picture = backend.xp.empty((pinhole.height, pinhole.width, 3), np.uint8)
     mask = backend.xp.empty((pinhole.height, pinhole.width), np.uint8)
     backend.kernel("image/undistort", "undistort")(
-        (ceil_div(pinhole.width, _BLOCK[0]), ceil_div(pinhole.height, _BLOCK[1])), _BLOCK,
-        _lens_row(lens), _pinhole_row(pinhole), backend.upload(photo), None if keep is None else backend.upload(keep),
-        picture, mask,
-    )  # fmt: skip
+        (ceil_div(pinhole.width, _BLOCK[0]), ceil_div(pinhole.height, _BLOCK[1])),
+        _BLOCK,
+        _lens_row(lens),
+        _pinhole_row(pinhole),
+        backend.upload(photo),
+        None if keep is None else backend.upload(keep),
+        picture,
+        mask,
+    )
     return backend.download(picture), backend.download(mask)
 
 

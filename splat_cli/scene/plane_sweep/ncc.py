@@ -81,10 +81,20 @@ def similarity(
     num_pixels, num_depths = sizes["P"], sizes["D"]
     scores = backend.xp.empty((num_pixels, num_depths), np.float32)
     backend.kernel("image/plane_sweep", "plane_sweep")(
-        (ceil_div(num_pixels * num_depths, _THREADS),), (_THREADS,),
-        grays.pixels, grays.begins, grays.sizes, backend.upload(neighbors), backend.upload(warps), sizes["K"],
-        backend.upload(pixels), num_pixels, backend.upload(inverse_depths), num_depths, scores,
-    )  # fmt: skip
+        (ceil_div(num_pixels * num_depths, _THREADS),),
+        (_THREADS,),
+        grays.pixels,
+        grays.begins,
+        grays.sizes,
+        backend.upload(neighbors),
+        backend.upload(warps),
+        sizes["K"],
+        backend.upload(pixels),
+        num_pixels,
+        backend.upload(inverse_depths),
+        num_depths,
+        scores,
+    )
     return scores
 
 

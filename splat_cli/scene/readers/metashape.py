@@ -148,11 +148,20 @@ def _lens(sensor: Element) -> Lens:
     if not (1 <= width <= _MAX_SIDE and 1 <= height <= _MAX_SIDE and focal > 0 and focal + value["b1"] > 0):
         raise Unusable(f"its sensor has the size {width}x{height} and the focal length {focal:g}")
     distortion = Polynomial(
-        radial=tuple(value[name] for name in ("k1", "k2", "k3", "k4")), tangential=(value["p2"], value["p1"]),
-        skew=value["b2"] / (focal + value["b1"]), fisheye=kind in _FISHEYE,
-    )  # fmt: skip
-    return Lens(width, height, focal + value["b1"], focal, width / 2 + value["cx"], height / 2 + value["cy"],
-                distortion.or_none())  # fmt: skip
+        radial=tuple(value[name] for name in ("k1", "k2", "k3", "k4")),
+        tangential=(value["p2"], value["p1"]),
+        skew=value["b2"] / (focal + value["b1"]),
+        fisheye=kind in _FISHEYE,
+    )
+    return Lens(
+        width,
+        height,
+        focal + value["b1"],
+        focal,
+        width / 2 + value["cx"],
+        height / 2 + value["cy"],
+        distortion.or_none(),
+    )
 
 
 def _number(text: str | None) -> float:

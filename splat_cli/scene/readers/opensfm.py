@@ -112,8 +112,9 @@ def _lens(camera: dict[str, Any]) -> Lens:
         raise Unusable(f"its camera has the focal lengths {fx:g}, {fy:g} and the size {width}x{height}")
     distortion = Polynomial(
         radial=tuple(value.get(name, 0.0) for name in ("k1", "k2", "k3", "k4")),
-        tangential=(value.get("p1", 0.0), value.get("p2", 0.0)), fisheye=model in _FISHEYE_MODELS,
-    )  # fmt: skip
+        tangential=(value.get("p1", 0.0), value.get("p2", 0.0)),
+        fisheye=model in _FISHEYE_MODELS,
+    )
     cx, cy = width / 2 + longer * value.get("c_x", 0.0), height / 2 + longer * value.get("c_y", 0.0)
     return Lens(width, height, fx, fy, cx, cy, distortion.or_none())
 

@@ -125,9 +125,13 @@ def _dataset(found: str, images: ImageIndex, entries: Iterable[Any], read: Calla
 
 
 def _frame(
-    images: ImageIndex, label: str, c2w: np.ndarray, intrinsics: Sequence[float],
-    size: tuple[float, float] | None = None, depth: FrameDepth | None = None,
-) -> Frame:  # fmt: skip
+    images: ImageIndex,
+    label: str,
+    c2w: np.ndarray,
+    intrinsics: Sequence[float],
+    size: tuple[float, float] | None = None,
+    depth: FrameDepth | None = None,
+) -> Frame:
     """The frame of a photograph. intrinsics: fx, fy, cx, cy for an image of `size` px, by default the photograph's."""
     file = images.find_label(label)
     width, height = map(round, size or images.size(file))

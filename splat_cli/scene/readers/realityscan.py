@@ -98,10 +98,14 @@ def _frame(images: ImageIndex, label: str, row: dict[str, str]) -> Frame:
     radial = tuple(value.get(name, 0.0) for name in ("k1", "k2", "k3", "k4"))
     tangential = (value.get("t2", 0.0), value.get("t1", 0.0))
     lens = Lens(
-        width, height, focal, focal, width / 2 + longer * value.get("px", 0.0),
+        width,
+        height,
+        focal,
+        focal,
+        width / 2 + longer * value.get("px", 0.0),
         height / 2 + longer * value.get("py", 0.0),
         Polynomial(radial=radial, tangential=tangential).or_none(),
-    )  # fmt: skip
+    )
     c2w = np.eye(4)
     c2w[:3, :3] = rotation_from_angles(value["heading"], value["pitch"], value["roll"])
     c2w[:3, 3] = value["x"], value["y"], value["alt"]

@@ -127,10 +127,12 @@ def _keep_largest(pycolmap: Any, models: dict[int, Any], target: Path, job: Mapp
     largest.write(target)
     placed = {image.name for image in largest.images.values() if image.has_pose}
     return {
-        "unregistered": [name for name in job["names"] if name not in placed], "points": largest.num_points3D(),
-        "error": largest.compute_mean_reprojection_error(), "track_length": largest.compute_mean_track_length(),
+        "unregistered": [name for name in job["names"] if name not in placed],
+        "points": largest.num_points3D(),
+        "error": largest.compute_mean_reprojection_error(),
+        "track_length": largest.compute_mean_track_length(),
         "gps_error": gps_error,
-    }  # fmt: skip
+    }
 
 
 def _align(pycolmap: Any, model: Any, locations: Mapping[str, list[float]], seed: int) -> float | None:

@@ -217,8 +217,10 @@ class Mapping:
             lines.append(
                 f"- the photographs fell into {self.num_models} groups: add some that show parts of two groups"
             )
-        lines += ["- photographs that overlap by two thirds, taken while moving, not while turning on the spot",
-                  "- sharp photographs of one exposure; little glass, water or sky"]  # fmt: skip
+        lines += [
+            "- photographs that overlap by two thirds, taken while moving, not while turning on the spot",
+            "- sharp photographs of one exposure; little glass, water or sky",
+        ]
         if self.matcher == "sequential":
             lines.append("- splat sfm --matcher exhaustive, which takes longer, if they are in no order")
         return [*lines, named]
@@ -237,10 +239,14 @@ def map_photographs(
     groups = [names] if options.one_camera else found_groups
     matcher = choose_matcher(options.matcher, names, is_video, bool(found_groups))
     job = {
-        "scene": str(scene.absolute()), "names": names, "groups": groups, "camera_model": options.camera_model,
-        "locations": gps_locations(scene / "images", names), "seed": options.seed,
+        "scene": str(scene.absolute()),
+        "names": names,
+        "groups": groups,
+        "camera_model": options.camera_model,
+        "locations": gps_locations(scene / "images", names),
+        "seed": options.seed,
         "pairs": sequential_pairs(names) if matcher == "sequential" else None,
-    }  # fmt: skip
+    }
     found = run_colmap(job, counting)
     if not found["models"]:
         raise SceneError(

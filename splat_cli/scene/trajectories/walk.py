@@ -114,7 +114,7 @@ def _lengths(centers: np.ndarray, forward: np.ndarray, unit: float) -> np.ndarra
 
 def _resampled(
     centers: np.ndarray, forward: np.ndarray, unit: float, count: int, up: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+) -> tuple[np.ndarray, np.ndarray]:
     """`count` positions and unit directions, evenly spaced on the line through poses [N, 3], [N, 3]."""
     travelled = np.concatenate([[0.0], np.cumsum(_lengths(centers, forward, unit) + 1e-9)])
     at = np.linspace(0, travelled[-1], count)

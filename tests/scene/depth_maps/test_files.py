@@ -17,10 +17,17 @@ VALUES = np.arange(1, 13, dtype=np.float32).reshape(3, 4)
 
 @pytest.mark.parametrize(
     ("name", "values"),
-    [("a.png", VALUES.astype(np.uint16)), ("a.tif", VALUES), ("a.tiff", VALUES.astype(np.uint16)), ("a.npy", VALUES),
-     ("a.npy", VALUES[None].astype(np.float64)), ("a.npy", VALUES.astype(np.int32)), ("a.exr", VALUES),
-     ("a.png", np.stack([VALUES.astype(np.uint8)] * 3, axis=-1))],
-)  # fmt: skip
+    [
+        ("a.png", VALUES.astype(np.uint16)),
+        ("a.tif", VALUES),
+        ("a.tiff", VALUES.astype(np.uint16)),
+        ("a.npy", VALUES),
+        ("a.npy", VALUES[None].astype(np.float64)),
+        ("a.npy", VALUES.astype(np.int32)),
+        ("a.exr", VALUES),
+        ("a.png", np.stack([VALUES.astype(np.uint8)] * 3, axis=-1)),
+    ],
+)
 def test_formats(tmp_path, name, values):
     write_map(tmp_path / name, values)
     np.testing.assert_array_equal(read_depths(tmp_path / name, MANY), VALUES)
@@ -85,10 +92,14 @@ def test_other_contents_of_exr_take_no_memory(tmp_path, kind):
     assert memory.bytes < 50 << 20
 
 
-@pytest.mark.parametrize("damage", [
-    lambda content: content[:100], lambda content: content[:5_000],
-    lambda content: content.replace(b"lineOrder", b"\xffineOrder"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: content[:100],
+        lambda content: content[:5_000],
+        lambda content: content.replace(b"lineOrder", b"\xffineOrder"),
+    ],
+)
 def test_a_damaged_exr_is_refused_and_prints_no_result(tmp_path, capfd, damage):
     write_map(tmp_path / "a.exr", np.random.default_rng(0).random((90, 120)).astype(np.float32))
     (tmp_path / "a.exr").write_bytes(damage((tmp_path / "a.exr").read_bytes()))

@@ -29,8 +29,9 @@ def test_modes(tmp_path):
     np.testing.assert_array_equal(loaded(save(tmp_path, "l.png", color.convert("L"))), np.stack([grey] * 3, axis=-1))
     wide = Picture.fromarray(grey.astype(np.uint16) * 257)
     np.testing.assert_array_equal(loaded(save(tmp_path, "i16.png", wide)), np.stack([grey] * 3, axis=-1))
-    np.testing.assert_array_equal(loaded(save(tmp_path, "i.tif", Picture.fromarray(grey.astype(np.int32) * 257))),
-                                  np.stack([grey] * 3, axis=-1))  # fmt: skip
+    np.testing.assert_array_equal(
+        loaded(save(tmp_path, "i.tif", Picture.fromarray(grey.astype(np.int32) * 257))), np.stack([grey] * 3, axis=-1)
+    )
     assert loaded(save(tmp_path, "one.png", color.convert("1"))).shape == (30, 40, 3)
     np.testing.assert_array_equal(loaded(save(tmp_path, "rgba.png", color.convert("RGBA"))), gradient())
     palette = loaded(save(tmp_path, "p.png", color.quantize(64)))
@@ -38,8 +39,9 @@ def test_modes(tmp_path):
     wide_color = Picture.fromarray(gradient()).convert("RGB")
     np.testing.assert_array_equal(loaded(save(tmp_path, "lossless.webp", wide_color, lossless=True)), gradient())
     np.testing.assert_array_equal(loaded(save(tmp_path, "a.tiff", wide_color, compression="tiff_lzw")), gradient())
-    np.testing.assert_array_equal(loaded(save(tmp_path, "la.png", color.convert("L").convert("LA"))),
-                                  np.stack([grey] * 3, axis=-1))  # fmt: skip
+    np.testing.assert_array_equal(
+        loaded(save(tmp_path, "la.png", color.convert("L").convert("LA"))), np.stack([grey] * 3, axis=-1)
+    )
     cmyk = loaded(save(tmp_path, "cmyk.jpg", color.convert("CMYK"), quality=95, subsampling=0))
     assert np.abs(cmyk.astype(int) - gradient()).mean() < 4
 
@@ -47,8 +49,9 @@ def test_modes(tmp_path):
 def test_floats_go_from_black_to_white(tmp_path):
     levels = np.linspace(-0.5, 1.5, 30 * 40, dtype=np.float32).reshape(30, 40)
     expected = np.rint(255 * np.clip(levels, 0, 1))
-    np.testing.assert_array_equal(loaded(save(tmp_path, "f.tif", Picture.fromarray(levels))),
-                                  np.stack([expected] * 3, axis=-1))  # fmt: skip
+    np.testing.assert_array_equal(
+        loaded(save(tmp_path, "f.tif", Picture.fromarray(levels))), np.stack([expected] * 3, axis=-1)
+    )
 
 
 @pytest.mark.parametrize(("scale", "offset"), [(1, 0), (257, 0), (1 << 23, 99)])

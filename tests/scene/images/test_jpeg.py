@@ -17,10 +17,19 @@ from tests.scene.images.photographs import gradient, loaded, view_of
 
 @pytest.mark.parametrize("factor", [1, 2, 4, 8])
 @pytest.mark.parametrize("mode", ["RGB", "L"])
-@pytest.mark.parametrize("options", [
-    {"subsampling": 0}, {"subsampling": 1}, {"subsampling": 2}, {"progressive": True}, {"restart_marker_blocks": 3},
-    {"quality": 5}, {"quality": 100},
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"subsampling": 0},
+        {"subsampling": 1},
+        {"subsampling": 2},
+        {"progressive": True},
+        {"restart_marker_blocks": 3},
+        {"quality": 5},
+        {"quality": 100},
+    ],
+    ids=str,
+)
 def test_jpeg_has_the_same_bits_as_pillows(mode, options, factor):
     file = io.BytesIO()
     noise = np.random.default_rng(0).integers(-30, 30, (75, 133, 3))

@@ -27,8 +27,9 @@ def test_transparent_pixels_show_the_background(tmp_path, color):
 
 def test_transparent_palette(tmp_path):
     picture = Picture.fromarray(gradient()).quantize(64)
-    (image,) = load_images([view_of(save(tmp_path, "p.png", picture, transparency=bytes([0] * 32 + [255] * 32)))],
-                           background=(9, 8, 7)).images  # fmt: skip
+    (image,) = load_images(
+        [view_of(save(tmp_path, "p.png", picture, transparency=bytes([0] * 32 + [255] * 32)))], background=(9, 8, 7)
+    ).images
     hidden = np.asarray(picture) < 32
     assert 0 < hidden.mean() < 1
     np.testing.assert_array_equal(image[hidden], np.broadcast_to((9, 8, 7), (hidden.sum(), 3)))

@@ -85,9 +85,13 @@ def test_pixels_left_out_of_the_photograph_are_left_out_of_the_picture():
 
 @pytest.mark.parametrize(
     ("model", "params"),
-    [("FOV", (100, 100, 80, 60, 0.0)), ("DIVISION", (100, 100, 80, 60, 0.0)), ("EUCM", (100, 100, 80, 60, 0.0, 1.0)),
-     ("OPENCV", (100, 100, 80, 60, 0, 0, 0, 0))],
-)  # fmt: skip
+    [
+        ("FOV", (100, 100, 80, 60, 0.0)),
+        ("DIVISION", (100, 100, 80, 60, 0.0)),
+        ("EUCM", (100, 100, 80, 60, 0.0, 1.0)),
+        ("OPENCV", (100, 100, 80, 60, 0, 0, 0, 0)),
+    ],
+)
 def test_without_distortion_it_is_a_pinhole(model, params):
     lens = lens_of(Camera(1, model, 160, 120, params))
     assert lens.pinhole.fx == 100
@@ -98,9 +102,12 @@ def test_without_distortion_it_is_a_pinhole(model, params):
 
 @pytest.mark.parametrize(
     ("model", "params", "message"),
-    [("EQUIRECTANGULAR", (160, 120), "is spherical"), ("EUCM", (100, 100, 80, 60, 2.0, 1.0), "invalid parameters"),
-     ("RADIAL", (0, 80, 60, 0.1, 0), "focal length")],
-)  # fmt: skip
+    [
+        ("EQUIRECTANGULAR", (160, 120), "is spherical"),
+        ("EUCM", (100, 100, 80, 60, 2.0, 1.0), "invalid parameters"),
+        ("RADIAL", (0, 80, 60, 0.1, 0), "focal length"),
+    ],
+)
 def test_lens_that_cannot_be_used(model, params, message):
     with pytest.raises(SceneError, match=message):
         lens_of(Camera(1, model, 160, 120, params))

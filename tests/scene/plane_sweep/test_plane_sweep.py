@@ -97,10 +97,17 @@ def test_few_views_are_enough(backend):
         pytest.param(lambda: photographs_of_ball(views_of_ball(1)), id="one view"),
         pytest.param(lambda: photographs_of_ball([views_of_ball(1)[0]] * 4), id="one place"),
         pytest.param(lambda: photographs_of_ball(views_of_ball(), texture=0.0), id="no texture"),
-        pytest.param(lambda: ImageSet(v := ring_of_views(5, 4, 4), [np.eye(4, dtype=np.uint8)[..., None]
-                     .repeat(3, axis=2) * 255] * len(v), [None] * len(v), []), id="tiny"),
+        pytest.param(
+            lambda: ImageSet(
+                v := ring_of_views(5, 4, 4),
+                [np.eye(4, dtype=np.uint8)[..., None].repeat(3, axis=2) * 255] * len(v),
+                [None] * len(v),
+                [],
+            ),
+            id="tiny",
+        ),
     ],
-)  # fmt: skip
+)
 def test_nothing_where_nothing_can_be_found(backend, taken):
     points, colors = found(backend, taken())
     assert points.shape == (0, 3)

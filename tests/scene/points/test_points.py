@@ -150,9 +150,11 @@ def test_laser_scan_on_a_machine_of_many_cores(tmp_path):
     program = "import mmap; held = mmap.mmap(-1, 3 << 29, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS); "
     program += "from splat_cli.scene.points.las_worker import main; main()"
     with subprocess.Popen(
-        [sys.executable, "-c", program, str(tmp_path / "a.las")], env=child_environment(), stdin=subprocess.PIPE,
+        [sys.executable, "-c", program, str(tmp_path / "a.las")],
+        env=child_environment(),
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-    ) as process:  # fmt: skip
+    ) as process:
         assert process.stdout.readline() == b'{"points": 100000}\n'
 
 

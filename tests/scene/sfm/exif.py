@@ -25,11 +25,14 @@ def gps_exif(east, north, up):
     exif = camera_exif("Phone 7")
     exif.get_ifd(IFD.GPSInfo).update(
         {
-            GPS.GPSLatitudeRef: "N", GPS.GPSLatitude: _sexagesimal(LATITUDE + math.degrees(north / meridian)),
-            GPS.GPSLongitudeRef: "E", GPS.GPSLongitude: _sexagesimal(LONGITUDE + math.degrees(east / parallel)),
-            GPS.GPSAltitudeRef: b"\0", GPS.GPSAltitude: ALTITUDE + up,
+            GPS.GPSLatitudeRef: "N",
+            GPS.GPSLatitude: _sexagesimal(LATITUDE + math.degrees(north / meridian)),
+            GPS.GPSLongitudeRef: "E",
+            GPS.GPSLongitude: _sexagesimal(LONGITUDE + math.degrees(east / parallel)),
+            GPS.GPSAltitudeRef: b"\0",
+            GPS.GPSAltitude: ALTITUDE + up,
         }
-    )  # fmt: skip
+    )
     return exif
 
 

@@ -61,10 +61,12 @@ def test_progress_is_read_from_the_log(counts):
             '@splat {"phase": "pairs", "total": 40}',
             "I20260101 00:00:00.0 1 pairing.cc:214] Processing block [2/2, 1/2]",
             '@splat {"phase": "placed", "total": 3}',
-            "half a line", '@splat {"placed": 1}', '@splat {"placed": 1}',
+            "half a line",
+            '@splat {"placed": 1}',
+            '@splat {"placed": 1}',
             '@splat {"models": 1, "registered": 2}',
         )
-    )  # fmt: skip
+    )
     assert shown == {"features": [3, 3], "pairs of photographs": [40, 40], "photographs placed": [3, 2]}
     assert result == {"models": 1, "registered": 2}
 

@@ -73,8 +73,11 @@ def test_a_path_keeps_its_pictures_free():
         angle = angles_of([view])[0]
         inwards = -0.35 * np.exp(-((angle / 12) ** 2)) * (view.center - 0.7 * UP - FOCUS)
         views.append(dataclasses.replace(view, w2c=look_at(view.center + inwards, FOCUS, UP)))
-    screen = [FOCUS + [2.05, 0, 0] + y * np.cross(UP, [1.0, 0, 0]) + z * UP
-              for y in np.linspace(-0.05, 0.05, 5) for z in np.linspace(0.3, 0.9, 12)]  # fmt: skip
+    screen = [
+        FOCUS + [2.05, 0, 0] + y * np.cross(UP, [1.0, 0, 0]) + z * UP
+        for y in np.linspace(-0.05, 0.05, 5)
+        for z in np.linspace(0.3, 0.9, 12)
+    ]
     object_in_focus = FOCUS + np.random.default_rng(0).normal(0, 0.2, (50, 3))
     obstacles = Obstacles(np.concatenate([screen, object_in_focus]), views)
     plain = CameraPath("orbit").through(views)[0]

@@ -27,8 +27,9 @@ def test_a_walk_follows_the_cameras_smoothly(shuffled):
     centers, cameras_at = (np.array([view.center for view in some]) for some in (frames, views))
     assert np.linalg.norm(centers[:, None] - cameras_at, axis=2).min(axis=1).max() < 0.8
     assert {tuple(ends) for ends in np.linalg.norm(centers[[0, -1], None] - cameras_at[[0, -1]], axis=2) < 1} <= {
-        (True, False), (False, True)
-    }  # fmt: skip
+        (True, False),
+        (False, True),
+    }
     steps = np.linalg.norm(np.diff(centers, axis=0), axis=1)
     assert steps.max() < 5 * np.median(steps)
     turns = [np.degrees(np.arccos(min(a.w2c[2, :3] @ b.w2c[2, :3], 1))) for a, b in pairwise(frames)]
