@@ -1,9 +1,9 @@
 """Kills training at random moments, resumes it, and compares the splats with those of an uninterrupted run.
 
 `python scripts/checks/kill_test.py --kills 50`: a small scene with --deterministic, on the CPU or with `--device cuda`;
-checkpoints are written so often that many kills fall into one. A killed run is resumed until it ends; the first
-resumption may be killed as well. So for each of the --variants: what is trained, and how photographs are read. Of
-several ranks, any may be killed.
+checkpoints are written so often that many kills hit one. A killed run is resumed until it ends; the first resume may be
+killed as well. The --variants differ in what is trained and in how photographs are read. With several ranks, a random
+one is killed.
 """
 
 import argparse
@@ -40,7 +40,7 @@ _VARIANTS = {
 
 @dataclass(frozen=True)
 class Training:
-    """What is trained in every trial. options: those of the variant."""
+    """The training of every trial. options: those of the variant."""
 
     scene: Path
     options: list[str]
@@ -48,7 +48,7 @@ class Training:
     device: str
 
     def start_and_kill(self, run: Path, seconds: float) -> bool:
-        """False where the run ended before it could be killed."""
+        """Returns False if the run ended before it could be killed."""
         quiet = subprocess.DEVNULL
         with subprocess.Popen(self._command(run), stdout=quiet, stderr=quiet) as process:
             try:
@@ -80,13 +80,13 @@ def _is_rank(process: psutil.Process) -> bool:
 
 
 def main() -> None:
-    """Prints what ended with other splats, and a summary; exits with 1 where something did."""
+    """Prints kills after which the splats differ, and a summary; exits with 1 if there are any."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=50, help="of each variant")
     parser.add_argument("--variants", default="plain", help=f"some of {','.join(_VARIANTS)}, or all")
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--scene", type=Path, help="by default, 9 pictures of 48x36 pixels")
+    parser.add_argument("--scene", type=Path, help="by default, 9 photographs of 48x36 pixels")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="cpu")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

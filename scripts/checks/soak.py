@@ -1,8 +1,8 @@
-"""Trains a small scene for very many steps and watches the memory: it must not grow once everything has been used.
+"""Trains a small scene for many steps and measures the memory: it must not grow after the first part of the run.
 
-`python scripts/checks/soak.py --steps 200000`: splats are added, moved and removed, and checkpoints and the log are
-written all the time, as in a run of `splat train`. Prints the peak memory of each tenth of the run, and
-exits with 1 if the second half needed more than the first, without its first tenth.
+`python scripts/checks/soak.py --steps 200000`: splats are added, moved and removed, checkpoints and the log are
+written, as in `splat train`. Prints the peak memory of each tenth of the run, and exits with 1 if the second half needs
+more than the first, without its first tenth.
 """
 
 import argparse
@@ -26,11 +26,11 @@ from splat_cli.terminal.console import Display, Progress
 
 _TENTHS = 10
 _MIB = 2**20
-_TOLERANCE = 2 * _MIB  # less than 11 bytes a step in 200,000 steps
+_TOLERANCE = 2 * _MIB  # less than 11 bytes per step in 200,000 steps
 
 
 class Use(NamedTuple):
-    """Bytes in use: on the host by this process, on the device, in its pool; on the CPU the first alone."""
+    """Bytes in use: on the host by this process, on the device, in its pool; on the CPU only the first."""
 
     host: int
     device: int
@@ -38,7 +38,7 @@ class Use(NamedTuple):
 
 
 class MemoryWatch(Display):
-    """Shows nothing; keeps the most memory in use during each tenth of the run, and prints it."""
+    """Prints the maximum memory in use during each tenth of the run, and nothing else."""
 
     def __init__(self, backend: Backend) -> None:
         super().__init__(io.StringIO())
@@ -48,7 +48,7 @@ class MemoryWatch(Display):
 
     @contextmanager
     def training(self, num_steps: int, first: int = 0) -> Iterator[Callable[[Progress], None]]:
-        """Yields what takes part in training after every look at the device."""
+        """Yields the function that training calls with its progress."""
         begin, most = time.perf_counter(), Use(0, 0, 0)
 
         def watch(progress: Progress) -> None:
@@ -63,15 +63,15 @@ class MemoryWatch(Display):
         yield watch
 
     def growth(self) -> Use:
-        """Bytes by which the second half of the run needed more than the tenths before, without the first."""
-        half = len(self.tenths) // 2  # a short run may pass two tenths between two looks
+        """Bytes that the second half of the run needs more than the first, without its first tenth."""
+        half = len(self.tenths) // 2  # a short run may pass two tenths between two calls
         early, late = self.tenths[1:half], self.tenths[half:]
         before, after = (map(max, zip(*uses, strict=True)) for uses in (early, late))
         return Use(*(more - less for less, more in zip(before, after, strict=True)))
 
 
 def memory_in_use(backend: Backend) -> Use:
-    """What is in use now; the host's is this process' resident set."""
+    """Memory in use; on the host, the resident set of this process."""
     host = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     if backend.name == "cpu":
         return Use(host, 0, 0)

@@ -1,12 +1,15 @@
 """The folder of a run that is moved, removed or replaced while it trains: the run ends, and writes nothing more."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 
 from splat_cli.errors import DiskError
 from splat_cli.io.files import replacing, replacing_together
 from splat_cli.io.folder_lock import LOCK_NAME, FolderLost, locked_folder, require_held
+from splat_cli.run.checkpoints import checkpointer
+from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.storage.run_lock import new_run_folder
 from tests.ranks.runs import Callback
 from tests.subprocesses import wait_until
@@ -103,6 +106,32 @@ def test_a_file_is_not_written_once_another_process_has_the_lock(tmp_path, repla
         with pytest.raises(FolderLost):
             write()
         assert [file.name for file in path.iterdir()] == [LOCK_NAME]
+
+
+def test_a_line_is_not_added_to_the_log_of_another_run(tmp_path):
+    run = RunDir(tmp_path / "run")
+    with locked_folder(run.path, make=True):
+        shutil.rmtree(run.path)
+        run.path.mkdir()
+        with pytest.raises(FolderLost):
+            run.log.append({"step": 1})
+        assert not run.log.path.exists()
+
+
+def test_checkpoints_of_another_run_are_not_removed(training, tmp_path, monkeypatch):
+    """The folder is replaced after a checkpoint was written, before older ones are removed."""
+    path, other = tmp_path / "run", b"of another run"
+
+    def write_and_replace(target, checkpoint):
+        shutil.rmtree(path)
+        target.parent.mkdir(parents=True)
+        for step in (1, 2, 3):
+            (target.parent / f"step_{step}.npz").write_bytes(other)
+
+    monkeypatch.setattr(checkpointer, "write_checkpoint", write_and_replace)
+    with pytest.raises(FolderLost):
+        training.new(path, keep=1)
+    assert _contents(path / "checkpoints") == {Path(f"step_{step}.npz"): other for step in (1, 2, 3)}
 
 
 def test_a_lock_that_cannot_be_examined_is_a_disk_error(tmp_path, monkeypatch):
