@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def command(out: Path, number: int, device: str, display: "Display") -> Output:
     """Prepare and train cell NUMBER of the city in OUT."""
     timer = PhaseTimer("starting")
-    from splat_cli.commands.city.cell_job import train_cell
+    from splat_cli.commands.city.cell import train_cell
 
     result = train_cell(out, number, device, display, timer)
     return Output(result.lines(), result.to_dict())

@@ -45,7 +45,7 @@ def run_batch(
     """Train each scene in its own process, one per device at a time; writes OUT/summary.json.
 
     Output of processes goes to OUT/NAME.log. cluster: of Dask, see `open_engine`. After Ctrl-C or SIGTERM,
-    Interrupted when the running ones have saved.
+    raises Interrupted when the running scenes are saved.
     """
     make_folder(out)
     require_writable(out / SUMMARY)
@@ -83,7 +83,7 @@ def summary(result: SceneResult) -> dict[str, Any]:
 
 
 def _result_before(scene: BatchScene) -> SceneResult | None:
-    """Outcome of a scene without training: finished before, damaged result, or run of another scene; else None."""
+    """Outcome of a scene that is not trained: finished, damaged, or in the folder of another scene; else None."""
     try:
         refuse_foreign_run(scene)
         finished = RunDir(scene.run).result()

@@ -54,7 +54,7 @@ def plan_batch(sources: Sequence[Path], out: Path, preset: str | None, options: 
 
 
 def refuse_foreign_run(scene: BatchScene) -> None:
-    """UsageError if the folder of the run is that of another scene, which is still there."""
+    """UsageError if the run's folder is that of another scene, which still exists."""
     if not is_run(scene.run):
         return
     recorded = RunDir(scene.run).scene_path().resolve()
@@ -76,15 +76,13 @@ def _why_both(scene: BatchScene, path: Path) -> str:
 
 
 def _check_folders(scenes: Sequence[BatchScene]) -> None:
-    """UsageError if the folder of a run is a scene, or where another file of the batch has to be written."""
+    """UsageError if the folder of a run is its scene, or the path of another file of the batch."""
     logs = {f"{scene.name}.log" for scene in scenes}
     for scene in scenes:
         if scene.run.resolve() == scene.path.resolve():
-            raise UsageError(f"{scene.run} is the scene itself, and no folder for its run: name another -o")
+            raise UsageError(f"{scene.run} is the scene itself: name another -o for its run")
         if scene.name in (SUMMARY, *logs):
-            raise UsageError(
-                f"a run cannot be called {scene.name!r}, as a file of the batch: rename it in a .toml list"
-            )
+            raise UsageError(f"{scene.name!r} is a file of the batch: give the scene another name in a .toml list")
 
 
 def _is_folder_name(name: str) -> bool:
@@ -106,7 +104,7 @@ def _entries(source: Path) -> Iterator[tuple[str, Path, dict[str, Any]]]:
         own = dict(table)
         path, name = own.pop("path", None), own.pop("name", None)
         if not isinstance(path, str) or not isinstance(name, str | None):
-            raise UsageError(f"{source}: [[scene]] number {number} needs a path, a text, and may have a name, a text")
+            raise UsageError(f"{source}: [[scene]] number {number} needs a path; path and name are texts")
         settings = {**with_underscores(common), **with_underscores(own)}
         if any(isinstance(value, str) and "\0" in value for value in (path, *settings.values())):
             raise UsageError(f"{source}: [[scene]] number {number} has a text with a null character: remove it")

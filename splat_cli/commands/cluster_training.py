@@ -1,4 +1,4 @@
-"""One run on the workers of a Dask cluster, a rank on each: started, shown, and started again after a loss."""
+"""One run on the workers of a Dask cluster, one rank per worker. It is restarted after a loss."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def resumed_run_on_cluster(
 def _train(
     job: Job, run: RunDir, config: TrainConfig, cluster: str, device: str, display: Display, is_asked: bool = False
 ) -> RunSummary:
-    """Run the job on as many workers as the settings have GPUs, or see `_jobs`; its log is shown.
+    """Run the job on one worker per GPU of the settings, or fewer (see `_jobs`), and show its log.
 
-    is_asked: whether it starts with this number only, which the user has asked for.
+    is_asked: whether the user gave this number; the first attempt uses no other.
     SplatError with the exit code and message of the job, RankError where workers are lost too often, Interrupted.
     """
     from splat_cli.engine.clusters import connected_client
@@ -98,13 +98,13 @@ def _jobs(job: Job, run: RunDir, gpus: int) -> dict[int, Job]:
 
 @dataclass
 class _Saved:
-    """A checkpoint, which this process does not read."""
+    """A checkpoint that this process does not read."""
 
     step: int
 
 
 def _saved(run: RunDir) -> _Saved | None:
-    """The newest one of a run."""
+    """The newest checkpoint of a run."""
     return next((_Saved(int(path.stem.removeprefix("step_"))) for path in checkpoint_paths(run.checkpoints_path)), None)
 
 
@@ -124,7 +124,7 @@ def _check(ended: JobResult) -> None:
 
 
 class _Log:
-    """Shows what is added to the log of a job."""
+    """Shows new lines of a job's log."""
 
     def __init__(self, path: Path, display: Display) -> None:
         self._path, self._display = path, display

@@ -52,7 +52,7 @@ def connected_client(cluster: str, device: str, say: Callable[[str], None]) -> I
 
 
 def _import_dask() -> None:
-    """Import Dask and silence its log, most of which is about workers that join and leave. UsageError if missing."""
+    """Import Dask and silence its log, mostly about workers that join and leave. UsageError if missing."""
     try:
         import dask
 
@@ -77,7 +77,7 @@ def _check_scheduler(address: str) -> None:
     try:  # in a separate thread: an event loop may be running in the caller's, as in a notebook
         with ThreadPoolExecutor(1) as pool:
             pool.submit(lambda: asyncio.run(try_once())).result()
-    except Exception as error:  # of many types, of other programs that answer, missing certificates or protocols
+    except Exception as error:  # many types: another program answers, certificates are missing
         advice = "start `dask scheduler` there, and `dask worker ADDRESS` on each machine"
         if is_encrypted:
             advice += f"; name certificates that it accepts in {', '.join(_CERTIFICATES)}"
@@ -114,7 +114,7 @@ def _versions(found: dict[str, Any]) -> str:
 
 @contextmanager
 def _local_cluster(num: int, device: str) -> Iterator[Any]:
-    """`num` worker processes on this machine, with a device each as far as there are enough."""
+    """`num` worker processes on this machine, each with its own device if there are enough."""
     from distributed import Nanny, Scheduler, SpecCluster
 
     loopback = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}  # for tasks, for HTTP pages

@@ -17,8 +17,16 @@ from splat_cli.terminal.interrupt import kept_signal_handlers
 _RESUBMIT = 30.0  # seconds between two looks for SLURM jobs that have ended
 _OURS = ("n_workers", "asynchronous", "loop", "job_cls", "scheduler_cls", "silence_logs")
 """Arguments of dask_jobqueue.SLURMCluster that this program sets itself."""
-_LISTS = ("job_extra_directives", "job_script_prologue", "worker_extra_args", "job_directives_skip",
-          "job_extra", "env_extra", "extra", "header_skip")  # fmt: skip
+_LISTS = (
+    "job_extra_directives",
+    "job_script_prologue",
+    "worker_extra_args",
+    "job_directives_skip",
+    "job_extra",
+    "env_extra",
+    "extra",
+    "header_skip",
+)
 """Arguments that are lists of strings; dask_jobqueue would treat a string as a list of characters."""
 _LOOPBACK_PAGES = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
 """Scheduler options: its HTTP pages, which ask for no password, are for this machine only."""
@@ -62,7 +70,7 @@ def slurm_cluster(path: Path, settings: dict[str, Any]) -> Iterator[Any]:
         settings["scheduler_options"] = {**_LOOPBACK_PAGES, **settings.get("scheduler_options", {})}
         cluster = SLURMCluster(**{"cores": 1, **settings})
     except (TypeError, ValueError, ArithmeticError, RuntimeError, ImportError, OSError) as error:
-        raise UsageError(f"{path} does not suit dask_jobqueue.SLURMCluster: {one_line(error)}") from None
+        raise UsageError(f"{path} is rejected by dask_jobqueue.SLURMCluster: {one_line(error)}") from None
     ended = threading.Event()
     try:
         _submit(cluster, num)
@@ -89,13 +97,13 @@ def _submit(cluster: Any, num: int) -> None:
 
 
 def _resubmit(cluster: Any, num: int, ended: threading.Event) -> None:
-    """Until `ended` is set, keep `num` SLURM jobs: submit new ones for those that end, such as at their time limit."""
+    """Until `ended` is set, replace SLURM jobs that end, such as at their time limit."""
     while not ended.wait(_RESUBMIT):
         cluster.scale(jobs=num)
 
 
 def _reject_unknown(path: Path, settings: dict[str, Any]) -> None:
-    """UsageError for keys that SLURMCluster does not take, or that are not for the file."""
+    """UsageError for keys that SLURMCluster does not take, or that splat sets."""
     from dask_jobqueue.core import Job, JobQueueCluster
     from dask_jobqueue.slurm import SLURMJob
 
@@ -106,4 +114,4 @@ def _reject_unknown(path: Path, settings: dict[str, Any]) -> None:
             raise UsageError(f"{path}: {name} cannot be given: splat sets it; `jobs` is the number of SLURM jobs")
         if name not in known:
             advice = name_advice(name, known, "leave it out")
-            raise UsageError(f"{path}: {name!r} is no argument of dask_jobqueue.SLURMCluster; {advice}")
+            raise UsageError(f"{path}: {name!r} is not an argument of dask_jobqueue.SLURMCluster; {advice}")

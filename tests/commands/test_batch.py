@@ -68,11 +68,11 @@ def test_paths_in_a_list_are_beside_it_or_in_the_scene(tmp_path):
             '[[scene]]\npath = "a"\ncluster = "local:2"\n',
             "'cluster' is not a setting; `splat train --help-all` lists them",
         ),
-        ('[[scene]]\npath = "a"\nname = "summary.json"\n', "a run cannot be called 'summary.json'"),
-        ('[[scene]]\npath = "a"\n[[scene]]\npath = "b"\nname = "a.log"\n', "a run cannot be called 'a.log'"),
+        ('[[scene]]\npath = "a"\nname = "summary.json"\n', "'summary.json' is a file of the batch"),
+        ('[[scene]]\npath = "a"\n[[scene]]\npath = "b"\nname = "a.log"\n', "'a.log' is a file of the batch"),
         ('[[scene]]\npath = "a"\ngpus = 3\nbatch = 4\n', "--batch 4 is not a multiple of --gpus 3"),
         ('[[scene]]\npath = "a"\ngpus = 2\ncolor = "field"\n', "--gpus 2 does not work with --color field"),
-        ('[[scene]]\npath = "out/a"\n', "out/a is the scene itself, and no folder for its run"),
+        ('[[scene]]\npath = "out/a"\n', "out/a is the scene itself: name another -o"),
         ('[[scene]]\npath = "a\\u0000b"\n', "null character"),
         ('images = "a\\u0000b"\n[[scene]]\npath = "a"\n', "null character"),
         ('[[scene]]\npath = "a"\nname = "../../x"\n', "not a valid name of a run's folder"),
@@ -234,9 +234,14 @@ def test_scene_that_a_lost_worker_finished_is_done(tmp_path):
     assert batch._scene_result(scene, refused).status == "done"
 
 
-@pytest.mark.parametrize(("settings", "options"), [
-    ({}, []), ({"batch": 1}, ["--batch=1"]), ({"gpus": 2, "batch": 2}, ["--gpus=2", "--batch=2"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("settings", "options"),
+    [
+        ({}, []),
+        ({"batch": 1}, ["--batch=1"]),
+        ({"gpus": 2, "batch": 2}, ["--gpus=2", "--batch=2"]),
+    ],
+)
 def test_batch_of_one_photograph_per_gpu_is_passed_on(tmp_path, settings, options):
     """Long runs have another by default."""
     job = train_job("run", tmp_path, tmp_path / "run", TrainConfig(**settings), "cpu")

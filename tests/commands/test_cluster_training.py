@@ -17,9 +17,15 @@ def _ended(code, output):
     return JobResult(Job("job", (), Path(), Path("log")), code, 1.0, "somewhere", output, "Killed")
 
 
-@pytest.mark.parametrize(("code", "kind"), [
-    (1, FailedRankError), (2, UsageError), (75, RankError), (143, RankError),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (1, FailedRankError),
+        (2, UsageError),
+        (75, RankError),
+        (143, RankError),
+    ],
+)
 def test_exit_code_of_rank_0_tells_whether_to_restart(code, kind):
     with pytest.raises(SplatError, match="reason|closes") as raised:
         _check(_ended(code, json.dumps({"error": "reason", "exit_code": code})))

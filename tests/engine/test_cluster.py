@@ -39,9 +39,12 @@ def started(*arguments, **variables):
     """`splat batch`, in a group of processes of its own as a terminal would make one; killed at the end."""
     command = [sys.executable, "-m", "splat_cli", "batch", *map(str, arguments), *OPTIONS]
     with subprocess.Popen(
-        command, env=environment(**variables), stderr=subprocess.PIPE, text=True,
+        command,
+        env=environment(**variables),
+        stderr=subprocess.PIPE,
+        text=True,
         start_new_session=True,
-    ) as process:  # fmt: skip
+    ) as process:
         try:
             yield process
         finally:

@@ -84,8 +84,9 @@ def test_certificates_are_those_of_the_configuration_of_dask(tmp_path):
     cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=a", "-keyout", key, "-out", cert],
-        stderr=subprocess.DEVNULL, check=True,
-    )  # fmt: skip
+        stderr=subprocess.DEVNULL,
+        check=True,
+    )
     files = {
         f"{side}.{kind}": path for side in ("scheduler", "client") for kind, path in (("cert", cert), ("key", key))
     }
@@ -145,8 +146,9 @@ def test_missing_dask_is_told(batch, monkeypatch):
 @pytest.mark.parametrize("cluster", ["local:0", "local:x", "here", "tcp://host", "tcp://:x", "http://a:80"])
 def test_wrong_cluster_is_told(batch, cluster):
     assert batch(cluster) == (
-        2, f"Error: --cluster {cluster}: give tcp://HOST:PORT, local:N, or a .toml file for SLURM",
-    )  # fmt: skip
+        2,
+        f"Error: --cluster {cluster}: give tcp://HOST:PORT, local:N, or a .toml file for SLURM",
+    )
 
 
 @pytest.mark.skipif(find_spec("dask_jobqueue") is None, reason="SLURM needs the extra `cluster`")
@@ -176,13 +178,16 @@ def test_wrong_slurm_file_is_told(batch, tmp_path, text, message, monkeypatch):
 
 
 @pytest.mark.skipif(find_spec("dask_jobqueue") is None, reason="SLURM needs the extra `cluster`")
-@pytest.mark.parametrize(("line", "reason"), [
-    ("security = true", "`cryptography` is required"),
-    ('log_directory = "/proc/logs"', "No such file or directory"),
-    ('memori = "2GB"', "'memori' is no argument of dask_jobqueue.SLURMCluster; did you mean 'memory'?"),
-    ("zzz = 1", "'zzz' is no argument of dask_jobqueue.SLURMCluster; leave it out"),
-    ("n_workers = 5", "n_workers cannot be given: splat sets it; `jobs` is the number of SLURM jobs"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("security = true", "`cryptography` is required"),
+        ('log_directory = "/proc/logs"', "No such file or directory"),
+        ('memori = "2GB"', "'memori' is not an argument of dask_jobqueue.SLURMCluster; did you mean 'memory'?"),
+        ("zzz = 1", "'zzz' is not an argument of dask_jobqueue.SLURMCluster; leave it out"),
+        ("n_workers = 5", "n_workers cannot be given: splat sets it; `jobs` is the number of SLURM jobs"),
+    ],
+)
 @pytest.mark.filterwarnings(NOT_MADE)
 def test_slurm_file_that_does_not_work_here_is_told(batch, tmp_path, line, reason, monkeypatch):
     (tmp_path / "sbatch").write_text("#!/bin/sh\nexit 1\n")

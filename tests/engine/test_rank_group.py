@@ -151,12 +151,16 @@ def test_interrupted_run_is_resumed_with_fewer_workers_of_another_cluster(splat,
     assert bits(run, STEPS) == expected
 
 
-@pytest.mark.parametrize(("options", "named"), [
-    (["--viewer"], "--viewer does not work with --cluster"),
-    (["--gpus=2", "--pose-opt"], "--gpus 2 does not work with --pose-opt"),
-    (["--gpus=2", "--batch=3"], "--batch 3 is not a multiple of --gpus 2"),
-    (["--resume=run"], "--resume keeps the run's folder"),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--viewer"], "--viewer does not work with --cluster"),
+        (["--gpus=2", "--pose-opt"], "--gpus 2 does not work with --pose-opt"),
+        (["--gpus=2", "--batch=3"], "--batch 3 is not a multiple of --gpus 2"),
+        (["--resume=run"], "--resume keeps the run's folder"),
+    ],
+    ids=str,
+)
 def test_options_that_do_not_work_on_a_cluster_are_named(splat, scene, options, named):
     result = splat("train", scene, "-o", "out", *options, "--device=cpu", CLUSTER)
     assert (result.code, named in result.err) == (2, True)

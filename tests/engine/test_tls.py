@@ -59,12 +59,15 @@ def test_batch_with_certificates(scene, address, certificates, tmp_path):
     assert RunDir(tmp_path / "out" / scene.name).result()["steps"] == 3
 
 
-@pytest.mark.parametrize(("authority", "left_out", "reason"), [
-    (None, None, "(no certificates)"),
-    ("ours", "CLIENT__CERT", ""),
-    ("other", None, "certificate"),
-    ("ours", "CA_FILE", ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("authority", "left_out", "reason"),
+    [
+        (None, None, "(no certificates)"),
+        ("ours", "CLIENT__CERT", ""),
+        ("other", None, "certificate"),
+        ("ours", "CA_FILE", ""),
+    ],
+)
 def test_client_that_is_not_accepted_is_told_soon(scene, address, certificates, tmp_path, authority, left_out, reason):
     variables = dict(certificates.get(authority, {}))
     if left_out:

@@ -26,10 +26,19 @@ def _chosen(infos, size, kind, threads=2, busy=()):
     return chosen_workers(infos, {one: num - (one in busy) for one, num in places.items()}, size, kind)
 
 
-@pytest.mark.parametrize(("infos", "size", "device", "expected"), [
-    (GPUS, 2, "cuda", ["b", "b"]), (GPUS, 3, "cuda", ["b", "b", "c"]), (GPUS, 4, "cuda", ["b", "b", "c", "a"]),
-    (GPUS, 5, "cuda", None), (CPUS, 2, "cpu", ["b", "c"]), (CPUS, 3, "cpu", None), (CPUS, 1, "cuda", None),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("infos", "size", "device", "expected"),
+    [
+        (GPUS, 2, "cuda", ["b", "b"]),
+        (GPUS, 3, "cuda", ["b", "b", "c"]),
+        (GPUS, 4, "cuda", ["b", "b", "c", "a"]),
+        (GPUS, 5, "cuda", None),
+        (CPUS, 2, "cpu", ["b", "c"]),
+        (CPUS, 3, "cpu", None),
+        (CPUS, 1, "cuda", None),
+    ],
+    ids=str,
+)
 def test_ranks_are_close_to_each_other(infos, size, device, expected):
     assert _chosen(infos, size, device) == expected
 

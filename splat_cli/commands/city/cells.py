@@ -1,4 +1,4 @@
-"""Cells: a k-d split of the ground plane into half-open rectangles of about equally many splats."""
+"""Cells: a k-d split of the ground plane into half-open rectangles with about the same number of splats."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from splat_cli.scene.trajectories.capture import perpendicular
 MARGIN = 0.2
 """Width of the margin that is trained around a cell, relative to the cell's side."""
 _REACH = 2.0
-"""Standard deviations that a splat must not reach beyond the margin of its cell."""
+"""Standard deviations of a splat that must fit into the margin of its cell."""
 MIN_SPLATS = 100
 """Cells with fewer coarse splats are not split."""
 _STRAYS = (1, 99)
-"""Percentiles of positions between which the ground lies: outermost cells are infinite, their margins are not."""
+"""Percentiles of positions that bound the ground, which sets the margins of the (infinite) outermost cells."""
 
 
 def ground_axes(up: np.ndarray) -> np.ndarray:
@@ -38,7 +38,7 @@ class Cell:
     margins: tuple[float, float]
 
     def holds(self, places: np.ndarray) -> Any:
-        """Mask of the places float64 [N, 2] in the cell: of all cells, exactly one holds a place."""
+        """Mask of the places, float64 [N, 2], in the cell. Each place is in exactly one cell."""
         return _within(places, self.low, self.high)
 
     def trains(self, places: np.ndarray) -> Any:
@@ -47,11 +47,11 @@ class Cell:
 
     @property
     def max_scale(self) -> float:
-        """Longest standard deviation of a splat of the cell that stays within the margins."""
+        """Maximum standard deviation of a splat of the cell that stays within the margins."""
         return min(self.margins) / _REACH
 
     def meets(self, other: Cell) -> bool:
-        """Whether a place can be in both cells, margins included."""
+        """Whether the cells overlap, margins included."""
         (low, high), (other_low, other_high) = self._outer(), other._outer()
         return bool((np.maximum(low, other_low) < np.minimum(high, other_high)).all())
 
@@ -62,16 +62,16 @@ class Cell:
 
 
 def split_cells(places: np.ndarray, capacity: float) -> list[Cell]:
-    """Cells that hold at most `capacity` of the places float64 [N, 2], margins included, as far as MIN_SPLATS allows.
+    """Cells with at most `capacity` of the places, float64 [N, 2], margins included.
 
-    Splits at the median of the longer side.
+    Splits at the median of the longer side. Cells with fewer than 2 MIN_SPLATS places may have more than `capacity`.
     """
     ground = np.percentile(places, _STRAYS, axis=0)
     return _split(places, np.full(2, -np.inf), np.full(2, np.inf), ground, capacity)
 
 
 def cell_numbers(cells: Sequence[Cell], places: np.ndarray) -> np.ndarray:
-    """Index of the cell that holds each place, int64 [N]; len(cells) for places in none."""
+    """Index of the cell of each place, int64 [N]; len(cells) for places outside all cells."""
     numbers = np.full(len(places), len(cells))
     for number, cell in enumerate(cells):
         numbers[cell.holds(places)] = number
@@ -79,9 +79,10 @@ def cell_numbers(cells: Sequence[Cell], places: np.ndarray) -> np.ndarray:
 
 
 def rounds_of(cells: Sequence[Cell]) -> list[int]:
-    """Round of each cell, from 0: cells with a common border are in different ones, so that a later one fits to it.
+    """Round of each cell, from 0, by greedy colouring.
 
-    Greedy colouring. Cells that only meet at a corner may be trained at the same time.
+    Cells with a common border are in different rounds, so that the later one is fitted to the earlier one. Cells that
+    only share a corner may have the same round.
     """
     rounds: list[int] = []
     for number, cell in enumerate(cells):
@@ -106,14 +107,14 @@ def _split(places: np.ndarray, low: np.ndarray, high: np.ndarray, ground: np.nda
     axis = int(np.argmax(last - first))
     border = float(np.median(held[:, axis]))
     if not (held[:, axis] < border).any():
-        return [cell]  # most are in one place
+        return [cell]  # most places are the same
     inner = np.arange(2) == axis
     left = _split(places, low, np.where(inner, border, high), ground, capacity)
     return left + _split(places, np.where(inner, border, low), high, ground, capacity)
 
 
 def _within(places: np.ndarray, low: Any, high: Any) -> Any:
-    """Mask of the places with low <= place < high; a column at a time, which is faster than rows of two."""
+    """Mask of the places with low <= place < high. One column at a time: faster than rows of two."""
     x, y = places.T
     return (low[0] <= x) & (x < high[0]) & (low[1] <= y) & (y < high[1])
 

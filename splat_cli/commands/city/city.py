@@ -31,15 +31,23 @@ from splat_cli.scene.read import read_scene
 from splat_cli.terminal.console import Display
 
 _OWN_SCENE: dict[str, Any] = {
-    "format": "colmap", "images": None, "max_size": None, "downscale": 1, "masks": None, "invert_masks": False,
-    "points": None, "min_track_length": 0, "max_point_error": None, "init": "points",
-}  # fmt: skip
+    "format": "colmap",
+    "images": None,
+    "max_size": None,
+    "downscale": 1,
+    "masks": None,
+    "invert_masks": False,
+    "points": None,
+    "min_track_length": 0,
+    "max_point_error": None,
+    "init": "points",
+}
 """Settings for reading the scene of a cell."""
 _RATES = ("lr_means", "lr_means_final", "lr_scales", "lr_quats")
 _NAMES = {"scene": "SCENE", "cell_steps": "--cell-steps", "cell_splats": "--cell-splats"}
 """Entries of a city's record other than settings -> their names in messages."""
 _LR_EXPONENT = 2 / 3
-"""Exponent of `lr_factor` for cells: coarse splats need to move less than points, for which it raises these rates."""
+"""Exponent of `lr_factor` for cells. It raises rates for training from points; coarse splats need to move less."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +55,7 @@ class City:
     """A city to train in the folder `out`.
 
     cell_splats, max_splats: maximum number of trained splats of a cell and of the city. coarse_batch: batch
-    size of the coarse run on one GPU, None in cities that were begun without a record of it.
+    size of the coarse run on one GPU, None for cities begun by versions that did not record it.
     """
 
     scene: Path
@@ -71,15 +79,23 @@ class City:
         return config if self.coarse_batch is None else dataclasses.replace(config, batch=self.coarse_batch)
 
     def cell_config(self, plan: CityPlan, number: int) -> TrainConfig:
-        """Settings of the run of a cell; poses and photographs are given, and none is held out."""
+        """Settings of a cell's run. Its poses are fixed and no photograph is held out."""
         files, steps = CellFiles.of(self.out, number), self.cell_steps or default_steps(len(plan.cells[number].views))
         rates = {name: lr_factor(steps) ** _LR_EXPONENT * getattr(self.config, name) for name in _RATES}
         config = dataclasses.replace(
-            self.config, **_OWN_SCENE, **rates, steps=steps, eval=False, split=None, pose_opt=False, appearance="none",
-            refine_intrinsics=False, init_from=str(files.start),
+            self.config,
+            **_OWN_SCENE,
+            **rates,
+            steps=steps,
+            eval=False,
+            split=None,
+            pose_opt=False,
+            appearance="none",
+            refine_intrinsics=False,
+            init_from=str(files.start),
             relocate_unseen=False,  # photographs of other cells may show splats that those of this one do not
             frozen=str(files.frozen) if files.frozen.is_file() else None,
-        )  # fmt: skip
+        )
         return self._within(round(plan.growth * count_splats(files.start)), config)
 
     def _within(self, max_splats: int, config: TrainConfig) -> TrainConfig:
@@ -87,9 +103,15 @@ class City:
 
 
 def open_city(
-    scene: Path, out: Path, config: TrainConfig, cell_splats: int | None, cell_steps: int | None, device: str,
-    cluster: str | None, display: Display,
-) -> City:  # fmt: skip
+    scene: Path,
+    out: Path,
+    config: TrainConfig,
+    cell_splats: int | None,
+    cell_steps: int | None,
+    device: str,
+    cluster: str | None,
+    display: Display,
+) -> City:
     """A new city, or the one begun in `out`. UsageError if that has other settings, or if some are refused."""
     if options := options_not_in_city(config):
         raise UsageError(f"splat city does not work with {options[0]} yet: leave it out")
@@ -122,9 +144,10 @@ def read_city(out: Path, device: str, cluster: str | None = None) -> City:
 
 
 def _limits(scene: Path, config: TrainConfig, cell_splats: int | None, backend: Backend) -> dict[str, int]:
-    """Splats of a cell and of the city: by --cell-splats or the device's memory, by the budget or --max-splats.
+    """Maximum numbers of splats of a cell and of the city, and the batch size of the coarse run.
 
-    And the batch of the coarse run, which must not depend on the number of GPUs that train it.
+    The first is --cell-splats or what device memory allows, the second --max-splats or the budget. The batch size must
+    not depend on the number of GPUs.
     """
     read = read_scene(scene, SceneOptions.of(config))
     train, held_out, _ = split_scene(read, config)
@@ -138,7 +161,7 @@ def _limits(scene: Path, config: TrainConfig, cell_splats: int | None, backend: 
 
 
 def _read_record(path: Path) -> dict[str, Any]:
-    """How the city was begun. FormatError."""
+    """The record of how a city was begun. FormatError."""
     advice = "remove it, and the same command continues"
     try:
         begun = read_json(path)
@@ -148,7 +171,7 @@ def _read_record(path: Path) -> dict[str, Any]:
     if isinstance(begun, dict):
         limits = [begun.get("cell_splats"), begun.get("max_splats"), begun.get("coarse_batch", 1)]
     if not all(isinstance(limit, int) and limit > 0 for limit in limits) or not _has_settings(begun):
-        raise FormatError(f"{path} is not as it was written: {advice}")
+        raise FormatError(f"{path} is damaged: {advice}")
     return dict(begun)
 
 
@@ -159,7 +182,7 @@ def _has_settings(begun: dict[str, Any]) -> bool:
 
 
 def _require_same(out: Path, asked: Mapping[str, object], begun: Mapping[str, object]) -> None:
-    """UsageError naming what differs from how the city was begun."""
+    """UsageError that names the settings with which the city was not begun."""
     before, now = begun["settings"], asked["settings"]
     assert isinstance(before, dict)
     assert isinstance(now, dict)

@@ -1,4 +1,4 @@
-"""Training views of the coarse run: what the splats of each cell cover, and pictures for the cells to train on."""
+"""Training views rendered from coarse splats: how much of them each cell covers, and pictures that cells train on."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from splat_cli.scene.view import View
 MIN_SHARE = 0.05
 """Share of a picture that a cell must cover for its photograph to be trained on."""
 MIN_VIEWS = 25
-"""Minimum number of photographs of a cell, if as many show it."""
+"""Minimum number of photographs of a cell, if enough show it."""
 _SEEN = 0.01
-"""Pixels that a splat must cover in a picture to belong to the surroundings."""
+"""Weight in a picture from which a splat belongs to the surroundings of a cell, px."""
 _COVERED = 0.02
 """Share of a pixel that a cell must cover for the photograph to be used there."""
 _BAND = 3
@@ -65,9 +65,9 @@ class CoarseViews:
 
 
 def views_of_cells(shares: np.ndarray) -> list[np.ndarray]:
-    """Of each cell, the indices of its views, ascending: MIN_SHARE of the picture or more, at least MIN_VIEWS.
+    """Indices of the views of each cell, ascending: all of which it covers MIN_SHARE, and at least MIN_VIEWS.
 
-    shares: of each picture that each cell covers, float64 [views, cells].
+    shares: share of each picture that each cell covers, float64 [views, cells].
     """
     chosen = []
     for share in shares.T:
@@ -79,7 +79,7 @@ def views_of_cells(shares: np.ndarray) -> list[np.ndarray]:
 def covered_shares(weights: np.ndarray, numbers: np.ndarray, num_cells: int, view: View) -> np.ndarray:
     """Share of the picture that the splats of each cell cover, float64 [num_cells].
 
-    weights: of CoarseViews, [N]. numbers: cells of the splats, int [N], num_cells for those in none.
+    weights: of CoarseViews, [N]. numbers: cells of the splats, int [N], num_cells for splats outside all cells.
     """
     return np.bincount(numbers, weights, num_cells + 1)[:num_cells] / (view.width * view.height)
 
@@ -92,7 +92,7 @@ def is_shown(weights: np.ndarray) -> np.ndarray:
 def without_exposure(photograph: np.ndarray, change: np.ndarray) -> np.ndarray:
     """The photograph uint8 [H, W, 3] without its exposure: y = x + D (x, 1) solved for x.
 
-    change: D float [3, 4], of colours 0 to 1, as `optim.exposure.ExposureLoss` trains it.
+    change: D float [3, 4], of colours 0 to 1, as `ExposureLoss` trains it.
     """
     inverse = np.linalg.inv(np.eye(3) + change[:, :3])
     colors = (photograph / 255 - change[:, 3]) @ inverse.T
@@ -105,7 +105,7 @@ def picture_of_cell(photograph: np.ndarray, coarse: np.ndarray, coverage: np.nda
     coarse, coverage: of CoarseViews.render.
 
     The frozen surroundings show the coarse picture already. With the photograph there, splats of the cell would
-    explain what the surroundings lack.
+    make up for errors of the surroundings.
     """
     near = Image.fromarray(coverage > _COVERED).convert("L").filter(ImageFilter.BoxBlur(_BAND))
     return np.where(np.asarray(near)[:, :, None] > 0, photograph, to_8bit(coarse))

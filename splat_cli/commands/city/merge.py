@@ -7,8 +7,8 @@ import shutil
 from functools import partial
 from pathlib import Path
 
+from splat_cli.commands.city.cell import own_splats
 from splat_cli.commands.city.plan import CellFiles, CityPlan, last_ply
-from splat_cli.commands.city.prepare import own_splats
 from splat_cli.commands.city.seconds import timed
 from splat_cli.commands.evaluate import evaluate_run
 from splat_cli.device import Backend, num_cores
@@ -25,7 +25,7 @@ from splat_cli.terminal.console import Display
 
 
 def merge_cells(coarse: RunDir, out: Path, plan: CityPlan) -> RunDir:
-    """Write the splats of all cells to `out`, with the settings and cameras of the coarse run; not yet a result."""
+    """Write the splats of all cells to `out`, with settings and cameras of the coarse run; without a result."""
     run, config = RunDir(out), coarse.config()
     splats = merged_splats(coarse, out, plan)
     runs = [CellFiles.of(out, number).run for number in range(len(plan.cells))]
@@ -41,7 +41,7 @@ def merge_cells(coarse: RunDir, out: Path, plan: CityPlan) -> RunDir:
 
 
 def merged_splats(coarse: RunDir, out: Path, plan: CityPlan) -> SplatArrays:
-    """Trained splats of each cell that lie in it, and the coarse ones that no cell has trained."""
+    """The splats of all cells (see `own_splats`), and the coarse splats that no cell has trained."""
     splats, numbers = read_ply(last_ply(coarse)), range(len(plan.cells))
     untrained = splats.select(~plan.filled(plan.places(splats), numbers))
     reads = (partial(own_splats, out, plan, number) for number in numbers)
@@ -49,9 +49,9 @@ def merged_splats(coarse: RunDir, out: Path, plan: CityPlan) -> SplatArrays:
 
 
 def levels_of(result: RunSummary, num_levels: int, display: Display) -> Path | None:
-    """The index of the levels of detail in the folder of the city; None for no levels.
+    """The index of the levels of detail in the folder of the city; None if there are to be no levels.
 
-    Written if it is missing, older than the splats, or has another number of levels.
+    Writes it if it is missing, older than the splats, or has another number of levels.
     """
     index, splats = result.run.path / "lod" / NAME, result.run.ply_path(result.steps)
     if num_levels and not _has_levels(index, splats, num_levels):
@@ -61,7 +61,7 @@ def levels_of(result: RunSummary, num_levels: int, display: Display) -> Path | N
 
 
 def _has_levels(index: Path, splats: Path, num_levels: int) -> bool:
-    """Whether an index is that of this number of levels of the splats in a file."""
+    """Whether the index has this number of levels and is not older than the splats."""
     if not index.is_file() or index.stat().st_mtime_ns < splats.stat().st_mtime_ns:
         return False
     try:

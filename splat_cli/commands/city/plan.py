@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from splat_cli.commands.city.cells import Cell, cell_numbers
-from splat_cli.errors import FormatError, UsageError
+from splat_cli.commands.city.cells import Cell, cell_numbers, ground_axes, rounds_of, split_cells
+from splat_cli.commands.city.coarse_views import CoarseViews, covered_shares, views_of_cells
+from splat_cli.device import Backend
+from splat_cli.errors import FormatError, SceneError, UsageError
 from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.ply import read_ply
 from splat_cli.io.files import replacing
+from splat_cli.processes.threads import run_in_threads
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.cameras_json import read_json
+from splat_cli.scene.trajectories.focus import up_direction
+from splat_cli.terminal.console import Display
 
 
 @dataclass(frozen=True)
@@ -29,7 +36,7 @@ class CellPlan:
 
 @dataclass(frozen=True)
 class CityPlan:
-    """Cells of a city that are photographed. axes: float64 [2, 3], of the ground. growth: of the number of splats."""
+    """The cells that photographs show. axes: of the ground, float64 [2, 3]. growth: factor of the number of splats."""
 
     axes: np.ndarray
     growth: float
@@ -45,7 +52,7 @@ class CityPlan:
         return trainable_places(self.ground(splats.means), splats, [one.cell for one in self.cells])
 
     def filled(self, places: np.ndarray, numbers: Sequence[int]) -> np.ndarray:
-        """Mask of the places [N, 2] that these cells hold."""
+        """Mask of the places [N, 2] in these cells."""
         return np.logical_or.reduce(
             [self.cells[i].cell.holds(places) for i in numbers] or [np.zeros(len(places), bool)]
         )
@@ -74,7 +81,7 @@ class CellFiles:
 
     @property
     def frozen(self) -> Path:
-        """Splats around it that its photographs show."""
+        """Splats around the cell that its photographs show."""
         return self.folder / "frozen.ply"
 
     @property
@@ -97,7 +104,7 @@ def last_ply(run: RunDir) -> Path:
 
 
 def trainable_places(places: np.ndarray, splats: SplatArrays, cells: Sequence[Cell]) -> np.ndarray:
-    """Positions of coarse splats on the ground, float64 [N, 2]; infinite for those that no cell trains.
+    """Positions of coarse splats on the ground, float64 [N, 2]; infinite for splats that no cell trains.
 
     places: of the splats. Splats of a cell that reach beyond its margins are parts of several cells, which would all
     correct the same error: they stay as they are.
@@ -109,7 +116,7 @@ def trainable_places(places: np.ndarray, splats: SplatArrays, cells: Sequence[Ce
 
 
 def read_plan(out: Path) -> CityPlan | None:
-    """The plan that `write_plan` has written, or None. FormatError."""
+    """The plan that `write_plan` has written, None before that. FormatError."""
     path = _path(out)
     if not path.is_file():
         return None
@@ -123,7 +130,7 @@ def read_plan(out: Path) -> CityPlan | None:
         _check(plan)
         return plan
     except (KeyError, TypeError, ValueError, OverflowError, FormatError) as error:
-        reason = f"{path} is not as it was written ({error})"
+        reason = f"{path} is damaged ({error})"
         raise FormatError(f"{reason}: remove {path.parent}, and the cells are planned again") from None
 
 
@@ -149,7 +156,7 @@ def _path(out: Path) -> Path:
 
 
 def _entry(plan: CellPlan) -> dict[str, Any]:
-    """The plan as JSON; sides that are infinite are null."""
+    """The plan as JSON; infinite sides are null."""
     sides = {name: [None if np.isinf(side) else side for side in pair] for name, pair in vars(plan.cell).items()}
     return {**vars(plan), "cell": sides}
 
@@ -161,3 +168,50 @@ def _cell_plan(entry: dict[str, Any]) -> CellPlan:
 
     cell = Cell(pair("low", -np.inf), pair("high", np.inf), pair("margins"))
     return CellPlan(cell, int(entry["round"]), tuple(map(str, entry["views"])))
+
+
+_THREADS = 2
+"""Threads that add up weights while the device renders the next view."""
+
+
+def divide(
+    coarse: RunDir, out: Path, cell_splats: int, max_splats: int, backend: Backend, display: Display
+) -> CityPlan:
+    """Split the scene into cells of up to `cell_splats` of `max_splats` splats, with photographs; writes the plan.
+
+    Cells that no photograph shows are left out: their coarse splats are kept.
+    """
+    splats, views = read_ply(last_ply(coarse)), coarse.views("train")
+    axes = ground_axes(up_direction(views, splats.means))
+    growth = max(max_splats / len(splats), 1.0)
+    ground = splats.means @ axes.T
+    cells = split_cells(ground, cell_splats / growth)
+    pictures = CoarseViews(backend, splats, views, (0, 0, 0))
+    numbers = cell_numbers(cells, trainable_places(ground, splats, cells))
+    shares = _shares(pictures, numbers, len(cells), display)
+    found = [
+        (cell, tuple(views[i].name for i in chosen)) for cell, chosen in zip(cells, views_of_cells(shares), strict=True)
+    ]
+    photographed = [(cell, names) for cell, names in found if names]
+    if not photographed:
+        raise SceneError(f"no photograph shows any of the splats of {coarse.path}: look at that run")
+    rounds = rounds_of([cell for cell, _ in photographed])
+    plans = [CellPlan(cell, number, names) for (cell, names), number in zip(photographed, rounds, strict=True)]
+    plan = CityPlan(axes, growth, plans)
+    write_plan(out, plan)
+    return plan
+
+
+def _shares(pictures: CoarseViews, numbers: np.ndarray, num_cells: int, display: Display) -> np.ndarray:
+    """Share of each picture that each cell covers, float64 [views, cells]. numbers: see `covered_shares`."""
+    shares = np.zeros((len(pictures.views), num_cells))
+
+    def sums() -> Iterator[Callable[[], np.ndarray]]:
+        for index, view in enumerate(pictures.views):
+            yield partial(covered_shares, pictures.weights(index), numbers, num_cells, view)
+
+    with display.counting("views", len(shares)) as count:
+        for index, share in enumerate(run_in_threads(sums(), _THREADS)):
+            shares[index] = share
+            count(1)
+    return shares

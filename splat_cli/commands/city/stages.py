@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
-from splat_cli.commands.city.cell_job import cell_job
 from splat_cli.commands.city.city import City
-from splat_cli.commands.city.coarse_jobs import coarse_jobs
-from splat_cli.commands.city.divide import divide
 from splat_cli.commands.city.merge import finish, merge_cells
-from splat_cli.commands.city.plan import CellFiles, CityPlan, read_plan
+from splat_cli.commands.city.plan import CellFiles, CityPlan, divide, read_plan
 from splat_cli.commands.city.seconds import show_job, timed
+from splat_cli.config import TrainConfig
 from splat_cli.engine.engine import Engine, open_engine
-from splat_cli.engine.job import Job
+from splat_cli.engine.job import Job, resumed_on, train_job
 from splat_cli.errors import SplatError, UsageError
 from splat_cli.run.device import open_device
+from splat_cli.run.ranks import rank_counts
 from splat_cli.run.storage.result import RunSummary, read_result
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.terminal.console import Display
@@ -37,7 +38,7 @@ def train_city(city: City, display: Display) -> RunSummary:
 
 
 def _train_parts(city: City, plan: CityPlan | None, display: Display) -> CityPlan:
-    """Train the coarse run and the cells on one cluster, which may have been waited for. plan: if it exists."""
+    """Train the coarse run and the cells with one engine. plan: None if the scene is not divided yet."""
     with open_engine(city.device, city.cluster, display.say) as engine:
         if not city.coarse.result():
             display.say(f"Coarse run: up to {min(city.cell_splats, city.max_splats):,} splats, {city.coarse.path}")
@@ -54,7 +55,7 @@ def _train_parts(city: City, plan: CityPlan | None, display: Display) -> CityPla
 
 
 def _train_coarse(city: City, engine: Engine, display: Display) -> None:
-    """Train the coarse run on as many free GPUs as divide its batch, which does not change the result.
+    """Train the coarse run on the largest number of free GPUs that divides its batch size; the result is the same.
 
     On one GPU if fewer than two are free, or if ranks fail.
     """
@@ -78,7 +79,7 @@ def _unfinished(city: City, plan: CityPlan) -> list[int]:
 def _train_cells(city: City, plan: CityPlan, engine: Engine, display: Display) -> None:
     """Train the cells that are not finished, each as soon as those before it have ended.
 
-    Of cells that can begin, first that which most others wait for: few can run beside the last ones.
+    If several can begin, the one for which most others wait is the first.
     """
     left = _unfinished(city, plan)
     before = {i: [other for other in plan.before(i) if other in left] for i in left}
@@ -113,9 +114,31 @@ def _run(city: City, before: dict[Job, set[str]], engine: Engine, display: Displ
 
 
 def _failure(failed: list[tuple[str, dict[str, Any]]]) -> SplatError:
-    """The error of jobs that failed, by name and output; UsageError if the first would fail again."""
+    """The error for failed jobs, (name, output); UsageError if the first would fail again."""
     (name, row), *others = failed
     line = f"{name}: {row['error']}" + f" and {len(others)} more" * bool(others)
     if row.get("exit_code") == UsageError.exit_code:
         return UsageError(line)
     return SplatError(f"{line}; the same command continues with what is left")
+
+
+def coarse_jobs(city: City) -> dict[int, Job]:
+    """The coarse job for each number of GPUs that gives the result of one. Each resumes what another has begun.
+
+    Only one GPU if the city has no record of the batch size.
+    """
+    config = city.coarse_config()
+    sizes = [1, *(rank_counts(config) if city.coarse_batch else [])]
+    return {size: _job(city, dataclasses.replace(config, gpus=size)) for size in sizes}
+
+
+def _job(city: City, config: TrainConfig) -> Job:
+    return resumed_on(train_job("coarse", city.scene, city.coarse.path, config, city.device), config.gpus)
+
+
+def cell_job(city: City, number: int, priority: int) -> Job:
+    """`splat cell --json`, which resumes by itself what it has begun. priority: see `Job`."""
+    files = CellFiles.of(city.out, number)
+    command = ("cell", str(city.out), str(number), "--json", "--device", city.device)
+    inputs, log = (city.scene, city.coarse.path), files.folder / "run.log"
+    return Job(f"cell {number}", command, Path.cwd(), log, files.run.path, command, inputs, priority)

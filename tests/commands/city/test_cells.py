@@ -57,9 +57,11 @@ def test_places_that_cannot_be_divided():
 def test_neighbours_are_trained_one_after_the_other():
     inf, margins = np.inf, (1.0, 1.0)
     square = [
-        Cell((-inf, -inf), (0, 0.3), margins), Cell((0, -inf), (inf, 0), margins),
-        Cell((-inf, 0.3), (0, inf), margins), Cell((0, 0), (inf, inf), margins),
-    ]  # fmt: skip
+        Cell((-inf, -inf), (0, 0.3), margins),
+        Cell((0, -inf), (inf, 0), margins),
+        Cell((-inf, 0.3), (0, inf), margins),
+        Cell((0, 0), (inf, inf), margins),
+    ]
     assert rounds_of(square) == [0, 1, 1, 0]  # those across the corner touch along 0.3 only
     row = [Cell((10.0 * i, 0), (10.0 * i + 10, 10), (2, 2)) for i in range(5)]
     assert rounds_of(row) == [0, 1, 0, 1, 0]

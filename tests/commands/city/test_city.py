@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from splat_cli.cli.main import run
+from splat_cli.commands.city.cell import own_splats
 from splat_cli.commands.city.coarse_views import CoarseViews
 from splat_cli.commands.city.plan import CellFiles, read_plan
-from splat_cli.commands.city.prepare import own_splats
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.sample import make_sample_city
@@ -24,10 +24,27 @@ from tests.subprocesses import HANG, SPLAT, started, wait_until
 
 ROOT = Path(__file__).parents[3]
 OPTIONS = [
-    "--device", "cpu", "--eval", "--steps", "60", "--cell-steps", "40", "--densify-interval", "10", "--max-splats",
-    "1500", "--splat-budget", "0", "--cell-splats", "1300", "--init", "points", "--deterministic",
-    "--checkpoint-every", "5",
-]  # fmt: skip
+    "--device",
+    "cpu",
+    "--eval",
+    "--steps",
+    "60",
+    "--cell-steps",
+    "40",
+    "--densify-interval",
+    "10",
+    "--max-splats",
+    "1500",
+    "--splat-budget",
+    "0",
+    "--cell-splats",
+    "1300",
+    "--init",
+    "points",
+    "--deterministic",
+    "--checkpoint-every",
+    "5",
+]
 
 
 @pytest.fixture(scope="module")
@@ -255,8 +272,15 @@ def test_trained_cells_are_merged_without_a_cluster(city, copy, splat):
 def test_seconds_of_stages_and_jobs_are_recorded(city):
     seconds = json.loads((city[1] / "seconds.json").read_text())
     assert list(seconds) == [
-        "coarse", "division", "cell 0", "cell 1", "cells", "merge", "evaluation", "levels of detail"
-    ]  # fmt: skip
+        "coarse",
+        "division",
+        "cell 0",
+        "cell 1",
+        "cells",
+        "merge",
+        "evaluation",
+        "levels of detail",
+    ]
     for name in ("cell 0", "cell 1"):
         assert 0 < seconds[name]["phases"]["preparation"] < seconds[name]["seconds"] < seconds["cells"]
 
@@ -290,9 +314,11 @@ def test_other_settings_are_refused(city, splat, tmp_path):
     scene, out = city
     other = make_sample_city(tmp_path / "other", blocks=(1, 1), num_views=4, width=48, height=36)
     for options, named in (
-        (["--seed", "3"], "--seed"), (["--cell-splats", "800"], "--cell-splats (1300)"), ([other], f"SCENE ({scene})"),
+        (["--seed", "3"], "--seed"),
+        (["--cell-splats", "800"], "--cell-splats (1300)"),
+        ([other], f"SCENE ({scene})"),
         (["--cell-steps", "50", "--seed", "3"], "--seed, --cell-steps (40)"),
-    ):  # fmt: skip
+    ):
         given = [] if other in options else [scene]
         refused = splat("city", *given, "-o", out, *OPTIONS, *options)
         assert refused.code == 2
@@ -396,7 +422,7 @@ def test_a_damaged_record_is_named(city, splat, tmp_path, content):
     (tmp_path / "city.json").write_text(content)
     refused = splat("city", city[0], "-o", tmp_path, *OPTIONS)
     assert refused.code == 2
-    assert "city.json is not as it was written: remove it" in refused.err
+    assert "city.json is damaged: remove it" in refused.err
 
 
 def test_a_cell_without_its_photographs(city, copy, splat):
@@ -408,4 +434,4 @@ def test_a_cell_without_its_photographs(city, copy, splat):
     path.write_text(json.dumps(content))
     refused = splat("city", city[0], "-o", copy, *OPTIONS)
     assert refused.code == 2
-    assert "cell 0 has none of its photographs any more" in refused.err
+    assert "all photographs of cell 0 are missing" in refused.err

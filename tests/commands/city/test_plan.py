@@ -20,10 +20,19 @@ def plan():
     return CityPlan(axes, 1.7, [CellPlan(left, 0, ("a.jpg", "b.jpg")), CellPlan(right, 1, ("c.jpg",))])
 
 
-@pytest.mark.parametrize("change", [
-    {"cells": []}, {"growth": float("nan")}, {"growth": 0}, {"max_scale": 0.125}, {"round": -1}, {"views": []},
-    {"axes": [[1e999, 0, 0], [0, 0, 0]]}, {"round": float("inf")},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cells": []},
+        {"growth": float("nan")},
+        {"growth": 0},
+        {"max_scale": 0.125},
+        {"round": -1},
+        {"views": []},
+        {"axes": [[1e999, 0, 0], [0, 0, 0]]},
+        {"round": float("inf")},
+    ],
+)
 def test_a_plan_with_impossible_numbers_is_refused(plan, tmp_path, change):
     write_plan(tmp_path, plan)
     path = tmp_path / "cells" / "plan.json"
@@ -49,7 +58,7 @@ def test_plans_come_back_as_they_were_written(plan, tmp_path):
     assert read_plan(tmp_path / "nowhere") is None
     path = tmp_path / "cells" / "plan.json"
     path.write_text(path.read_text().replace("round", "turn"))
-    with pytest.raises(FormatError, match="not as it was written"):
+    with pytest.raises(FormatError, match="is damaged"):
         read_plan(tmp_path)
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from splat_cli.commands.city.city import City
-from splat_cli.commands.city.coarse_jobs import coarse_jobs
-from splat_cli.commands.city.stages import _run, _train_coarse
+from splat_cli.commands.city.stages import _run, _train_coarse, coarse_jobs
 from splat_cli.config import TrainConfig
 from splat_cli.engine.job import Job, JobResult
 from splat_cli.errors import SplatError, UsageError
@@ -105,11 +104,16 @@ def test_the_coarse_run_is_of_several_gpus_where_ranks_start(city, capsys, outpu
 @pytest.mark.parametrize(
     ("batch", "options", "sizes"),
     [
-        (None, {}, [1]), (1, {}, [1]), (4, {}, [1, 4, 2]), (6, {}, [1, 6, 3, 2]), (4, {"pose_opt": True}, [1]),
-        (4, {"appearance": "exposure"}, [1]), (48, {}, [1, 16, 12, 8, 6, 4, 3, 2]),
+        (None, {}, [1]),
+        (1, {}, [1]),
+        (4, {}, [1, 4, 2]),
+        (6, {}, [1, 6, 3, 2]),
+        (4, {"pose_opt": True}, [1]),
+        (4, {"appearance": "exposure"}, [1]),
+        (48, {}, [1, 16, 12, 8, 6, 4, 3, 2]),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_gpus_of_the_coarse_run_divide_its_batch(city, batch, options, sizes):
     jobs = coarse_jobs(dataclasses.replace(city, coarse_batch=batch, config=TrainConfig(**options)))
     assert list(jobs) == sizes

@@ -1,4 +1,4 @@
-"""Files that the runs of cells start from: splats of the cell, splats around it, pictures."""
+"""The run of a cell: files that it starts from (splats of the cell, splats around it, pictures), and its training."""
 
 from __future__ import annotations
 
@@ -10,25 +10,53 @@ from typing import Any
 import numpy as np
 from PIL import Image as Picture
 
+from splat_cli.commands.city.city import read_city
 from splat_cli.commands.city.coarse_views import CoarseViews, is_shown, picture_of_cell, without_exposure
-from splat_cli.commands.city.plan import CellFiles, CityPlan, last_ply
+from splat_cli.commands.city.plan import CellFiles, CityPlan, last_ply, read_plan
 from splat_cli.device import Backend, num_cores
 from splat_cli.errors import SceneError, UsageError
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.selection import merged
 from splat_cli.gaussians.ply import count_splats, read_ply, write_ply
+from splat_cli.io.files import remove_leftovers
+from splat_cli.io.folder_lock import locked_folder
 from splat_cli.processes.threads import run_in_threads
 from splat_cli.run.checkpoints.checkpointer import newest_checkpoint
+from splat_cli.run.device import open_device
+from splat_cli.run.resume import Resumption, free_memory, plan_resumption
+from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.load_images import load_run_images
+from splat_cli.run.storage.result import RunSummary, read_result
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.run.train_scene import train_scene
 from splat_cli.scene.colmap.model import Camera, Image, Model
 from splat_cli.scene.colmap.write import write_model
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.quaternion import quat_from_matrix
 from splat_cli.scene.view import View
 from splat_cli.terminal.console import Display
+from splat_cli.terminal.phase_timer import PhaseTimer
 
-_QUALITY = 98
+_QUALITY = 98  # of JPEG files
+
+
+def train_cell(out: Path, number: int, device: str, display: Display, timer: PhaseTimer) -> RunSummary:
+    """Prepare a cell of the city in `out`, and train it to its end. Its run is locked from the start. UsageError."""
+    city, plan, files = read_city(out, device), read_plan(out), CellFiles.of(out, number)
+    if plan is None or number not in range(len(plan.cells)):
+        raise UsageError(f"{out} has no cell {number}: `splat city` plans cells and starts this command for each")
+    with locked_folder(files.run.path, make=True):
+        remove_leftovers(files.run.path)
+        if files.run.result():
+            return read_result(files.run)
+        backend = open_device(device, city.config, display)
+        with timer("preparation"):
+            prepare_cell(city.coarse, out, plan, number, backend, display)
+            free_memory(backend)  # training plans with what is free
+        start = Resumption(files.scene, city.cell_config(plan, number), None)
+        if is_run(files.run.path):
+            start = plan_resumption(files.run, files.scene, {}, display)
+        return train_scene(start.scene, files.run, start.config, backend, display, start.checkpoint, timer=timer)
 
 
 def prepare_cell(coarse: RunDir, out: Path, plan: CityPlan, number: int, backend: Backend, display: Display) -> None:
@@ -47,7 +75,7 @@ def prepare_cell(coarse: RunDir, out: Path, plan: CityPlan, number: int, backend
     try:
         photographs = load_run_images(coarse, views, None, backend, display)
     except SceneError as error:
-        gone = f"cell {number} has none of its photographs any more ({error})"
+        gone = f"all photographs of cell {number} are missing ({error})"
         raise UsageError(f"{gone}: restore them, or remove {out / 'cells'}") from None
     photographs = _with_one_exposure(photographs, coarse, display)
     pictures = CoarseViews(backend, splats, photographs.views, coarse.background())
@@ -63,7 +91,7 @@ def prepare_cell(coarse: RunDir, out: Path, plan: CityPlan, number: int, backend
 
 
 def _write_pictures(files: CellFiles, photographs: ImageSet, coarse: CoarseViews, around: np.ndarray) -> np.ndarray:
-    """Write the pictures of a cell, whose splats are `around`, bool [N]; returns which splats these show, bool [N]."""
+    """Write the pictures of a cell, whose splats are `around`. Returns the splats that they show. Masks, bool [N]."""
     shown, inside = np.zeros(len(around), bool), coarse.mark(around)
 
     def writes() -> Iterator[Callable[[], None]]:
@@ -87,9 +115,9 @@ def _write_picture(
 
 
 def own_splats(out: Path, plan: CityPlan, number: int) -> SplatArrays:
-    """The trained splats of a cell that lie in it, or beyond its border to cells before it.
+    """The trained splats of a cell that lie in it, or in a cell before it.
 
-    They were trained beside the splats of those cells, which they complete; none of them is there twice.
+    The latter complete the splats of that cell, beside which they were trained. No splat is in two cells.
     """
     files = CellFiles.of(out, number)
     trained = read_ply(last_ply(files.run))
@@ -113,7 +141,7 @@ class _Corrected(Sequence[np.ndarray]):
 
 
 def _with_one_exposure(photographs: ImageSet, coarse: RunDir, display: Display) -> ImageSet:
-    """The photographs without the exposures that the coarse run has found, if it has. UsageError."""
+    """The photographs without the exposures of the coarse run, if it has trained any. UsageError if these are gone."""
     if coarse.config().appearance != "exposure":
         return photographs
     checkpoint = newest_checkpoint(coarse.checkpoints_path, display.warn)
