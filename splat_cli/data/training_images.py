@@ -26,9 +26,15 @@ class TrainingImages:
     """
 
     def __init__(
-        self, backend: Backend, images: ImageSet, order: np.ndarray, budget: ImageBudget | None = None,
-        downscale: int = 1, batch: int = 1, share: Share = WHOLE,
-    ) -> None:  # fmt: skip
+        self,
+        backend: Backend,
+        images: ImageSet,
+        order: np.ndarray,
+        budget: ImageBudget | None = None,
+        downscale: int = 1,
+        batch: int = 1,
+        share: Share = WHOLE,
+    ) -> None:
         self.backend, self.images, self.cameras = backend, images, CameraTable(backend, images.views)
         self.stream: ImageStreamer | None = None
         if budget is not None:
@@ -87,9 +93,15 @@ class _PartStreamer(ImageStreamer):
     """Streams the photographs of a rank, which shows every num_ranks-th step."""
 
     def __init__(
-        self, backend: Backend, cameras: CameraTable, images: ImageSet, order: np.ndarray, budget: ImageBudget,
-        batch: int, share: Share,
-    ) -> None:  # fmt: skip
+        self,
+        backend: Backend,
+        cameras: CameraTable,
+        images: ImageSet,
+        order: np.ndarray,
+        budget: ImageBudget,
+        batch: int,
+        share: Share,
+    ) -> None:
         self._num_ranks = share.num_ranks
         own_order, own_batch = order[share.rank :: share.num_ranks], batch // share.num_ranks
         super().__init__(backend, cameras, images.images, images.masks, own_order, budget, own_batch)

@@ -61,8 +61,6 @@ def reset_opacities(model: Model, max_opacity: float) -> None:
 
 def limit_scales(model: Model, min_scale: float) -> None:
     """Raise all scales of trained splats to at least min_scale, in world units."""
-    params, min_log_scale = model.splats.params, float(np.log(min_scale))
-    launch(
-        model.backend, FILE, "limit_scales", model.num,
-        params.shape[1], model.num_frozen, model.num, min_log_scale, params,
-    )  # fmt: skip
+    params, min_log_scale, num = model.splats.params, float(np.log(min_scale)), model.num
+    arguments = params.shape[1], model.num_frozen, num, min_log_scale, params
+    launch(model.backend, FILE, "limit_scales", num, *arguments)

@@ -48,10 +48,8 @@ def rate_splats(model: Model, prune_opacity: float, errors: DeviceArray | None =
     backend, num, empty = model.backend, model.num, model.backend.xp.empty
     weights, dead, totals = empty(num, "float32"), empty(num, "bool"), backend.xp.zeros(3, "uint32")
     logits = model.splats.params[OPACITY]
-    launch(
-        backend, FILE, "rate_splats", num,
-        logits, errors, model.num_frozen, num, float(prune_opacity), weights, dead, totals,
-    )  # fmt: skip
+    given = logits, errors, model.num_frozen, num, float(prune_opacity)
+    launch(backend, FILE, "rate_splats", num, *given, weights, dead, totals)
     num_dead, num_candidates, _ = map(int, backend.download(totals))
     indices = partition(backend, dead, count=num_dead)[0] if num_dead else empty(0, "int64")
     return Ratings(weights, num_candidates, indices, totals)

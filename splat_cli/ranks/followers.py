@@ -30,10 +30,13 @@ class Followers(RankWatch):
             ours, theirs = socket.socketpair()
             arguments = [str(theirs.fileno()), str(rank), str(size), *map(str, files)]
             process = subprocess.Popen(
-                [sys.executable, "-m", module, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                pass_fds=(theirs.fileno(), *files), start_new_session=True,
+                [sys.executable, "-m", module, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                pass_fds=(theirs.fileno(), *files),
+                start_new_session=True,
                 env=child_environment(environments[rank - 1] if environments else {}),
-            )  # fmt: skip
+            )
             theirs.close()
             self.connections.append(Connection(ours.detach()))
             self._processes.append(process)

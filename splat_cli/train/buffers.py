@@ -32,9 +32,15 @@ def make_model(backend: Backend, config: ResolvedConfig, splats: SplatArrays, fr
     shown = splats if frozen is None else merged([frozen, splats])
     capacity = min(2 * len(splats), config.max_splats) + num_frozen
     return Model(
-        backend, shown, capacity, smooth_3d=config.smooth_3d > 0, packed_moments=config.moments == "bf16",
-        num_frozen=num_frozen, sh_degree=config.trained_sh_degree, num_features=config.num_features,
-    )  # fmt: skip
+        backend,
+        shown,
+        capacity,
+        smooth_3d=config.smooth_3d > 0,
+        packed_moments=config.moments == "bf16",
+        num_frozen=num_frozen,
+        sh_degree=config.trained_sh_degree,
+        num_features=config.num_features,
+    )
 
 
 def make_rasterizer(config: ResolvedConfig, cameras: CameraTable, model: Model, joint: JointModels) -> Rasterizer:

@@ -34,9 +34,13 @@ def check_source(config: TrainConfig) -> None:
 
 
 def initial_splats(
-    backend: Backend, config: ResolvedConfig, points: np.ndarray, colors: np.ndarray, rng: np.random.Generator,
+    backend: Backend,
+    config: ResolvedConfig,
+    points: np.ndarray,
+    colors: np.ndarray,
+    rng: np.random.Generator,
     origin: Iterable[float] = (0.0, 0.0, 0.0),
-) -> tuple[SplatArrays, list[str]]:  # fmt: skip
+) -> tuple[SplatArrays, list[str]]:
     """At most config.max_splats splats of SH degree config.trained_sh_degree or less, from points float32 [P, 3].
 
     colors: of the points, uint8 [P, 3]. Without points, from the file config.init_from, moved to the scene's `origin`
@@ -45,9 +49,14 @@ def initial_splats(
     if config.init_from is not None and len(points) == 0:
         return _from_file(Path(config.init_from), config, rng, origin)
     arrays = splats_from_points(
-        backend, points, colors, config.trained_sh_degree, opacity=config.init_opacity, max_splats=config.max_splats,
+        backend,
+        points,
+        colors,
+        config.trained_sh_degree,
+        opacity=config.init_opacity,
+        max_splats=config.max_splats,
         rng=rng,
-    )  # fmt: skip
+    )
     arrays.log_scales += np.float32(np.log(config.init_scale))
     return arrays, []
 

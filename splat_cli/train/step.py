@@ -225,9 +225,15 @@ class StepLoop:
     """
 
     def __init__(
-        self, graph: Replay, state: IterState, buffers: PairBuffers, stream: ImageStreamer | None, timer: PhaseTimer,
-        batch: int = 1, resume: Callable[[int], None] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        graph: Replay,
+        state: IterState,
+        buffers: PairBuffers,
+        stream: ImageStreamer | None,
+        timer: PhaseTimer,
+        batch: int = 1,
+        resume: Callable[[int], None] | None = None,
+    ) -> None:
         self.state, self.step, self.last = state, 0, state.read()
         self._buffers, self._stream, self._timer = buffers, stream, timer
         self._graph, self._batch, self._resume = graph, batch, resume

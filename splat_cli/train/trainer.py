@@ -143,10 +143,19 @@ class Trainer:
         )
         self.cameras = self.images.cameras
         self.schedule = upload_schedule(backend, config)
-        self.joint = JointModels(TrainingSetup(
-            backend, self.cameras, config, background_of(self.schedule), self.extent, self.model.splats,
-            inputs.points, inputs.pose_offsets, images.depth_maps,
-        ))  # fmt: skip
+        self.joint = JointModels(
+            TrainingSetup(
+                backend,
+                self.cameras,
+                config,
+                background_of(self.schedule),
+                self.extent,
+                self.model.splats,
+                inputs.points,
+                inputs.pose_offsets,
+                images.depth_maps,
+            )
+        )
         self.rasterizer = make_rasterizer(config, self.cameras, self.model, self.joint)
         self.loss = self.joint.loss
         self.state = IterState(backend, num_splats=self.model.num, num_frozen=self.model.num_frozen)
@@ -166,9 +175,10 @@ class Trainer:
         """Counts of non-finite numbers: skipped updates of splats, skipped steps, removed splats."""
         state = self.state.read()
         return {
-            "skipped_updates": int(state["skipped_updates"]), "skipped_steps": int(state["skipped_steps"]),
+            "skipped_updates": int(state["skipped_updates"]),
+            "skipped_steps": int(state["skipped_steps"]),
             "removed_splats": self.density.num_removed,
-        }  # fmt: skip
+        }
 
     @property
     def splats(self) -> Splats:

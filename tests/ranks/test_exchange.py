@@ -46,9 +46,13 @@ class _Pair:
         log_scales = rng.uniform(-5, -2, (NUM, 3))
         log_scales[:20] = 1.0  # larger than the picture
         values = {
-            "means": rng.normal(0, 4, (NUM, 3)), "log_scales": log_scales, "quats": rng.normal(size=(NUM, 4)),
-            "logit_opacities": rng.normal(-1, 2, NUM), "sh0": rng.normal(size=(NUM, 3)), "shN": np.zeros((NUM, 0, 3)),
-        }  # fmt: skip
+            "means": rng.normal(0, 4, (NUM, 3)),
+            "log_scales": log_scales,
+            "quats": rng.normal(size=(NUM, 4)),
+            "logit_opacities": rng.normal(-1, 2, NUM),
+            "sh0": rng.normal(size=(NUM, 3)),
+            "shN": np.zeros((NUM, 0, 3)),
+        }
         arrays = SplatArrays(**{name: array.astype(np.float32) for name, array in values.items()})
         self.backend, self.splats = backend, Splats.from_arrays(backend, arrays, CAPACITY)
         self.cameras = CameraTable(backend, ring_of_views(SIZE, 200, 150))

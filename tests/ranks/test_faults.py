@@ -60,8 +60,11 @@ def test_rank_without_memory_tells_what_helps(training, tmp_path):
 
 def _training(scene, path):
     """The process of an endless training on two ranks."""
-    options = [f"--{name.replace('_', '-')}={value}" for name, value in SETTINGS.items()
-               if name not in ("save_at", "deterministic", "steps", "checkpoint_every")]  # fmt: skip
+    options = [
+        f"--{name.replace('_', '-')}={value}"
+        for name, value in SETTINGS.items()
+        if name not in ("save_at", "deterministic", "steps", "checkpoint_every")
+    ]
     arguments = endless_training(scene, path, "--deterministic", "--no-report", "--gpus=2", *options)
     return started([*SPLAT, *arguments], stderr=subprocess.PIPE)
 

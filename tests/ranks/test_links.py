@@ -83,10 +83,14 @@ def test_links_are_inherited(monkeypatch):
     assert given.descriptors() == (3, 4, 5, 6, 7)
 
 
-@pytest.mark.parametrize(("said", "kind", "reason"), [
-    (b"...", RankError, "is lost"), (b"..!no photograph", FailedRankError, "failed: no photograph"),
-    (b".?CUDA", RankError, "failed: CUDA"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("said", "kind", "reason"),
+    [
+        (b"...", RankError, "is lost"),
+        (b"..!no photograph", FailedRankError, "failed: no photograph"),
+        (b".?CUDA", RankError, "failed: CUDA"),
+    ],
+)
 def test_lost_rank_is_noticed_and_ends_what_is_sent(connected, said, kind, reason):
     leading, others = connected
     followers = LinkedFollowers(

@@ -63,9 +63,12 @@ def _ranks(monkeypatch: pytest.MonkeyPatch, connect: Any = lambda *arguments: No
             calls.append(("abort",))
 
     stand_in = SimpleNamespace(
-        NcclCommunicator=Communicator, NCCL_UINT8=1, NcclError=type("NcclError", (RuntimeError,), {}),
-        groupStart=lambda: calls.append(("start",)), groupEnd=lambda: calls.append(("end",)),
-    )  # fmt: skip
+        NcclCommunicator=Communicator,
+        NCCL_UINT8=1,
+        NcclError=type("NcclError", (RuntimeError,), {}),
+        groupStart=lambda: calls.append(("start",)),
+        groupEnd=lambda: calls.append(("end",)),
+    )
     event = SimpleNamespace(record=lambda stream: calls.append(("record", stream.ptr)), ptr=0)
     for name, value in {
         "nccl": stand_in, "Device": lambda: SimpleNamespace(use=lambda: None), "Event": lambda **options: event,
@@ -126,9 +129,17 @@ def test_transfers_beside_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
     ranks.end_exchanges()
     ranks.receive(_Array(1000, (8,)), 0)
     assert calls == [
-        ("enter", "beside"), ("start",), ("send", 1000, 8, 1, 0, "beside"), ("end",), ("record", "beside"),
-        ("leave", "beside"), ("wait", "main"), ("start",), ("recv", 1000, 8, 1, 0, "main"), ("end",),
-    ]  # fmt: skip
+        ("enter", "beside"),
+        ("start",),
+        ("send", 1000, 8, 1, 0, "beside"),
+        ("end",),
+        ("record", "beside"),
+        ("leave", "beside"),
+        ("wait", "main"),
+        ("start",),
+        ("recv", 1000, 8, 1, 0, "main"),
+        ("end",),
+    ]
 
 
 def test_failed_connection_is_reported_by_the_first_transfer(monkeypatch: pytest.MonkeyPatch) -> None:

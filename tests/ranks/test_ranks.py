@@ -34,10 +34,15 @@ def test_any_number_of_ranks_gives_the_same_bits(alone, training, tmp_path, gpus
     assert not children()
 
 
-@pytest.mark.parametrize("changes", [
-    {"strategy": "adc", "absgrad": True, "grad_threshold": 1e-4, "opacity_reset_interval": 16}, {"strategy": "mcmc"},
-    {"smooth_3d": 0.2, "free_space": 1.0, "visible_adam": True, "coarse_until": 0.4, "moments": "bf16"},
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"strategy": "adc", "absgrad": True, "grad_threshold": 1e-4, "opacity_reset_interval": 16},
+        {"strategy": "mcmc"},
+        {"smooth_3d": 0.2, "free_space": 1.0, "visible_adam": True, "coarse_until": 0.4, "moments": "bf16"},
+    ],
+    ids=str,
+)
 def test_strategies_and_options_give_the_same_bits(training, tmp_path, changes):
     runs = [train(training, tmp_path / str(gpus), gpus, steps=32, keep=0, **changes) for gpus in (1, 2)]
     assert bits(runs[0], 32) == bits(runs[1], 32)
@@ -177,11 +182,19 @@ def test_interrupted_run_is_saved_and_leaves_no_process(alone, training, tmp_pat
     assert bits(training.resume(tmp_path / "run")) == bits(alone)
 
 
-@pytest.mark.parametrize(("changes", "named"), [
-    ({"pose_opt": True}, "--pose-opt"), ({"color": "field"}, "--color field"), ({"background": "learned"}, "learned"),
-    ({"appearance": "grid"}, "--appearance"), ({"robust": True}, "--robust"), ({"depth_weight": 1.0}, "--depth-weight"),
-    ({"batch": 3}, "not a multiple"),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"pose_opt": True}, "--pose-opt"),
+        ({"color": "field"}, "--color field"),
+        ({"background": "learned"}, "learned"),
+        ({"appearance": "grid"}, "--appearance"),
+        ({"robust": True}, "--robust"),
+        ({"depth_weight": 1.0}, "--depth-weight"),
+        ({"batch": 3}, "not a multiple"),
+    ],
+    ids=str,
+)
 def test_options_that_do_not_work_with_ranks_are_named(training, tmp_path, changes, named):
     with pytest.raises(UsageError, match=named):
         train(training, tmp_path / "run", 2, **changes)

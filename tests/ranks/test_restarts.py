@@ -63,8 +63,10 @@ def test_ranks_that_are_lost_again_and_again_end_the_run(training, tmp_path, mon
         train(training, tmp_path / "run", 2, KilledInTheFirstStep(), tensorboard=True)
     assert len(restarts(training)) == 2
     assert not children()
-    assert not any("EventFileWriter" in type(thread).__name__ or "AsyncWriter" in type(thread).__name__
-                   for thread in threading.enumerate())  # fmt: skip
+    assert not any(
+        "EventFileWriter" in type(thread).__name__ or "AsyncWriter" in type(thread).__name__
+        for thread in threading.enumerate()
+    )
 
 
 def test_restarts_are_counted_from_checkpoint_to_checkpoint(alone, training, tmp_path, monkeypatch):

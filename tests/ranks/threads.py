@@ -27,9 +27,17 @@ from tests.views import ring_of_views
 
 NUM = 3 * RANK_BLOCK
 SETTINGS = {
-    "steps": 40, "batch": 2, "gpus": 2, "densify_start": 10, "densify_interval": 10, "max_splats": 8 * NUM,
-    "splat_budget": 0, "growth_rate": 0.1, "sh_degree": 0, "deterministic": True,
-}  # fmt: skip
+    "steps": 40,
+    "batch": 2,
+    "gpus": 2,
+    "densify_start": 10,
+    "densify_interval": 10,
+    "max_splats": 8 * NUM,
+    "splat_budget": 0,
+    "growth_rate": 0.1,
+    "sh_degree": 0,
+    "deterministic": True,
+}
 
 
 @contextmanager

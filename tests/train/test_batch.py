@@ -93,9 +93,16 @@ def test_update_is_adam_on_the_mean_gradient(backend: Backend, comparison: Compa
 def _reference_adam(before: list[np.ndarray], gradient: np.ndarray) -> tuple[np.ndarray, ...]:
     """Adam of a step that stands for SIZE steps: bias correction counts STEP steps of the unscaled betas."""
     return adam.step_along_axes(
-        before[0], gradient, before[1], before[2], SIZE**0.5 * RATE_OF_ROW, STEP // SIZE,
-        REFERENCE_SIZE, beta1=0.9**SIZE, beta2=0.999**SIZE,
-    )  # fmt: skip
+        before[0],
+        gradient,
+        before[1],
+        before[2],
+        SIZE**0.5 * RATE_OF_ROW,
+        STEP // SIZE,
+        REFERENCE_SIZE,
+        beta1=0.9**SIZE,
+        beta2=0.999**SIZE,
+    )
 
 
 def _trained(pairs: dict[int, int] | None = None, steps: int = 48, **changes: object) -> tuple[np.ndarray, object]:
@@ -108,8 +115,9 @@ def _trained(pairs: dict[int, int] | None = None, steps: int = 48, **changes: ob
     return trainer.splats.params[:, : trainer.model.num].copy(), trainer
 
 
-@pytest.mark.parametrize("changes", [{}, {"appearance": "exposure", "background": "learned", "pose_opt": True}],
-                         ids=["plain", "auxiliary"])  # fmt: skip
+@pytest.mark.parametrize(
+    "changes", [{}, {"appearance": "exposure", "background": "learned", "pose_opt": True}], ids=["plain", "auxiliary"]
+)
 def test_overflow_in_the_middle_of_a_batch_changes_no_bits(changes: dict[str, object]) -> None:
     expected, trainer = _trained(**changes)
     needed = int(trainer.state.read()["needed_pairs"])
@@ -118,10 +126,18 @@ def test_overflow_in_the_middle_of_a_batch_changes_no_bits(changes: dict[str, ob
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("changes", [
-    {"appearance": "grid"}, {"color": "field", "field_table_size": 2**10, "field_moves": True}, {"robust": True},
-    {"strategy": "adc", "absgrad": True, "grad_threshold": 1e-4}, {"visible_adam": True}, {"smooth_3d": 0.2},
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"appearance": "grid"},
+        {"color": "field", "field_table_size": 2**10, "field_moves": True},
+        {"robust": True},
+        {"strategy": "adc", "absgrad": True, "grad_threshold": 1e-4},
+        {"visible_adam": True},
+        {"smooth_3d": 0.2},
+    ],
+    ids=str,
+)
 def test_options_train_in_batches(changes: dict[str, object]) -> None:
     batches, trainer = _trained(steps=24, **changes)
     assert trainer.step == 24

@@ -17,8 +17,14 @@ from splat_cli.terminal.console import Display
 from tests.small_scene import write_small_scene
 from tests.training import Trained
 
-AUXILIARY = {"pose_opt": True, "pose_travel": 0.1, "appearance": "exposure", "smooth_3d": 0.2, "background": "learned",
-           "depth_weight": 0.1}  # fmt: skip
+AUXILIARY = {
+    "pose_opt": True,
+    "pose_travel": 0.1,
+    "appearance": "exposure",
+    "smooth_3d": 0.2,
+    "background": "learned",
+    "depth_weight": 0.1,
+}
 AUXILIARY_ARRAYS = ("poses", "exposures", "background")
 
 

@@ -48,12 +48,16 @@ def test_one_bad_splat_leaves_the_others_alone(row, value):
     "changes",
     [
         *({"strategy": strategy} for strategy in ("default", "splits", "adc", "mcmc")),
-        {"noise_scale": 1000.0}, {"smooth_3d": 1.0}, {"pose_opt": True}, {"appearance": "exposure"},
+        {"noise_scale": 1000.0},
+        {"smooth_3d": 1.0},
+        {"pose_opt": True},
+        {"appearance": "exposure"},
         {"appearance": "grid"},
-        {"color": "field"}, {"background": "learned"},
+        {"color": "field"},
+        {"background": "learned"},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_others_are_as_without_it_after_its_removal(changes):
     settings = {"densify_start": 5, "densify_stop": 35, "max_splats": 150, **changes}
     clean, poisoned = _trainer(**settings), _trainer(**settings)

@@ -99,8 +99,17 @@ def test_moved_cameras_stay_where_they_are(backend):
     )
 
 
-ALL = {"pose_opt": True, "appearance": "grid", "robust": True, "depth_weight": 0.1, "free_space": 0.1,
-       "smooth_3d": 0.2, "dropout": 0.1, "background": "learned", "coarse_levels": 2}  # fmt: skip
+ALL = {
+    "pose_opt": True,
+    "appearance": "grid",
+    "robust": True,
+    "depth_weight": 0.1,
+    "free_space": 0.1,
+    "smooth_3d": 0.2,
+    "dropout": 0.1,
+    "background": "learned",
+    "coarse_levels": 2,
+}
 
 
 @pytest.mark.parametrize("step", [15, 30, 45])

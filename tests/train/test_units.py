@@ -15,9 +15,13 @@ from tests.training import SETTINGS
 
 # The rotation of a round splat has no gradient, and Adam makes steps of what rounding leaves of it.
 NOISY = {
-    "lr_quats": 0.0, "noise_scale": 1e6, "scale_reg": 1.0, "opacity_reg": 0.1, "background": "black",
+    "lr_quats": 0.0,
+    "noise_scale": 1e6,
+    "scale_reg": 1.0,
+    "opacity_reg": 0.1,
+    "background": "black",
     "relocate_unseen": False,  # the result has the same splats, whatever they do
-}  # fmt: skip
+}
 
 
 def in_units(view, scale, origin=0.0):

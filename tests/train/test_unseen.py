@@ -12,9 +12,17 @@ from tests.noise_trainer import noise_trainer
 FAR = 100.0  # positions of the ring's photographs are a few units from the origin
 STEPS = 40
 SETTINGS = {
-    "steps": STEPS, "densify_start": 1, "densify_stop": 39, "densify_interval": 3, "max_splats": 60,
-    "splat_budget": 0.0, "dropout": 0.0, "noise_scale": 0.0, "score_views": 2, "deterministic": True,
-}  # fmt: skip
+    "steps": STEPS,
+    "densify_start": 1,
+    "densify_stop": 39,
+    "densify_interval": 3,
+    "max_splats": 60,
+    "splat_budget": 0.0,
+    "dropout": 0.0,
+    "noise_scale": 0.0,
+    "score_views": 2,
+    "deterministic": True,
+}
 
 
 def trainer_with_hidden(backend, num_hidden=5, **changes):

@@ -19,9 +19,14 @@ from splat_cli.train.training_inputs import TrainingInputs
 
 
 def build_trainer_within_memory(
-    backend: Backend, plan: RunPlan, data: TrainingData, start: InitialState, display: Display, timer: PhaseTimer,
+    backend: Backend,
+    plan: RunPlan,
+    data: TrainingData,
+    start: InitialState,
+    display: Display,
+    timer: PhaseTimer,
     ranks: Ranks | None = None,
-) -> Trainer:  # fmt: skip
+) -> Trainer:
     """`build_trainer` with at most as many splats as fit into device memory. OutOfMemory if these are too few."""
     images = data.training
     depth_bytes = images.depth_maps.num_bytes if images.depth_maps else 0

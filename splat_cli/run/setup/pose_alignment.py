@@ -47,14 +47,19 @@ def align_poses(
     for small, travel in zip(pyramid(photographs), TRAVEL, strict=False):
         steps = VISITS * len(small.views)
         coarse = TrainConfig(
-            steps=steps, seed=config.seed, deterministic=config.deterministic, background=config.background,
+            steps=steps,
+            seed=config.seed,
+            deterministic=config.deterministic,
+            background=config.background,
             appearance="none" if config.appearance == "none" else "exposure",
-            pose_opt=True, refine_intrinsics=config.refine_intrinsics,
-            refine_distortion=config.refine_distortion, intrinsics_reg=config.intrinsics_reg,
+            pose_opt=True,
+            refine_intrinsics=config.refine_intrinsics,
+            refine_distortion=config.refine_distortion,
+            intrinsics_reg=config.intrinsics_reg,
             pose_travel=min(travel * config.pose_travel, 45),
             init="points" if len(scene.points) else "sweep",
             local_frame_adam=False,  # fast splats would compensate for wrong poses
-        )  # fmt: skip
+        )
         display.say(f"Aligning cameras at {small.views[0].width}x{small.views[0].height}")
         moved = small._replace(views=moved_views(small.views, offsets))
         plan = resolve_plan(coarse, small.views, scene.points)

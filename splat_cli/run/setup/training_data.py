@@ -82,9 +82,12 @@ def load_image_set(
     background = _BACKGROUNDS.get(config.background)
     if lazily:
         return lazy_images(
-            views, lambda broken: display.warn(f"does not count: {broken}"), backend=backend, background=background,
+            views,
+            lambda broken: display.warn(f"does not count: {broken}"),
+            backend=backend,
+            background=background,
             invert_masks=config.invert_masks,
-        )  # fmt: skip
+        )
     with display.counting("photographs", len(views)) as on_photograph:
         return load_images(
             views, on_photograph, backend=backend, background=background, invert_masks=config.invert_masks

@@ -61,9 +61,15 @@ class Exchange:
         self.sent_views = [SentView(self.views[b], depths[b], colors[b], self.sent[b], rows) for b in range(batch)]
         d_rays = empty((batch, 6, columns), "float32")
         self.whole = ProjectedBatch(
-            depths, colors, self._sums[1], d_rays, views=self.views, share=share, sent=self.sent,
+            depths,
+            colors,
+            self._sums[1],
+            d_rays,
+            views=self.views,
+            share=share,
+            sent=self.sent,
             slots=(rows, self._stride),
-        )  # fmt: skip
+        )
 
     @staticmethod
     def memory_cost(batch: int, num_ranks: int) -> MemoryCost:

@@ -28,9 +28,16 @@ class RankParts:
     """Views, scorer and step loop of a rank's trainer. lead: see RankedScorer. overlap: see OwnViews."""
 
     def __init__(
-        self, ranks: Ranks, share: Share, step: BatchStep, images: TrainingImages, timer: PhaseTimer,
-        rng: np.random.Generator, lead: Callable[[np.ndarray], object], overlap: Callable[[], object],
-    ) -> None:  # fmt: skip
+        self,
+        ranks: Ranks,
+        share: Share,
+        step: BatchStep,
+        images: TrainingImages,
+        timer: PhaseTimer,
+        rng: np.random.Generator,
+        lead: Callable[[np.ndarray], object],
+        overlap: Callable[[], object],
+    ) -> None:
         self.step, self.views = step, RankedViews(ranks, share, step)
         self.scorer = RankedScorer(step, OwnViews(self.views, images, overlap), rng, ranks, lead)
         graph = RankedStep(step, self.views)

@@ -76,9 +76,13 @@ class RankedScorer(ViewScorer):
     """
 
     def __init__(
-        self, step: BatchStep, views: OwnViews, rng: np.random.Generator, ranks: Ranks,
+        self,
+        step: BatchStep,
+        views: OwnViews,
+        rng: np.random.Generator,
+        ranks: Ranks,
         lead: Callable[[np.ndarray], object],
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(step, views, rng)
         self._ranks, self._lead = ranks, lead
         self._ahead: tuple[int, np.ndarray, DeviceArray] | None = None  # number of splats, views, sums

@@ -92,21 +92,18 @@ class RankedViews:
 
     def begin(self, count: int, name: str, *source: DeviceArray) -> None:
         """Queue the choice of the next `count` views by a kernel of begin_step.cu, from the arrays `source`."""
-        exchange, cameras = self.exchange, self.rasterizer.cameras.array
-        slots = exchange.sent.shape[1], exchange.sent
-        self.rasterizer.backend.kernel("optim/begin_step", name)(
-            (1,), (THREADS,), self.state.array, *source, cameras, count, self.ranks.rank, *slots, exchange.views,
-        )  # fmt: skip
+        sent, views, cameras = self.exchange.sent, self.exchange.views, self.rasterizer.cameras.array
+        slots = count, self.ranks.rank, sent.shape[1], sent
+        kernel = self.rasterizer.backend.kernel("optim/begin_step", name)
+        kernel((1,), (THREADS,), self.state.array, *source, cameras, *slots, views)
 
     def project(self, views: range, dropout: float, own: bool) -> None:
         """Queue the projection of own splats into those of `views` that this rank renders, or into the others."""
-        raster, state, exchange = self.rasterizer, self.state, self.exchange
+        raster, splats, sent = self.rasterizer, self.model.splats, self.exchange.sent_views
+        antialias = raster.settings.antialias
         for b in views:
             if (b % self.ranks.size == self.ranks.rank) == own:
-                project_share(
-                    self.model.splats, raster.cameras, state, raster.settings.antialias, self.share,
-                    exchange.sent_views[b], dropout,
-                )  # fmt: skip
+                project_share(splats, raster.cameras, self.state, antialias, self.share, sent[b], dropout)
 
     def list_first_tiles(self) -> None:
         """Queue the tile lists of the rank's first view, after what the ranks have sent of it."""

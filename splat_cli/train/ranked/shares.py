@@ -114,10 +114,8 @@ def copy_share(backend: Backend, share: Share, num: int, planes: DeviceArray, pa
 
     gather: into the planes, else out of them.
     """
-    backend.kernel(FILE, "copy_share")(
-        (ceil_div(part.shape[1], THREADS), len(planes)), (THREADS,),
-        share.struct, num, planes.shape[1], part.shape[1], int(gather), planes, part,
-    )  # fmt: skip
+    grid, columns = (ceil_div(part.shape[1], THREADS), len(planes)), (planes.shape[1], part.shape[1])
+    backend.kernel(FILE, "copy_share")(grid, (THREADS,), share.struct, num, *columns, int(gather), planes, part)
 
 
 def take_columns(backend: Backend, share: Share, index: DeviceArray, values: DeviceArray, part: DeviceArray) -> None:
