@@ -9,14 +9,14 @@ from splat_cli.device.launch import ceil_div
 from splat_cli.errors import UsageError
 from splat_cli.scene.view import View
 
-_SHARE = 0.5  # of the free memory
-_DEPTH_SHARE = 0.25  # of the photographs' memory, for depth maps
+_SHARE = 0.5  # fraction of the free memory
+_DEPTH_SHARE = 0.25  # fraction of the photographs' memory that depth maps may take
 _MIN_COUNT = 4
 _BATCHES = 3  # one in work on the device, one queued, one being loaded
 
 
 def photo_bytes(view: View) -> int:
-    """Memory of a photograph at its view's size, with the mask that it has or undistortion may add, in bytes."""
+    """Memory of a photograph at its view's size, in bytes, with the mask that it has or that undistortion may add."""
     return (3 + (view.mask is not None or view.lens is not None)) * view.width * view.height
 
 
@@ -58,7 +58,7 @@ def depth_map_limit(backend: Backend, config: TrainConfig) -> int:
 
 
 def _limit(backend: Backend, config: TrainConfig, gpus: int = 1) -> int:
-    """Memory limit in bytes of a GPU's part. On the host, rank 0 has all parts, and each other rank its own."""
+    """Memory limit of a GPU's part, in bytes. On the host, rank 0 holds all parts, and every other rank its own."""
     if config.image_memory is not None:
         return int(config.image_memory * 2**30)
     return int(_SHARE * min(backend.memory()[0], main_memory()[0] // (2 * gpus - 1)))

@@ -41,8 +41,8 @@ class ImageStreamer:
     the view of each step. When the budget is exhausted, the photograph with the latest next use is evicted (Belady
     1966), so that of a set that nearly fits, only a small part is decoded repeatedly.
 
-    The device does not wait for the host as long as decoding keeps up: a third of the budget is for steps in work, a
-    third for queued steps, a third for those being loaded.
+    The device does not wait for the host as long as decoding keeps up: a third of the budget is for steps that run, a
+    third for queued steps, a third for steps whose photographs are being loaded.
     """
 
     def __init__(

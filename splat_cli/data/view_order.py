@@ -1,7 +1,7 @@
 """Order in which training shows photographs, and which of them each of several ranks shows.
 
-Slot b of each batch shows views v with v % batch = b only. A rank has the same slots in all batches, and so needs a
-part of the photographs only, while the order is the same for any number of ranks.
+Slot b of each batch shows only views v with v % batch = b. A rank has the same slots in all batches, so it needs only a
+part of the photographs, while the order is the same for any number of ranks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def view_order(num_views: int, steps: int, seed: int, batch: int = 1) -> np.ndar
     """
     rng = np.random.default_rng((seed, 1))  # separate from the generator of density control
     num_batches = ceil_div(steps, batch)
-    num_rounds = ceil_div(num_batches, max(num_views // batch, 1))  # of the slots with the fewest views
+    num_rounds = ceil_div(num_batches, max(num_views // batch, 1))  # for the slots with the fewest views
     rounds = np.concatenate([rng.permutation(num_views) for _ in range(num_rounds)])
     order = np.empty(num_batches * batch, np.int32)
     for slot in range(batch):

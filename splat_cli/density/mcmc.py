@@ -1,4 +1,7 @@
-"""3DGS as Markov chain Monte Carlo (Kheradmand et al. 2024): relocation, growth to a maximum, exploration noise."""
+"""3DGS as Markov chain Monte Carlo (Kheradmand et al. 2024), and variants that copy or split splats by their error.
+
+Dead splats are relocated, the model grows to a maximum, and noise explores.
+"""
 
 from __future__ import annotations
 
@@ -76,15 +79,15 @@ class MCMCStrategy(PeriodicStrategy):
         return [parents, slots]
 
 
-MIN_COPY_OPACITY = 0.05  # of a copy
+MIN_COPY_OPACITY = 0.05  # minimum opacity of a copy
 
 
 class ErrorCopyStrategy(MCMCStrategy):
-    """MCMCStrategy whose copies are of splats sampled by their share of the error over several views.
+    """MCMCStrategy that samples the splats to copy by their share of the error over several views.
 
-    A large transparent splat has a share in the error of all pixels that it covers. It gets no more copies than its
-    opacity can be shared among: copies at the limit of opacity are dead in the next round, and until then fill the
-    lists of all tiles (docs/experiments/densification.md, "Copies of transparent splats").
+    A large transparent splat has a share in the error of all pixels that it covers. The number of its copies is limited
+    by its opacity, which they share: copies that are too transparent are dead in the next round, and fill the lists of
+    all tiles until then (docs/experiments/densification.md, "Copies of transparent splats").
     """
 
     def __init__(self, config: ResolvedConfig, extent: float) -> None:
@@ -99,7 +102,7 @@ class ErrorCopyStrategy(MCMCStrategy):
 
 
 class ErrorSplitStrategy(ErrorCopyStrategy):
-    """ErrorCopyStrategy with splits in place of copies: coincident copies need many steps of noise to separate."""
+    """ErrorCopyStrategy with splits instead of copies: coincident copies need many steps of noise to separate."""
 
     def refine(self, step: int, model: Model, scorer: ErrorScorer, rng: np.random.Generator) -> list[DeviceArray]:
         """See Strategy.refine."""

@@ -24,10 +24,10 @@ class WeightedSampler:
         self._shares, self._cumulative = shares, backend.xp.cumsum(shares)
 
     def limit(self, logit_opacities: DeviceArray, count: int, min_opacity: float) -> int:
-        """Lower the weights of splats of which `count` samples would make copies more transparent than min_opacity.
+        """Lower the weights of splats whose copies would be more transparent than min_opacity with `count` samples.
 
-        logit_opacities: float32 [num]. Returns the number of samples to take, at most `count`: what a splat loses is
-        not given to others. Waits for the device.
+        logit_opacities: float32 [num]. Returns the number of samples to take, at most `count`: other
+        splats do not gain what a splat loses. Waits for the device.
         """
         total = self._total() if count else 0
         if not total:

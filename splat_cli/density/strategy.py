@@ -23,8 +23,8 @@ class Strategy(Protocol):
 
     collects_stats: bool  # training steps sum screen-space gradients in `Model.stats`
     tracks_unseen: bool  # they write `Model.last_seen`, which shares the memory of these sums
-    noise_scale: float  # of langevin_noise in each step; 0: none
-    num_score_views: int  # of the scores that `refine` asks for first; 0: none
+    noise_scale: float  # scale of langevin_noise in each step; 0: no noise
+    num_score_views: int  # number of views whose scores `refine` asks for first; 0: no scores
 
     def due(self, step: int) -> bool:
         """Whether `refine` is called after this step."""

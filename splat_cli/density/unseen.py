@@ -1,6 +1,6 @@
 """Splats that no training view shows: host side of cuda_src/density/unseen.cu.
 
-A view shows a splat if the gradient of the splat's colour in it is not zero: not if the splat is out of the frame,
+A view shows a splat if it gives the splat's colour a gradient other than zero: not if the splat is out of the frame,
 behind opaque ones, masked or too transparent. `Model.last_seen` is the step of the last such view (project_backward).
 """
 
@@ -23,8 +23,8 @@ MAX_ERROR = 1e-6  # probability that dropout hides a splat of a single view for 
 def max_unseen_steps(config: ResolvedConfig, num_views: int) -> int:
     """Number of steps within which training shows every view, and with --dropout every splat in one of its views.
 
-    A view may come first in one permutation of all views and last in the next one (data/view_order.py): any two passes
-    contain a whole one.
+    A view may come first in one permutation of all views and last in the next (data/view_order.py); any two passes over
+    the views contain a whole permutation.
     """
     passes = 1 + (math.ceil(math.log(MAX_ERROR) / math.log(config.dropout)) if config.dropout > 0 else 1)
     return passes * ceil_div(num_views, config.batch_size) * config.batch_size

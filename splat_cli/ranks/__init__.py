@@ -1,1 +1,1 @@
-"""Several processes that train one model together, a GPU each: who owns which splats, and how they exchange data."""
+"""Several processes that train one model together, each on its GPU: who owns which splats, how they exchange data."""

@@ -17,7 +17,7 @@ _NUM_POLLS = 40
 class Channel:
     """The part of Ranks that is the same on all devices.
 
-    connections: of rank 0 to ranks 1, 2, ...; of another rank to rank 0 only.
+    connections: on rank 0, to ranks 1, 2, ...; on other ranks, to rank 0 only.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Channel:
         return self._attempt(self._connections[0].recv)
 
     def connection(self, rank: int) -> Connection:
-        """The connection to `rank`: of rank 0 to any other, of these to rank 0."""
+        """The connection to `rank`; ranks other than 0 have only one, to rank 0."""
         return self._connections[rank - 1 if self.rank == 0 else 0]
 
     def receive_bytes(self, rank: int) -> bytes:

@@ -1,7 +1,7 @@
-"""TCP connections between ranks that different programs start, as on several hosts, authenticated by a common key.
+"""TCP connections between ranks that different programs start, as on several hosts; a common key authenticates them.
 
-Rank 0 has two connections with each other rank: for messages (Channel) and for heartbeats (Heartbeat). They are made by
-the programs that start the processes, which inherit them.
+Rank 0 has two connections with each other rank: for messages (Channel) and for heartbeats (Heartbeat). The programs
+that start the processes make the connections, and the processes inherit them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from splat_cli.ranks.watch import Loss, RankWatch
 _VARIABLE = "SPLAT_RANKS"  # of the environment
 _NUM_LINKS = 2  # for messages, for heartbeats
 _HANDSHAKE = 10  # seconds in which a client has to authenticate
-_TIMEOUT = 60  # seconds for rank 0 to answer, which may be waiting for other clients
+_TIMEOUT = 60  # seconds for rank 0 to answer; it may be waiting for other clients
 _POLL = 0.1  # seconds
 
 

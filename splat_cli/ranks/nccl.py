@@ -23,7 +23,7 @@ def why_no_nccl() -> str:
     """Why NCCL cannot be used here, with advice; empty if it can."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # lines of CuPy about a library that is missing, which the reason names
+            warnings.simplefilter("ignore")  # CuPy's own lines about a missing library, which the reason names
             from cupy.cuda import nccl
     except ImportError:
         return "CuPy is not installed, or without NCCL (pip install 'splat-cli[cuda13]')"
@@ -65,7 +65,7 @@ class NcclRanks:
     def __init__(self, channel: Channel, stream: Any) -> None:
         if reason := why_no_nccl():
             raise DeviceError(f"several GPUs need NCCL: {reason}")
-        os.environ.setdefault("NCCL_NVLS_ENABLE", "0")  # multicast is of no use to sends between pairs
+        os.environ.setdefault("NCCL_NVLS_ENABLE", "0")  # multicast does not help sends between pairs
         from cupy.cuda import Device, Event, Stream, nccl, runtime
 
         self.rank, self.size, self._channel = channel.rank, channel.size, channel
@@ -83,7 +83,7 @@ class NcclRanks:
         self._communicator: Any | None = None
         self._failure: Exception | None = None
         self._connecting = threading.Thread(target=self._connect, args=(Device(),), daemon=True)
-        self._connecting.start()  # takes half a second, in which scenes are read; the first transfer waits for it
+        self._connecting.start()  # takes half a second, while scenes are read; the first transfer waits for it
 
     def exchange(self, pairs: Sequence[Pair]) -> None:
         """See Ranks.exchange."""

@@ -19,7 +19,7 @@ class RankError(SplatError):
 
 
 class FailedRankError(RankError):
-    """A rank has reported an error that would occur again after a restart."""
+    """A rank has reported an error that a restart would not mend."""
 
     exit_code = 1
 
@@ -50,7 +50,7 @@ class Ranks(Protocol):
         """Send an array to `rank`, which calls `receive`; in stream order."""
 
     def receive(self, array: DeviceArray, rank: int) -> None:
-        """Fill an array with that which `rank` sends, of the same shape and dtype; in stream order."""
+        """Fill an array by the one that `rank` sends, of the same shape and dtype; in stream order."""
 
     def broadcast(self, *message: Any) -> None:
         """Rank 0: send Python objects to all others."""
@@ -66,7 +66,7 @@ class Ranks(Protocol):
 
 
 class SingleRank:
-    """The ranks of a run on one device: a single one."""
+    """The only rank of a run on one device."""
 
     rank, size = 0, 1
 

@@ -16,7 +16,7 @@ SHARE_DTYPE = np.dtype([("rank", np.int32), ("num_ranks", np.int32), ("sharded",
 
 @dataclass(frozen=True)
 class Share:
-    """The splats of rank `rank` of `num_ranks`. sharded: its planes hold the columns of these splats only.
+    """The splats of rank `rank` of `num_ranks`. sharded: the rank's planes hold these splats only.
 
     struct: the argument of a kernel.
     """
@@ -35,11 +35,11 @@ class Share:
         return capacity if self.num_ranks == 1 else ceil_div(capacity, RANK_BLOCK * self.num_ranks) * RANK_BLOCK
 
     def own_columns(self, capacity: int) -> int:
-        """The same for planes of `capacity` columns, which are the share's own where they are sharded."""
+        """Columns of this rank's splats in planes of `capacity` columns: all of them, if the planes are sharded."""
         return capacity if self.sharded else self.columns(capacity)
 
     def count(self, num: int) -> int:
-        """How many of `num` splats are in this share."""
+        """Number of splats in this share, of `num` in total."""
         if self.num_ranks == 1:
             return num
         rounds, rest = divmod(num, RANK_BLOCK * self.num_ranks)

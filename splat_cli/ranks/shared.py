@@ -18,7 +18,7 @@ _POLL = 5e-5  # seconds between two polls of the counters
 
 
 def make_shared_memory(size: int) -> list[int]:
-    """File descriptors of shared memory for `size` ranks, all needed by each; freed when every rank has closed them."""
+    """File descriptors of shared memory; each of `size` ranks needs all. Freed when every rank has closed them."""
     return [os.memfd_create("splat-ranks") for _ in range(1 + 2 * size)]
 
 

@@ -113,8 +113,8 @@ class Heartbeat:
     """Sends heartbeats of a follower to rank 0 through standard output, and ends this process with its parent.
 
     The process also ends when rank 0 no longer receives heartbeats. Other output is redirected to standard error.
-    SIGINT, SIGTERM and SIGHUP are ignored: a cluster may send them to all processes of a job, of which rank 0 needs
-    the others to save their shares of the splats.
+    SIGINT, SIGTERM and SIGHUP are ignored: a cluster may send them to all processes of a job, but rank 0 still needs
+    the other ranks' shares of the splats, to save them.
     """
 
     def __init__(self) -> None:
@@ -126,7 +126,7 @@ class Heartbeat:
         end_with_parent()
 
     def fail(self, reason: str, of_device: bool = False) -> None:
-        """Report to rank 0 why this process ends. of_device: an error of the device, after which a restart may help."""
+        """Tell rank 0 why this process ends. of_device: the device failed, and a restart may help."""
         os.write(self._output, (_DEVICE_FAILED if of_device else _FAILED) + reason.encode())
 
     def _beat(self) -> None:

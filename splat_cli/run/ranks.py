@@ -48,15 +48,15 @@ def check_ranks(config: TrainConfig, backend: Backend) -> None:
         count = backend.xp.cuda.runtime.getDeviceCount()
         if count < config.gpus and inherited_links() is None:
             raise UsageError(
-                f"--gpus {config.gpus}: this process sees {count} (nvidia-smi, CUDA_VISIBLE_DEVICES); give up to "
-                f"{count}, and none in a batch, where each scene has one"
+                f"--gpus {config.gpus}: this process sees {count} (nvidia-smi, CUDA_VISIBLE_DEVICES); give at most "
+                f"{count}; leave --gpus out in a batch, where each scene has one GPU"
             )
         if reason := why_no_nccl():
             raise UsageError(f"--gpus {config.gpus} needs NCCL: {reason}")
 
 
 def rank_counts(config: TrainConfig) -> list[int]:
-    """Numbers of GPUs from 2, descending, with which a run has the same result as with one.
+    """Numbers of GPUs, descending, with which a run has the same result as with one; 1 is left out.
 
     config: the settings for one GPU, whose batch size must be given.
     """

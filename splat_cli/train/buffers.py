@@ -1,4 +1,4 @@
-"""Large buffers of training: the splats with their moments, and the rasterizer's; initial sizes, and memory of all."""
+"""The model and the rasterizer of a training run: how they are made, and the device memory of training."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from splat_cli.train.ranked.exchange import Exchange
 from splat_cli.train.view_scores import ViewScorer
 
 PAIRS_PER_SPLAT = 12  # initial size of the buffers of (splat, tile) pairs
-MAX_INITIAL_PAIRS = 1 << 24  # of very many splats, few are visible and most are small
+MAX_INITIAL_PAIRS = 1 << 24  # among very many splats, few are visible and most are small
 
 
 def initial_pairs(num_splats: int) -> int:
@@ -76,5 +76,5 @@ def _rasterization_settings(config: ResolvedConfig, deterministic: bool, joint_m
 
 
 def _num_slots(config: ResolvedConfig) -> int:
-    """Number of a batch's views that the rasterizer holds; with several GPUs, Exchange holds all of them."""
+    """Number of a batch's views in the rasterizer's buffers; with several GPUs, those of Exchange hold all views."""
     return config.batch_size if config.gpus == 1 else num_ahead(config.batch_size // config.gpus)

@@ -17,14 +17,14 @@ from splat_cli.render.iter_state import IterState
 from splat_cli.train.memory_recovery import ScratchMemory
 from splat_cli.train.view_scores import ViewScorer
 
-SORT_INTERVAL = 1000  # steps, about, between two spatial sorts
+SORT_INTERVAL = 1000  # steps between two spatial sorts, roughly
 
 
 class DensityControl:
     """Changes the splats of `model` after the steps at which the strategy is due.
 
-    extent: of the scene, world units. rng: of all strategies; checkpoints save it. num_removed: splats that were
-    removed because their parameters were not finite.
+    extent: size of the scene, in world units. rng: generator of all strategies, which checkpoints save. num_removed:
+    number of splats removed because their parameters were not finite.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class DensityControl:
         self.strategy = make_strategy(self.config, self.extent)
 
     def due(self, step: int) -> bool:
-        """Whether a round follows the step `step`; none follows the last one."""
+        """Whether a round follows step `step`; no round follows the last step."""
         return step < self.config.steps and self.strategy.due(step)
 
     def next_pause(self, step: int) -> int:
@@ -73,13 +73,13 @@ class DensityControl:
         return None if removed or is_sorted or is_resized else changed
 
     def clear_stats(self, step: int) -> None:
-        """Begin new statistics after the step `step`, in which all splats count as seen."""
+        """Clear the statistics after step `step`; all splats count as seen in it."""
         self.model.clear_stats()
         if self.strategy.tracks_unseen:
             self.model.last_seen[: self.model.num] = step
 
     def remove_unseen(self, step: int) -> None:
-        """After the last step: remove the splats that no view shows, unless that leaves none."""
+        """After the last step, remove the splats that no view shows, unless none would remain."""
         if not self.strategy.tracks_unseen:
             return
         mask = mark_unseen(self.model, step - self._max_unseen_steps)
@@ -88,12 +88,12 @@ class DensityControl:
             self._state.write(num_splats=self.model.num)
 
     def _refine_and_reuse_unseen(self, step: int) -> Sequence[DeviceArray] | None:
-        """Run a round that treats splats which no view shows as dead. Returns what Strategy.refine returns."""
+        """Run a round that treats splats as dead if no view shows them. Returns the result of Strategy.refine."""
         if not self.strategy.tracks_unseen:
             return self.strategy.refine(step, self.model, self._scorer, self.rng)
         hidden = hide_unseen(self.model, step - self._max_unseen_steps)
         changed = self.strategy.refine(step, self.model, self._scorer, self.rng)
-        if changed is None:  # the strategy cannot say which splats it has added
+        if changed is None:  # the strategy does not know which splats it has added
             self.clear_stats(step)
             return None
         for index in changed:

@@ -32,7 +32,7 @@ class ScratchMemory:
     def recover(self, step: int, fit_others: Callable[[], object] = lambda: None) -> str:
         """Release and reallocate all scratch buffers, pruning the least opaque splats until they fit; returns a notice.
 
-        Step `step` can be repeated afterwards. fit_others: raises MemoryError if the splats do not fit elsewhere.
+        Step `step` can be repeated afterwards. fit_others: raises MemoryError if the splats do not fit on other ranks.
         OutOfMemory if pruning does not help.
         """
         model, before = self.model, self.model.num
@@ -106,7 +106,7 @@ def keep_most_opaque(model: Model, num: int) -> None:
 
 
 def _prune(model: Model, num: int) -> bool:
-    """Whether `keep_most_opaque` succeeded within memory."""
+    """`keep_most_opaque`; False if memory does not suffice for it."""
     try:
         keep_most_opaque(model, num)
     except MemoryError:

@@ -45,7 +45,7 @@ def common_offset(offsets: Sequence[np.ndarray]) -> np.ndarray:
     """Estimate of the common part of `offsets` [N] each: the mean, shrunk if it may be chance; 0 for few offsets.
 
     If corrections of cameras are independent, their mean is within its standard error of 0. The factor is that of James
-    and Stein (1961), "Estimation with quadratic loss", of each column alone.
+    and Stein (1961), "Estimation with quadratic loss", for each column alone.
     """
     mean = np.mean(offsets, axis=0)
     if len(offsets) < _MIN_OFFSETS:

@@ -1,4 +1,4 @@
-"""Inputs of training that come from the dataset."""
+"""Inputs of a trainer that come from the dataset."""
 
 from __future__ import annotations
 

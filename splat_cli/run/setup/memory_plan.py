@@ -19,12 +19,12 @@ from splat_cli.train.buffers import MAX_INITIAL_PAIRS, PAIRS_PER_SPLAT, training
 
 MIN_SPLATS = 1000
 _GIB = 2**30
-_USABLE = 0.95  # of the free memory: other programs allocate too, and pools round up
+_USABLE = 0.95  # fraction of the free memory: other programs allocate, too, and pools round up
 
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Memory of a device in bytes: of photographs, of buffers, per splat and per pair of a splat and a tile; its limit.
+    """Memory of a device in bytes: photographs, buffers, per splat, per pair of a splat and a tile; and the limit.
 
     PAIRS_PER_SPLAT pairs are planned for each splat up to MAX_INITIAL_PAIRS, then one for each further splat: most
     splats of large models are small or invisible in a view. num_frozen: number of splats of --frozen.

@@ -1,8 +1,8 @@
 """Pose alignment before training, with temporary splats on small photographs.
 
-Coarse-to-fine: blurred pictures have wider basins of convergence (Lin et al. 2021, "BARF", sec. 3.2). Splats that were
-fitted to wrong poses keep wrong detail that holds the cameras in place: each size, and the run itself, starts from the
-points again.
+Coarse-to-fine: blurred pictures have wider basins of convergence (Lin et al. 2021, "BARF", sec. 3.2). Splats
+fitted to wrong poses have wrong detail that holds the cameras in place. So each size, and the run itself, starts from
+the points again.
 """
 
 from __future__ import annotations

@@ -139,12 +139,12 @@ def _check_depths(scene: Scene, config: TrainConfig, display: Display) -> None:
     if config.depth_weight != 0 and not has_maps:
         if config.depths not in (None, NO_MASKS):
             raise SceneError(
-                f"{config.depths} has a depth map of none of the {len(scene.views):,} photographs: name them as these, "
-                f"such as {Path(scene.views[0].name).with_suffix('.png')}, or leave out --depths"
+                f"{config.depths} has no depth map for any of the {len(scene.views):,} photographs: name them "
+                f"like these, such as {Path(scene.views[0].name).with_suffix('.png')}, or leave out --depths"
             )
         if missing and (config.depth_weight or config.depth_maps != "auto"):
             raise SceneError(
-                f"none of the {len(missing):,} depth maps of {scene.found} is there: {missing[0]}; restore them, or "
+                f"none of the {len(missing):,} depth maps of {scene.found} exists: {missing[0]}; restore them, or "
                 "give --depths none"
             )
     if missing and config.depth_weight != 0:
@@ -172,7 +172,7 @@ def _report(scene: Scene, photographs: Sequence[ImageSet], points: str | None, d
     num_masks = sum(view.mask is not None for view in scene.views)
     masks = f", {num_masks:,} with masks" if num_masks else ""
     display.say(f"Scene: {scene.found}, {len(scene.views):,} photographs{masks}")
-    # photographs of a dataset may be missing: few of its points may then be in view, but not none
+    # photographs of a dataset may be missing: few of its points may then be in view, but at least some are
     apart = points_out_of_view(scene) if points else points_out_of_view(scene, _ANY)
     if apart is not None:
         display.warn(f"of {points or 'the dataset'}, {apart}")

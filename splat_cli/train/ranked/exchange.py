@@ -24,7 +24,7 @@ from splat_cli.render.project import (
 
 PROJECTED = 10  # floats of a projected splat, as in cuda_src/raster/visible.cuh
 VIEW_RESULT_BYTES = 12  # size of `struct ViewResult`
-PLANNED_ROWS = 0.5  # of the splats, for which memory is planned: a view seldom shows more
+PLANNED_ROWS = 0.5  # rows per splat for which memory is planned: a view seldom shows more than half
 
 # Mirrors `struct ViewSlots` in cuda_src/raster/visible.cuh.
 VIEW_SLOTS_DTYPE = np.dtype([
@@ -35,11 +35,11 @@ VIEW_SLOTS_DTYPE = np.dtype([
 class Exchange:
     """Buffers of a batch on one rank: view b of the batch is rendered by rank b % ranks, as its view b // ranks.
 
-    Row b of the arrays to send is for the rank that renders view b; row k * ranks + r of the received ones is of the
-    rank's k-th view, from rank r. A rank's own part of its own views is not transferred: `receive` reads it from the
-    array to send, and `send` writes it to the received gradients.
+    Row b of an array to send goes to the rank that renders view b. Row k * ranks + r of a received array belongs to the
+    rank's k-th view and comes from rank r. A rank's own part of its own views is not transferred: `receive` reads it
+    from the array to send, and `send` writes it to the received gradients.
 
-    sent_views: outputs of the projection of the rank's own splats into each view of the batch. sent: float32
+    sent_views: the rank's own splats, projected into each view of the batch. sent: float32
     [batch, ...], the slots to send (cuda_src/raster/visible.cuh). whole: input of `project_backward` for the whole
     batch, after the exchange of gradients. capacity: of all splats. rows: number of visible splats of a rank that a
     slot can hold, the same on all ranks; a view with more makes the batch a no-op.
@@ -99,7 +99,7 @@ class Exchange:
         self.ranks.begin_exchange([self._of_views(self._sums, view)])
 
     def receive(self, view: int, cameras: CameraTable, state: IterState, out: Projection) -> None:
-        """Queue what `project` does for all splats, from what the ranks have sent of the rank's `view`-th view.
+        """Queue the outputs of `project` from the splats that the ranks have sent for this rank's `view`-th view.
 
         The state is that of the view, after `begin_batch` the first one.
         """

@@ -83,7 +83,7 @@ class RankedViews:
         return all_or_none(self.ranks, self.rasterizer.backend, grow)
 
     def rounds(self, count: int) -> list[range]:
-        """The first `count` views of a batch by rounds: of each, every rank renders at most one."""
+        """The first `count` views of a batch in rounds, in each of which every rank renders at most one."""
         return [range(first, min(first + self.ranks.size, count)) for first in range(0, count, self.ranks.size)]
 
     def num_own(self, count: int) -> int:
@@ -106,7 +106,7 @@ class RankedViews:
                 project_share(splats, raster.cameras, self.state, antialias, self.share, sent[b], dropout)
 
     def list_first_tiles(self) -> None:
-        """Queue the tile lists of the rank's first view, after what the ranks have sent of it."""
+        """Queue the tile lists of the rank's first view, whose splats have arrived."""
         self._pipeline.begin(0)
 
     @contextmanager
@@ -133,9 +133,9 @@ class RankedViews:
 
 
 class Stages:
-    """Replays a batch as CapturedGraph does.
+    """Replays a batch like CapturedGraph, in several stages.
 
-    stages: functions that queue a batch, by name, in this order. launches: those of the captured stages.
+    stages: functions that queue a batch, by name, in this order. launches: launches of the captured stages.
     """
 
     def __init__(self, rasterizer: Rasterizer) -> None:

@@ -20,7 +20,7 @@ FILE = "raster/exchange"
 
 
 class ShareBuffers:
-    """Buffers of rank 0 for one array of planes of a share at a time, and for the iteration states of all ranks."""
+    """Buffers of rank 0: for a share's planes, one array at a time, and for the iteration states of all ranks."""
 
     def __init__(self, ranks: Ranks, model: Model) -> None:
         rows, zeros = [len(planes) for planes in model.planes().values()], model.backend.xp.zeros
@@ -67,9 +67,7 @@ def receive_share(ranks: Ranks, model: Model) -> None:
 
 
 class ChangedSplats:
-    """Buffers of all rows of `count` splats, with repetition. Rank 0 sends them to every rank, which takes those it
-    owns.
-    """
+    """Buffers for all rows of `count` splats, with repetition. Rank 0 sends them to every rank, which keeps its own."""
 
     def __init__(self, model: Model, count: int) -> None:
         rows = sum(len(planes) for planes in model.planes().values())
@@ -112,14 +110,14 @@ class ChangedSplats:
 def copy_share(backend: Backend, share: Share, num: int, planes: DeviceArray, part: DeviceArray, gather: bool) -> None:
     """Copy the columns of a share between planes [rows, capacity] of `num` splats and part [rows, columns].
 
-    gather: into the planes, else out of them.
+    gather: from part to planes; else from planes to part.
     """
     grid, columns = (ceil_div(part.shape[1], THREADS), len(planes)), (planes.shape[1], part.shape[1])
     backend.kernel(FILE, "copy_share")(grid, (THREADS,), share.struct, num, *columns, int(gather), planes, part)
 
 
 def take_columns(backend: Backend, share: Share, index: DeviceArray, values: DeviceArray, part: DeviceArray) -> None:
-    """Replace those of the splats index int64 [K] that a share owns, in part [rows, columns], by values [rows, K]."""
+    """Replace the splats `index` int64 [K] that a share owns, in part [rows, columns], by values [rows, K]."""
     count = len(index)
     backend.kernel(FILE, "take_columns")(
         (ceil_div(count, THREADS), len(part)), (THREADS,), share.struct, index, count, values, part.shape[1], part

@@ -111,7 +111,7 @@ def test_missing_depth_maps_are_told_of(splat, depthless, tmp_path):
         ((), None),
         (("--depth-weight", "0.1"), "none of the 4 depth maps of"),
         (("--depth-maps", "metric"), "none of the 4 depth maps of"),
-        (("--depths", "empty"), "empty has a depth map of none of the 4 photographs: name them as these"),
+        (("--depths", "empty"), "empty has no depth map for any of the 4 photographs: name them like these"),
     ],
 )
 def test_without_any_depth_map_training_ends_where_they_were_asked_for(splat, depthless, tmp_path, options, message):

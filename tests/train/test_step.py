@@ -1,0 +1,98 @@
+"""Captured graphs: replayed, and captured again after buffers were reallocated."""
+
+import numpy as np
+import pytest
+
+from splat_cli.device import open_backend
+from tests.noise_trainer import noise_trainer
+from tests.training import SETTINGS
+
+
+class GraphTrainer:
+    """A trainer whose captured graphs hold the arrays they were captured with, like graphs of a GPU."""
+
+    def __init__(self, num_points=200):
+        self.replays = 0
+        backend = open_backend("cpu")
+        backend.capture_graph = self._capture
+        self.trainer = noise_trainer(backend, num_points, **{**SETTINGS, "max_splats": 10 * num_points})
+
+    def _arrays(self):
+        raster = self.trainer.rasterizer
+        return raster.projection, raster.tiles, raster.picture, self.trainer.splats.params
+
+    def _capture(self, function):
+        captured = self._arrays()
+
+        def replay():
+            assert all(a is b for a, b in zip(captured, self._arrays(), strict=True))
+            self.replays += 1
+            function()
+
+        return replay
+
+
+@pytest.fixture
+def graphs():
+    return GraphTrainer()
+
+
+def test_steps_are_replayed(graphs):
+    graphs.trainer.run_until(4)
+    assert graphs.replays == 3
+
+
+def test_graphs_are_recaptured_after_pair_buffers_grow(graphs):
+    graphs.trainer.run_until(20)
+    before = graphs.replays
+    graphs.trainer.rasterizer.resize_pairs(16)
+    graphs.trainer.run_until(40)
+    assert graphs.trainer.step == 40
+    assert graphs.trainer.rasterizer.tiles.pair_capacity > 16
+    assert graphs.replays > before + 10
+
+
+def test_graphs_are_recaptured_after_the_model_grows():
+    graphs = GraphTrainer(num_points=2000)
+    capacity = graphs.trainer.splats.capacity
+    graphs.trainer.run_until(50)
+    assert graphs.trainer.splats.capacity > capacity
+
+
+def test_graph_is_recaptured_after_memory_fallback(graphs):
+    graphs.trainer.run_until(20)
+    tries = []
+
+    def work():
+        tries.append(None)
+        if len(tries) == 1:
+            raise MemoryError
+
+    graphs.trainer.run_with_memory_fallback(work)
+    graphs.trainer.run_until(40)
+    assert len(tries) == 2
+    assert graphs.trainer.step == 40
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"pose_opt": True, "refine_intrinsics": True, "appearance": "exposure", "background": "learned"},
+        {"color": "field"},
+        {"appearance": "grid", "robust": True},
+        {"appearance": "camera", "batch": 2},
+        {"strategy": "mcmc"},
+    ],
+    ids=lambda settings: "-".join(settings),
+)
+def test_replayed_steps_equal_launched_ones(settings):
+    """No part of a step is done by NumPy, which a captured graph on the CPU would leave out."""
+    splats = []
+    for replayed in (True, False):
+        backend = open_backend("cpu", threads=1)
+        if not replayed:
+            backend.capture_graph = lambda function: function
+        trainer = noise_trainer(backend, 100, **{**SETTINGS, "steps": 24, **settings})
+        trainer.run_until(24)
+        splats.append(backend.download(trainer.splats.params))
+    np.testing.assert_array_equal(*splats)
