@@ -5,6 +5,19 @@ for (const stage of document.querySelectorAll(".stage")) {
   range.addEventListener("input", () => stage.style.setProperty("--cut", range.value + "%"));
 }
 
+// Renders of all runs lie on top of each other; menus choose the two that are shown.
+for (const select of document.querySelectorAll(".choice select")) {
+  const side = select.dataset.side;
+  select.addEventListener("change", () => {
+    for (const stage of document.querySelectorAll(".stage.compared")) {
+      [...stage.querySelectorAll("img")].forEach((image, number) => {
+        image.classList.toggle(side + "-side", number === Number(select.value));
+      });
+      stage.querySelector("." + side).textContent = select.selectedOptions[0].textContent;
+    }
+  });
+}
+
 // Show the value nearest to the pointer instead of a diagram's summary.
 for (const svg of document.querySelectorAll(".chart svg")) {
   const points = JSON.parse(svg.dataset.hover);

@@ -189,11 +189,13 @@ def page(data: RunData, splats: SplatArrays | None, views: Sequence[ComparedView
         _time(data),
         _foot(data),
     ]
+    return document(f"{_scene_name(data)}: report of training", join(*sections))
+
+
+def document(title: str, body: Markup) -> str:
+    """An HTML document with the style and the script of reports."""
     parts = {name: (_HERE / f"page.{name}").read_text(encoding="utf-8") for name in ("html", "css", "js")}
-    title = f"{_scene_name(data)}: report of training"
-    return Template(parts["html"]).substitute(
-        title=join(title), style=parts["css"], script=parts["js"], body=join(*sections)
-    )
+    return Template(parts["html"]).substitute(title=join(title), style=parts["css"], script=parts["js"], body=body)
 
 
 def _section(title: str, content: Markup | None, note: str | None = None) -> Markup | None:

@@ -8,6 +8,12 @@ from PIL import Image
 
 _QUALITIES = (88, 80, 70, 60)
 _SHRINK = 0.75
+_MAX_SIDE, _MAX_BYTES = 1000, 240_000  # of a picture on a page: 24 take at most 5.8 MB, a third more as text
+
+
+def shown(pixels: np.ndarray) -> str:
+    """uint8 [H, W, 3] as JPEG, small enough for a page of dozens."""
+    return jpeg(pixels, _MAX_SIDE, _MAX_BYTES)
 
 
 def jpeg(pixels: np.ndarray, max_side: int, max_bytes: int) -> str:

@@ -13,14 +13,13 @@ from splat_cli.eval.metrics import Score, has_flip
 from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.field.color_field import ColorField
 from splat_cli.gaussians.splats import Splats
-from splat_cli.report.pictures import jpeg
+from splat_cli.report.pictures import shown
 from splat_cli.report.run_data import RunData
 from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.scene.view import View, evenly_spread
 from splat_cli.terminal.console import Display
 
 _NUM_VIEWS = 8
-_MAX_SIDE, _MAX_BYTES = 1000, 240_000  # per picture; all 24 take at most 5.8 MB, a third more as text
 
 
 @dataclass(frozen=True)
@@ -58,18 +57,14 @@ def compare_views(
         ComparedView(
             view,
             scores[view.name],
-            _small(render),
-            _small(photograph),
-            _small(error_map(render, photograph, mask)),
+            shown(render),
+            shown(photograph),
+            shown(error_map(render, photograph, mask)),
             ranks.get(view.name, 0),
             len(names),
         )
         for view, render, photograph, mask in zip(views, renders, photographs.images, photographs.masks, strict=True)
     ]
-
-
-def _small(pixels: np.ndarray) -> str:
-    return jpeg(pixels, _MAX_SIDE, _MAX_BYTES)
 
 
 def _chosen(names: Sequence[str], views: dict[str, View]) -> list[View]:

@@ -14,7 +14,7 @@ from splat_cli.config import SETTINGS
 from tests.small_scene import write_small_scene
 from tests.subprocesses import SPLAT, environment, finished
 
-COMMANDS = ["train", "batch", "view", "render", "export", "eval", "report", "info", "sfm", "demo", "doctor"]
+COMMANDS = ["train", "batch", "view", "render", "export", "eval", "compare", "report", "info", "sfm", "demo", "doctor"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
