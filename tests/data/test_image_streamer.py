@@ -26,7 +26,7 @@ STEPS, VIEWS = 200, 30
 
 
 class Counting:
-    """A sequence of pictures, each of its own brightness; counts how many are alive and how often each was taken."""
+    """Pictures of different brightness; counts how many are alive and how often each was read."""
 
     def __init__(self, views):
         self.views, self.taken, self.lock = views, Counter(), threading.Lock()
@@ -62,12 +62,12 @@ def shown(backend, stream, view):
 
 
 def run(backend, stream, first=0, last=STEPS):
-    """Visits every step as training does; checks that its photograph is there. Returns the most that there were."""
+    """Visits every step like training; checks that its photograph is resident. Returns the maximum number resident."""
     queued, step, most = first, first, 0
     while step < last:
         stop = stream.ready(step)
         assert stop > step
-        for at in range(queued, stop):  # what is queued stays while more is got ready
+        for at in range(queued, stop):  # queued photographs stay while others are loaded
             assert shown(backend, stream, stream.order[at]) == stream.order[at]
         most = max(most, len(stream._resident) + len(stream._pending))
         queued, step = step, stop
@@ -81,8 +81,8 @@ def test_every_step_has_its_photograph(backend, stream, count):
     assert budget.resident + budget.prefetch == count
 
 
-def test_a_set_that_nearly_fits_is_read_little(backend, stream):
-    """Belady's choice: of 30 photographs with room for 26, each round brings back only the few that left."""
+def test_few_photographs_of_a_set_that_nearly_fits_are_read_again(backend, stream):
+    """With room for 26 of 30 photographs, each pass reads only the few that were evicted (Belady)."""
     most = stream(ImageBudget(26, 2))
     run(backend, most)
     rounds = STEPS / VIEWS
@@ -98,14 +98,14 @@ def test_views_out_of_order(backend, stream):
         run(backend, streamed, step, step + 20)
 
 
-def test_any_step_may_come_next(backend, stream):
-    """As after a resumed checkpoint."""
+def test_steps_in_any_order(backend, stream):
+    """For example after a resume."""
     streamed = stream(ImageBudget.of(6))
     for first in (150, 20, 21, 120):
         run(backend, streamed, first, first + 30)
 
 
-def test_downscaled_photographs_fit_in_larger_numbers(backend, stream):
+def test_more_downscaled_photographs_fit(backend, stream):
     streamed = stream(ImageBudget(5, 1))
     run(backend, streamed, 0, 20)
     streamed.restart(2)
@@ -115,7 +115,7 @@ def test_downscaled_photographs_fit_in_larger_numbers(backend, stream):
     assert run(backend, streamed, 60, 80) <= 6
 
 
-def test_masks_and_the_pixels_they_leave(backend, stream):
+def test_masks_and_pixel_counts(backend, stream):
     half = np.zeros((30, 40), np.uint8)
     half[:15] = 255
     streamed = stream(ImageBudget.of(5), masks=[half if i % 2 else None for i in range(VIEWS)])
@@ -128,7 +128,7 @@ def test_masks_and_the_pixels_they_leave(backend, stream):
 
 @pytest.mark.parametrize(("strategy", "coarse_until"), [("default", 0.0), ("default", 0.6), ("adc", 0.0)])
 @pytest.mark.parametrize("budget", [ImageBudget(4, 1), ImageBudget(6, 2)])
-def test_same_bits_as_with_all_there(scene, strategy, coarse_until, budget):
+def test_same_bits_as_with_all_resident(scene, strategy, coarse_until, budget):
     backend = open_backend("cpu", threads=1)  # sums in a fixed order
     settings = SETTINGS | {"strategy": strategy, "score_views": 4, "steps": 60, "coarse_until": coarse_until}
     config = load_config(None, settings)
@@ -146,7 +146,7 @@ def test_same_bits_as_with_all_there(scene, strategy, coarse_until, budget):
     np.testing.assert_array_equal(trained(lazy_images(views, pytest.fail), budget), whole)
 
 
-def test_run_with_little_memory_and_resumed(training, finished, tmp_path):
+def test_run_with_little_memory_resumes(training, finished, tmp_path):
     run = training.new(tmp_path / "run", image_memory=8 * 3 * 40 * 30 / 2**30, score_views=4, steps=30)
     assert any("photographs" in line for line in training.said)
     training.resume(run.path, steps=60)
@@ -157,7 +157,7 @@ def test_run_with_little_memory_and_resumed(training, finished, tmp_path):
 
 
 def test_broken_photograph_does_not_count(training, scene, tmp_path):
-    """Nothing is decoded before training, so that it is found out later."""
+    """It is found during training, since nothing is decoded before."""
     broken = write_small_scene(tmp_path / "scene")
     path = broken / "images" / "a_04.jpg"
     path.write_bytes(path.read_bytes()[:-100])
@@ -166,7 +166,7 @@ def test_broken_photograph_does_not_count(training, scene, tmp_path):
     assert sum("does not count: a_04.jpg" in line for line in training.display.warnings) == 1
 
 
-def test_lazy_photographs_are_those_that_are_decoded_at_once(scene):
+def test_lazy_photographs_equal_eager_ones(scene):
     views = read_scene(scene).views
     now, later = load_images(views), lazy_images(views, pytest.fail)
     assert len(later.images) == len(views)
@@ -175,7 +175,7 @@ def test_lazy_photographs_are_those_that_are_decoded_at_once(scene):
         assert later.masks[index] is None
 
 
-def test_room(backend):
+def test_budget(backend):
     views = ring_of_views(50)
     size = photo_bytes(views[0])
     gib = size / 2**30
@@ -205,8 +205,8 @@ def test_thousands_of_photographs_start_soon(training, tmp_path):
     assert run.ply_path(10).is_file()
 
 
-def test_many_broken_photographs_are_few_lines(tmp_path):
-    """Transparent ones, which are found when they are decoded."""
+def test_many_broken_photographs_give_few_lines(tmp_path):
+    """Transparent photographs, which are found when they are decoded."""
     views = read_scene(write_small_scene(tmp_path / "scene", num_views=13)).views
     for view in views[:-1]:
         Image.new("LA", (40, 30)).save(view.path, "PNG")

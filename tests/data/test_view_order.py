@@ -1,4 +1,4 @@
-"""Order of the photographs: all of them equally often, and each rank only its own."""
+"""Order of photographs: all equally often, and each rank only its own."""
 
 import itertools
 

@@ -31,7 +31,7 @@ def index(backend, values):
 
 
 def blames(model, blamed):
-    """A scorer that sees all error, evenly, in the splats `blamed`."""
+    """A scorer that gives all error to the splats `blamed`, evenly."""
 
     def scores(num_views):
         error = np.zeros(model.num, np.float32)

@@ -65,7 +65,7 @@ def test_prune(backend):
 
 
 @pytest.mark.parametrize(("step", "kept"), [(2900, NUM), (3100, NUM - 1)])
-def test_huge_splats_are_pruned_once_opacities_were_reset(backend, step, kept):
+def test_huge_splats_are_pruned_after_the_first_reset(backend, step, kept):
     model = some_model(backend, scale=DENSE_SCALE)
     model.splats.params[3, 11] = float(np.log(2 * HUGE_SCALE))
     assert refined(model, "adc", step, grad_threshold=1.0).num == kept
@@ -87,11 +87,11 @@ def test_a_reset_between_rounds_adds_nothing(backend):
     assert reference.sigmoid(host(model)[10]).max() < 0.0101
 
 
-def test_statistics_start_anew_after_a_round(backend):
+def test_statistics_are_cleared_after_a_round(backend):
     assert not host(refined(some_model(backend), "adc"), "stats").any()
 
 
-def test_resets_come_between_rounds_too():
+def test_resets_also_come_between_rounds():
     config = resolved("adc", {"densify_interval": 100, "opacity_reset_interval": 250})
     strategy = make_strategy(config, 1.0)
     assert [step for step in range(900, 1300) if strategy.due(step)] == [900, 1000, 1100, 1200, 1250]

@@ -1,4 +1,4 @@
-"""cuda_src/density/refine.cu against tests/reference/density.py, and what the operations promise."""
+"""cuda_src/density/refine.cu against tests/reference/density.py, and properties of the operations."""
 
 import numpy as np
 import pytest
@@ -51,7 +51,7 @@ def test_copies_together_are_as_opaque_as_their_parent(backend, model):
 
 
 @pytest.mark.parametrize(("raw", "expected"), [(-7.0, 0.005), (40.0, None)])
-def test_relocation_of_the_transparent_and_of_the_opaque(backend, model, raw, expected):
+def test_relocation_of_extreme_opacities(backend, model, raw, expected):
     model.splats.params[10, 5] = raw
     relocate(model, index(backend, [5] * 30), index(backend, np.arange(300, 330)), min_opacity=0.005)
     after = host(model)[:, 5]
@@ -141,7 +141,7 @@ def test_no_axis_is_shorter_than_the_limit(model):
     np.testing.assert_array_equal(host(model), expected)
 
 
-def test_numbers_that_are_not_finite_stay_to_be_removed(backend, model):
+def test_nonfinite_numbers_are_kept_for_removal(backend, model):
     model.splats.params[3, 0] = model.splats.params[10, 1] = np.nan
     limit_scales(model, 0.03)
     reset_opacities(model, 0.01)

@@ -1,4 +1,4 @@
-"""Ratings of splats, by which density control selects them, against NumPy."""
+"""Selection criteria of density control against NumPy."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def test_weights_of_live_splats(backend, by):
     assert backend.download(ratings.totals).tolist() == [9, (expected > 0).sum(), weights.max().view(np.uint32)]
 
 
-def test_nobody_is_dead(backend):
+def test_no_dead_splats(backend):
     assert len(rate_splats(some_model(backend), 0.005).dead) == 0
 
 
@@ -39,7 +39,7 @@ def test_gradients_are_means_over_the_views_that_saw_a_splat(backend):
     assert np.argsort(keys, kind="stable")[2] == 0
 
 
-def test_splats_are_told_apart_by_their_longest_axis(backend):
+def test_splats_are_divided_by_their_longest_axis(backend):
     model = some_model(backend)
     some = np.random.default_rng(0).permutation(NUM)[:200]
     limit = float(np.exp(np.median(host(model)[3:6].max(axis=0))))

@@ -7,7 +7,7 @@ from tests.density.models import NUM, host, some_model
 from tests.density.rounds import BLAMED, config_of, refined
 from tests.reference import density as reference
 
-CHAINS = ["mcmc", "copies", "splits"]  # keep a number of splats, and move the dead ones
+CHAINS = ["mcmc", "copies", "splits"]  # keep the number of splats and move dead ones
 
 
 def relatives(before, model):
@@ -19,7 +19,7 @@ def relatives(before, model):
 def test_growth(backend, name):
     model = refined(some_model(backend), name)
     growth = config_of(name).growth_rate
-    expected = 1 if name == "splits" else int(growth * NUM)  # there is but one splat to be split
+    expected = 1 if name == "splits" else int(growth * NUM)  # only one splat can be split
     assert model.num - NUM == expected
 
 
@@ -45,7 +45,7 @@ def test_growth_by_opacity_leaves_out_the_dead(backend):
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_relocation(backend, name):
-    """Every dead splat moves to a live one; with splits, one of them to the only splat with an error."""
+    """Every dead splat moves to a live one; with splits, one moves to the only splat with an error."""
     dead = 1 if name == "splits" else 9
     model = some_model(backend, dead=dead)
     before = host(model)
@@ -74,7 +74,7 @@ def test_a_parent_and_its_copies_look_like_the_parent(backend, name):
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_what_is_dead(backend, name):
+def test_splats_below_prune_opacity_are_dead(backend, name):
     """Prune opacity decides."""
     model = some_model(backend)
     model.splats.params[10, 11] = float(reference.logit(0.02))
@@ -85,7 +85,7 @@ def test_what_is_dead(backend, name):
     assert (host(model)[11:14, 11] != before[11:14, 11]).any()
 
 
-def test_when_all_are_dead_nothing_moves(backend):
+def test_nothing_moves_if_all_are_dead(backend):
     model = some_model(backend, dead=NUM)
     before = host(model)
     np.testing.assert_array_equal(host(refined(model, "mcmc", growth_rate=0.0)), before)

@@ -30,14 +30,14 @@ def test_draws_follow_their_weights(backend):
     assert abs(counts[2] / counts[1] - 3) < 0.15
 
 
-def test_draws_are_a_search_in_the_sums_of_the_weights(backend):
+def test_draws_equal_numpys_search(backend):
     weights = np.random.default_rng(0).random(1000).astype(np.float32) ** 8
     sums = np.cumsum((weights.astype(np.float64) / weights.max() * 2.0**36).astype(np.int64))
     at = (np.random.default_rng(4).random(5000) * sums[-1]).astype(np.int64)
     np.testing.assert_array_equal(_samples(backend, weights, 5000, seed=4), np.searchsorted(sums, at, side="right"))
 
 
-def test_draws_without_any_weight_are_still_splats(backend):
+def test_draws_without_weights_are_valid_indices(backend):
     assert (_samples(backend, [0, 0, 0], 10) < 3).all()
 
 
@@ -63,7 +63,7 @@ def test_a_splat_is_not_drawn_more_often_than_its_opacity_can_be_shared(backend)
     sampler = WeightedSampler(backend, _ratings(backend, weights))
     logits = np.log(opacities / (1 - opacities)).astype(np.float32)
     num_copies = sampler.limit(backend.upload(logits), count, 0.05)
-    shares = np.log(1 - opacities) / np.log(1 - 0.05)  # splats that one of 0.05 can be shared among
+    shares = np.log(1 - opacities) / np.log(1 - 0.05)  # copies that reach the minimum of 0.05
     expected = np.minimum(count * weights / weights.sum(), np.maximum(shares - 1, 0))
     assert num_copies == np.ceil(expected.sum())
     draws = backend.download(sampler.sample(40_000, np.random.default_rng(0)))

@@ -10,7 +10,7 @@ from tests.density.rounds import RESET, ROUND, STRATEGIES, config_of, refined, r
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_growth_beyond_the_room_there_was(backend, name):
+def test_growth_beyond_the_capacity(backend, name):
     num = 4096  # all of the smallest capacity
     model = some_model(backend, num=num, capacity=num)
     model.stats[0, :100], model.stats[1, :100] = 1, 4
@@ -46,7 +46,7 @@ def test_a_round_adds_splats_up_to_the_cap(backend, name):
 
 
 @pytest.mark.parametrize("name", ["mcmc", "copies", "splits"])
-def test_a_round_names_all_splats_that_it_has_changed(backend, name):
+def test_a_round_returns_all_changed_splats(backend, name):
     model = some_model(backend, dead=20)
     before, num = {rows: host(model, rows) for rows in model.planes()}, model.num
     scorer = blames(model, range(40))
@@ -71,7 +71,7 @@ def test_a_round_without_splats(backend, name):
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_the_seed_decides(backend, name):
-    """Where anything is random: halves are not, and there is but one splat to be split."""
+    """If a strategy is random: splits into halves are not, and only one splat can be split."""
     if name == "splits":
         return
 
@@ -84,7 +84,7 @@ def test_the_seed_decides(backend, name):
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_when_rounds_come(name):
+def test_steps_with_a_round(name):
     config = config_of(name, steps=30_000, densify_start=500, densify_stop=1000, densify_interval=50)
     strategy = make_strategy(config, 1.0)
     assert [step for step in range(1, 2000) if strategy.due(step)] == list(range(550, 1000, 50))

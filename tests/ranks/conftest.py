@@ -28,7 +28,7 @@ def sorts():
 
 @pytest.fixture(scope="session")
 def alone(scene, tmp_path_factory):
-    """The run on one rank. Not to be changed."""
+    """The run on one rank. Read only."""
     with _frequent_sorts():
         return train(Trained(scene), tmp_path_factory.mktemp("runs") / "alone", gpus=1)
 

@@ -1,4 +1,4 @@
-"""Disturbances of runs on several ranks: once, after some steps; killed processes; what was said of it."""
+"""Disturbances of runs on several ranks: callbacks that act once, killed processes, lines about restarts."""
 
 import os
 import signal
@@ -22,14 +22,14 @@ def once(disturb, after=20):
 
 
 def lost(training, path, disturb):
-    """The error of a run that `disturb` disturbs once, after step 20."""
+    """The error of a run after `disturb` was called once, after step 20."""
     with pytest.raises(RankError) as caught:
         train(training, path, 2, once(disturb))
     return str(caught.value)
 
 
 def restarts(training):
-    """The lines of restarts."""
+    """Output lines about restarts."""
     return [line for line in training.said if "; restarting from step" in line]
 
 

@@ -45,7 +45,7 @@ def train(training: Trained, path: Path, gpus: int, callback: Callback | None = 
 
 
 def before_scores(trainer: Trainer, work: Callable[[], object]) -> None:
-    """Call `work` on rank 0 before each of the rounds of view scores to come."""
+    """Call `work` on rank 0 before each later round of view scores."""
     sums = trainer.scorer.sums
 
     def work_and_sum(views: np.ndarray) -> object:
@@ -61,5 +61,5 @@ def bits(run: RunDir, step: int = 48) -> bytes:
 
 
 def children(parent: int | None = None) -> list[int]:
-    """Processes of ranks that a process, by default this one, has started and that still run."""
+    """Running processes of ranks that a process has started, by default this one."""
     return [child.pid for child in psutil.Process(parent).children() if "splat_cli.run.follower" in child.cmdline()]

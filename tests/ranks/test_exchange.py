@@ -31,7 +31,7 @@ def _exchange(backend: Backend, rank: int = 0, rows: int = COLUMNS) -> Exchange:
 
 
 def _rows(backend: Backend, exchange: Exchange, view: int) -> np.ndarray:
-    """Row of each splat of a share in what is sent of a view; -1 where it is not visible."""
+    """Row of each splat of a share in the slot that is sent for a view; -1 if it is not visible."""
     words = backend.download(exchange.sent[view, 4 : index_words(COLUMNS)])
     masks, begins = words.view(np.uint32).reshape(-1, 2).astype(np.int64).T
     seen = (masks[:, None] >> np.arange(32) & 1) > 0

@@ -39,7 +39,7 @@ def test_stopped_rank_is_noticed(training, tmp_path, monkeypatch):
     assert not any(is_running(pid) for pid in stopped)
 
 
-def test_failed_rank_tells_why(training, tmp_path):
+def test_failed_rank_reports_the_reason(training, tmp_path):
     message = lost(training, tmp_path / "run", lambda trainer: trainer.sharding.ranks.broadcast("run", "nowhere"))
     assert "rank 1 of 2 failed: TypeError" in message
     assert not restarts(training)
@@ -53,7 +53,7 @@ class Huge:
         return bytearray, (2**60,)
 
 
-def test_rank_without_memory_tells_what_helps(training, tmp_path):
+def test_rank_without_memory_gives_advice(training, tmp_path):
     message = lost(training, tmp_path / "run", lambda trainer: trainer.sharding.ranks.broadcast(Huge()))
     assert "rank 1 of 2 failed: out of device memory: use --max-splats" in message
 

@@ -43,7 +43,7 @@ def _check(trainers, step, most):
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_pairs_that_do_not_fit_on_one_rank_cost_splats_on_both(rank):
+def test_pairs_beyond_one_ranks_memory_prune_on_both(rank):
     with trainers_of_two_ranks() as trainers:
         trainers[0].run_until(8)
         assert trainers[0].model.num == NUM
@@ -55,7 +55,7 @@ def test_pairs_that_do_not_fit_on_one_rank_cost_splats_on_both(rank):
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_slots_that_do_not_fit_on_one_rank_cost_splats_on_both(rank):
+def test_slots_beyond_one_ranks_memory_prune_on_both(rank):
     def restricted():
         views.release()
         if views._rows_per_splat * views.share.columns(views.capacity) > most:
@@ -80,7 +80,7 @@ def test_growth_that_does_not_fit_on_the_other_rank_ends():
         _check(trainers, 40, most)
 
 
-def test_rank_that_had_no_room_takes_its_share_later(alone, training, tmp_path):
+def test_rank_without_room_gets_its_share_later(alone, training, tmp_path):
     def scatter_too_much(trainer):
         if trainer.step >= 20 and not told:
             ranks = trainer.sharding.ranks
@@ -103,7 +103,7 @@ def test_nothing_fits_on_the_other_rank():
             leading.run_until(24)
 
 
-def test_lack_of_memory_in_the_middle_of_scores_ends_the_run():
+def test_out_of_memory_during_scores_ends_the_run():
     def fail(*arguments):
         raise MemoryError
 

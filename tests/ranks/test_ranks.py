@@ -111,8 +111,8 @@ def test_ranks_divide_the_views_to_score(training, tmp_path):
 
 
 @pytest.mark.parametrize("strategy", ["copies", "mcmc", "adc"])
-def test_what_a_round_moves_between_ranks(training, tmp_path, strategy):
-    """Shares are collected beside scores, if there are any; only changed splats are sent back, where they are known."""
+def test_transfers_of_a_round(training, tmp_path, strategy):
+    """Shares are collected during scores, if there are any; only changed splats are sent back, if they are known."""
 
     def note(trainer):
         if not told:
@@ -149,7 +149,7 @@ def test_checkpoint_of_two_ranks_resumes_on_another_number(alone, training, tmp_
     assert len([line for line in training.said if line == "Continuing from step 32"]) == 2
 
 
-def test_loss_that_is_not_finite_on_one_rank_skips_the_batch_on_all(training, tmp_path):
+def test_nonfinite_loss_on_one_rank_skips_the_batch_on_all(training, tmp_path):
     def poison(trainer):
         forward = trainer.loss.forward
 
@@ -195,6 +195,6 @@ def test_interrupted_run_is_saved_and_leaves_no_process(alone, training, tmp_pat
     ],
     ids=str,
 )
-def test_options_that_do_not_work_with_ranks_are_named(training, tmp_path, changes, named):
+def test_options_that_need_one_gpu_are_named(training, tmp_path, changes, named):
     with pytest.raises(UsageError, match=named):
         train(training, tmp_path / "run", 2, **changes)

@@ -18,7 +18,7 @@ from tests.subprocesses import HANG, wait_until
 
 @pytest.mark.parametrize("delay", [0.0, 0.3])
 def test_run_restarts_after_a_killed_rank_and_ends_with_the_same_bits(alone, training, tmp_path, monkeypatch, delay):
-    monkeypatch.setattr(watch, "HEARTBEAT_TIMEOUT", 2 * HANG)  # what tells of the end is the end itself
+    monkeypatch.setattr(watch, "HEARTBEAT_TIMEOUT", 2 * HANG)  # only the end of the process reports it
     run = train(training, tmp_path / "run", 2, once(lambda _: kill(children()[-1], delay)))
     assert restarts(training) == ["Warning: rank 1 of 2 was ended by SIGKILL; restarting from step 16 (restart 1 of 3)"]
     assert bits(run) == bits(alone)
@@ -56,7 +56,7 @@ class KilledInTheFirstStep(Callback):
         kill(children()[-1], 0)
 
 
-def test_ranks_that_are_lost_again_and_again_end_the_run(training, tmp_path, monkeypatch):
+def test_repeated_losses_end_the_run(training, tmp_path, monkeypatch):
     pytest.importorskip("tensorboard")  # its threads must end, too
     monkeypatch.setattr(resume, "MAX_RESTARTS", 2)
     with pytest.raises(RankError, match=r"was ended by SIGKILL; continue with: splat train --resume"):
@@ -93,7 +93,7 @@ def test_interrupt_ends_a_run_that_has_lost_a_rank(training, tmp_path):
     assert not children()
 
 
-def test_interrupt_while_a_run_reads_its_scene_again_says_what_is_saved(training, tmp_path, monkeypatch):
+def test_interrupt_during_a_restart_names_the_checkpoint(training, tmp_path, monkeypatch):
     read, calls = train_scene.read_data, []
 
     def read_or_interrupt(*arguments):

@@ -1,4 +1,4 @@
-"""Slots between two ranks: too small at first, they grow to what a view needs, on both, without a change of any bit."""
+"""Slots between two ranks that are too small grow on both ranks, and no bit changes."""
 
 import numpy as np
 
@@ -21,7 +21,7 @@ def _train(after=lambda trainers: None):
         return leading.splats.params[:, : leading.model.num].copy(), rows
 
 
-def test_slots_that_overflow_grow_on_both_ranks_with_the_same_bits(monkeypatch):
+def test_overflowed_slots_grow_on_both_ranks_with_the_same_bits(monkeypatch):
     def shrink(trainers):
         for trainer in trainers:
             views = trainer.sharding.parts.views

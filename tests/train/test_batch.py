@@ -118,7 +118,7 @@ def _trained(pairs: dict[int, int] | None = None, steps: int = 48, **changes: ob
 @pytest.mark.parametrize(
     "changes", [{}, {"appearance": "exposure", "background": "learned", "pose_opt": True}], ids=["plain", "auxiliary"]
 )
-def test_overflow_in_the_middle_of_a_batch_changes_no_bits(changes: dict[str, object]) -> None:
+def test_overflow_within_a_batch_changes_no_bits(changes: dict[str, object]) -> None:
     expected, trainer = _trained(**changes)
     needed = int(trainer.state.read()["needed_pairs"])
     found, trainer = _trained({4: needed // 3, 12: 2 * needed // 3, 20: needed - 9, 28: needed + 9}, **changes)
@@ -162,7 +162,7 @@ def test_last_batch_is_whole() -> None:
     assert trainer.step == 8
 
 
-def test_batch_with_a_loss_that_is_not_finite_changes_nothing() -> None:
+def test_batch_with_nonfinite_loss_changes_nothing() -> None:
     trainer = noise_trainer(open_backend("cpu", threads=1), 200, **TRAINED | {"densify_start": 60, "noise_scale": 0.0})
     before = trainer.splats.params.copy()
     backward, views = trainer.loss.backward, []

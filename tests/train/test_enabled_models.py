@@ -1,4 +1,4 @@
-"""Which settings enable which joint models, and what these keep in checkpoints."""
+"""Settings that enable joint models, and the arrays of these in checkpoints."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Frozen splats: shown, never changed; their number and order stay, whatever density control does."""
+"""Frozen splats: rendered and never changed; density control keeps their number and order."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ SETTINGS = {
 
 
 def frozen_splats():
-    """Some that every strategy would like to change: transparent, tiny, huge, and opaque ones."""
+    """Splats that strategies would change: transparent, tiny, huge and opaque ones."""
     splats = some_splats(NUM, degree=2)
     splats.means *= 0.2
     splats.logit_opacities[::3] = -9
@@ -60,7 +60,7 @@ def same(found: SplatArrays, expected: SplatArrays):
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_they_stay_as_they_are(backend, name):
+def test_frozen_splats_do_not_change(backend, name):
     trainer = make_trainer(backend, frozen_splats(), **SETTINGS[name])
     before = trainer.splats.to_arrays().select(np.arange(NUM, trainer.model.num))
     trainer.run_until(30)
@@ -72,22 +72,22 @@ def test_they_stay_as_they_are(backend, name):
     assert not np.isin(trained.means[:, 0], before.means[:, 0]).all()
 
 
-def test_their_order_survives_sorting(backend):
+def test_sorting_keeps_their_order(backend):
     trainer = make_trainer(backend, frozen_splats())
     assert len(trainer.splats.to_arrays()) == NUM + 100
     trainer.model.sort_spatially()
     assert same(trainer.splats.to_arrays().select(np.arange(NUM)), frozen_splats())
 
 
-def test_they_survive_the_pruning_of_transparent_splats(backend):
+def test_pruning_keeps_them(backend):
     trainer = make_trainer(backend, frozen_splats())
     keep_most_opaque(trainer.model, 40)
     assert (trainer.model.num, trainer.model.num_trained) == (NUM + 40, 40)
     assert same(trainer.splats.to_arrays().select(np.arange(NUM)), frozen_splats())
 
 
-def test_they_occlude(backend):
-    """Splats within a shell of frozen ones are not seen, so that nothing changes their colours; dropout keeps it."""
+def test_frozen_splats_occlude_others(backend):
+    """No view shows splats within a shell of frozen ones, so their colours stay; dropout keeps the shell."""
     rng, views = np.random.default_rng(0), ring_of_views(4)
     shell = some_splats(500, degree=0, log_scales=(-1.2, 0.1), logit_opacities=(12, 0.1))
     shell.means /= np.linalg.norm(shell.means, axis=1, keepdims=True)
@@ -104,7 +104,7 @@ def test_they_occlude(backend):
     assert recolored(shell) == 0
 
 
-def test_budgets_do_not_count_them(backend):
+def test_max_splats_does_not_count_them(backend):
     trainer = make_trainer(backend, frozen_splats(), strategy="copies", growth_rate=1.0, init_opacity=0.5)
     trainer.run_until(30)
     assert trainer.model.num_trained == 150

@@ -46,15 +46,15 @@ def test_points_found_in_photographs(start):
     np.testing.assert_array_equal(start(init="sweep")[0], points)
 
 
-def test_points_of_the_scene_and_those_found(start):
+def test_points_of_the_scene_and_of_the_sweep(start):
     points, said = start()
     np.testing.assert_array_equal(points[: len(POINTS)], POINTS)
     np.testing.assert_array_equal(points[len(POINTS) :], start(init="sweep")[0])
     assert f"{len(POINTS)} of the dataset, {len(points) - len(POINTS):,} of the plane sweep" in said
 
 
-def test_points_of_the_sky_are_far_behind_those_found(start):
-    """The ball is before grey, which all photographs show in the same directions."""
+def test_sky_points_are_far_behind_swept_points(start):
+    """All photographs show grey behind the ball, in the same directions."""
     points, said = start(background="random", sky=True)
     nearer = start(background="random")[0]
     np.testing.assert_array_equal(points[: len(nearer)], nearer)
@@ -65,7 +65,7 @@ def test_points_of_the_sky_are_far_behind_those_found(start):
     np.testing.assert_array_equal(start(background="black", sky=True)[0], nearer)
 
 
-def test_no_memory_to_look_for_points(start, monkeypatch):
+def test_plane_sweep_without_memory_gives_random_points(start, monkeypatch):
     def plane_sweep_points(*args):
         raise MemoryError
 
@@ -77,7 +77,7 @@ def test_no_memory_to_look_for_points(start, monkeypatch):
 
 
 def test_progress_of_the_search(backend):
-    """Shown on terminals, so that nobody takes half a minute of a CPU for a hang."""
+    """Terminals show it: half a minute on a CPU would look like a hang."""
     taken, shown = photographs_of_ball(views_of_ball(16)), io.StringIO()
     scene = Scene(Path(), taken.views, POINTS, np.full((2, 3), 7, np.uint8))
     starting_points(scene, taken, TrainConfig(init_points=1500), backend, Display(shown, bar=True))
@@ -90,7 +90,7 @@ def test_random_points(start):
     assert not said
 
 
-def test_random_points_where_photographs_have_nothing_in_common(start):
+def test_random_points_if_photographs_share_nothing(start):
     points, said = start(POINTS[:0], taken=photographs_of_ball(views_of_ball(16), texture=0.0))
     assert len(points) == 1500
     assert "1,500 random points" in said
@@ -106,5 +106,5 @@ def test_crop(start):
 
 
 def test_no_points(start):
-    """What makes splats of them says that there are none."""
+    """The function that makes splats of the points refuses."""
     assert len(start(POINTS[:0], init="points")[0]) == 0

@@ -36,7 +36,7 @@ def test_eval_measures_with_and_without_exposure(whole):
 
 @pytest.fixture(scope="module")
 def whole(scene, tmp_path_factory):
-    """A run that trains all there is. Not to be changed."""
+    """A run with all joint models. Read only."""
     return Trained(scene).new(tmp_path_factory.mktemp("auxiliary") / "whole", eval=True, **AUXILIARY)
 
 
@@ -47,7 +47,7 @@ def test_resumed_run_ends_with_the_same_bits(training, whole, tmp_path):
     assert run.cameras_path.read_bytes() == whole.cameras_path.read_bytes()
 
 
-def test_run_with_grids_and_robust_loss_resumes_with_the_same_bits(scene, training, tmp_path):
+def test_grid_and_robust_loss_resume_with_the_same_bits(scene, training, tmp_path):
     whole = Trained(scene).new(tmp_path / "whole", eval=True, appearance="grid", robust=True)
     run = training.resume_before_end(whole, tmp_path / "run")
     assert run.ply_path(60).read_bytes() == whole.ply_path(60).read_bytes()
@@ -58,7 +58,7 @@ def test_run_with_grids_and_robust_loss_resumes_with_the_same_bits(scene, traini
     assert np.abs(grids[:, 0]).max(axis=(1, 2, 3, 4)).min() > 0
 
 
-def test_run_with_responses_and_intrinsics_of_cameras_resumes_with_the_same_bits(scene, training, tmp_path):
+def test_responses_and_intrinsics_resume_with_the_same_bits(scene, training, tmp_path):
     settings = {"appearance": "camera", "pose_opt": True, "refine_intrinsics": True}
     whole = Trained(scene).new(tmp_path / "whole", eval=True, **settings)
     run = training.resume_before_end(whole, tmp_path / "run")
@@ -75,8 +75,8 @@ def test_run_with_responses_and_intrinsics_of_cameras_resumes_with_the_same_bits
         assert score.fitted_psnr == pytest.approx(before[name]["fitted_psnr"], abs=0.01)
 
 
-def test_file_and_cameras_hold_what_was_trained(whole, tmp_path):
-    """Measuring the saved splats from the saved cameras gives what was measured at the end of training."""
+def test_saved_splats_and_cameras_give_the_measured_scores(whole, tmp_path):
+    """Saved splats, rendered from saved cameras, have the scores of the end of training."""
     run = RunDir(shutil.copytree(whole.path, tmp_path / "run"))
     before = run.metrics()["steps"]["60"]["per_image"]
     after = evaluate_run(run.path, None, open_backend("cpu"), Display()).scores
@@ -85,7 +85,7 @@ def test_file_and_cameras_hold_what_was_trained(whole, tmp_path):
         assert score.fitted_psnr == pytest.approx(before[name]["fitted_psnr"], abs=0.01)
 
 
-def test_checkpoint_holds_it(whole):
+def test_checkpoint_holds_joint_models(whole):
     checkpoint = read_checkpoint(checkpoint_paths(whole.checkpoints_path)[0])
     assert checkpoint.arrays["poses"].shape == (7, 3, 6)
     assert checkpoint.arrays["exposures"].shape == (7, 3, 12)
@@ -95,14 +95,14 @@ def test_checkpoint_holds_it(whole):
         assert np.abs(checkpoint.arrays[name][:, 0]).min() > 0
 
 
-def test_it_cannot_be_switched_on_later(training, finished):
+def test_joint_models_cannot_be_enabled_by_a_resume(training, finished):
     later = {name: value for name, value in AUXILIARY.items() if name != "depth_weight"}
     with pytest.raises(UsageError, match="--pose-opt, --appearance, --smooth-3d, --background cannot change"):
         training.resume(finished.path, steps=70, **later)
 
 
 def test_run_saves_refined_cameras(whole, finished):
-    """Those it was trained on have moved, each in its own way; the held-out ones have moved along."""
+    """Training cameras have moved, each in its own way; held-out cameras have followed."""
     given, refined = read_cameras(finished.cameras_path), read_cameras(whole.cameras_path)
     shifts = [np.linalg.norm(a.center - b.center) for a, b in zip(given, refined, strict=True)]
     assert min(shifts) > 0
@@ -122,5 +122,5 @@ def test_depth_needs_points(training, tmp_path):
         training.new(tmp_path / "other", free_space=0.1)
 
 
-def test_metrics_say_how_held_out_cameras_were_placed(whole):
+def test_metrics_state_poses_of_held_out_cameras(whole):
     assert "similarity" in json.loads(whole.metrics_path.read_text())["protocol"]

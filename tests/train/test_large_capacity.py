@@ -1,4 +1,4 @@
-"""Planes of a hundred million splats, of which few exist: indices beyond 32 bits, in memory that is only reserved."""
+"""Planes with room for a hundred million splats: indices beyond 32 bits, in memory that is only reserved."""
 
 import math
 import mmap
@@ -55,7 +55,7 @@ def backend():
     [{"batch": 2, "sh_degree": 1}, {"strategy": "adc", "grad_threshold": 0.0, "moments": "bf16", "visible_adam": True}],
     ids=["batch", "adc, packed moments"],
 )
-def test_capacity_does_not_change_what_is_trained(backend, monkeypatch, settings):
+def test_capacity_does_not_change_the_result(backend, monkeypatch, settings):
     given = {"steps": 4, "densify_start": 1, "densify_interval": 2, "score_views": 2, "splat_budget": 0.0} | settings
 
     def trained(capacity):
@@ -74,7 +74,7 @@ def test_capacity_does_not_change_what_is_trained(backend, monkeypatch, settings
 
 
 def test_shares_of_wide_planes(backend):
-    """The last of very many ranks owns the last splats, in a share of a single block."""
+    """The last of many ranks owns the last splats; its share is one block."""
     num_ranks = CAPACITY // RANK_BLOCK
     last = Share(num_ranks - 1, num_ranks)
     planes, part = (backend.xp.zeros((59, columns), "float32") for columns in (CAPACITY, RANK_BLOCK))
@@ -95,7 +95,7 @@ def test_sums_of_integer_weights_stay_within_64_bits(backend):
     assert 2**61 < int(shares[-1]) * num < 2**63
 
 
-def test_more_splats_than_kernels_can_index_are_refused(backend):
+def test_splats_beyond_kernel_indices_are_refused(backend):
     for name, most in MAX_SPLATS.items():
         device = SimpleNamespace(name=name, xp=ReservedArrays())
         with pytest.raises(UsageError, match=f"{most + 1:,} splats are more than the {most:,} that kernels can index"):

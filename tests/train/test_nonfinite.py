@@ -58,7 +58,7 @@ def test_one_bad_splat_leaves_the_others_alone(row, value):
     ],
     ids=str,
 )
-def test_others_are_as_without_it_after_its_removal(changes):
+def test_removed_bad_splat_leaves_no_trace(changes):
     settings = {"densify_start": 5, "densify_stop": 35, "max_splats": 150, **changes}
     clean, poisoned = _trainer(**settings), _trainer(**settings)
     _drop_last(clean)
@@ -72,7 +72,7 @@ def test_others_are_as_without_it_after_its_removal(changes):
     )
 
 
-def test_update_that_is_not_finite_is_skipped_and_counted():
+def test_nonfinite_update_is_skipped_and_counted():
     trainer = _trainer(scale_reg=0.01)
     _poison(trainer, 3, 80.0)  # a scale of 5e34: culled, but its regularizer's gradient is huge
     before = trainer.splats.params[:, 99].copy()
@@ -82,7 +82,7 @@ def test_update_that_is_not_finite_is_skipped_and_counted():
     assert np.isfinite(trainer.splats.params[:, :100]).all()
 
 
-def test_step_whose_loss_is_not_finite_changes_nothing():
+def test_step_with_nonfinite_loss_changes_nothing():
     trainer = _trainer()
     trainer.run_until(3)
     before, loss = trainer.splats.params.copy(), trainer.state.read()["loss"]
@@ -105,7 +105,7 @@ def test_bad_splat_is_removed_at_the_next_round():
     assert np.isfinite(trainer.splats.params[:, : trainer.model.num]).all()
 
 
-def test_nonfinite_counts_are_told_once_and_logged(training, tmp_path, monkeypatch):
+def test_nonfinite_counts_are_shown_once_and_logged(training, tmp_path, monkeypatch):
     monkeypatch.setattr(Trainer, "nonfinite_counts", {"skipped_updates": 7, "skipped_steps": 0})
     run = training.new(tmp_path / "run")
     warnings = [line for line in training.said if line.startswith("Warning: ")]
@@ -114,7 +114,7 @@ def test_nonfinite_counts_are_told_once_and_logged(training, tmp_path, monkeypat
     assert run.result()["skipped_updates"] == 7
 
 
-def test_run_without_a_finite_splat_has_failed(splat, scene, tmp_path):
+def test_run_without_finite_splats_fails(splat, scene, tmp_path):
     out = tmp_path / "run"
     result = splat("train", scene, "-o", out, "--device", "cpu", "--steps", 20, "--lr-sh0", "1e38")
     assert result.code == 1

@@ -1,4 +1,4 @@
-"""Views that were not trained on follow the refinement of those that were: intrinsics of a camera, common drift."""
+"""Held-out views follow the refinement of training views: intrinsics of a camera, common drift."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from tests.views import ring_of_views
 
 
 def test_views_follow_the_intrinsics_of_their_camera() -> None:
-    """Those that were not trained on have the changes of a view with their camera, at their own size."""
+    """Held-out views have the changes of a training view of the same camera, at their own size."""
     views = [replace(view, camera_id=number % 2) for number, view in enumerate(ring_of_views(6))]
     given = views[:4]
     refined = [
@@ -43,7 +43,7 @@ def test_views_follow_the_drift_that_all_cameras_have_in_common() -> None:
         assert view.radial[0] == pytest.approx(0.02, abs=2e-3)
 
 
-def test_views_follow_no_corrections_that_cameras_needed_each_for_itself() -> None:
+def test_views_do_not_follow_corrections_of_single_cameras() -> None:
     offsets = np.random.default_rng(1).normal(0, 0.02, (400, 24, 3))
     common = np.array([common_offset(list(rows)) for rows in offsets])
     assert np.sqrt(np.mean(common**2)) < 0.7 * 0.02 / np.sqrt(24)

@@ -56,7 +56,7 @@ def test_small_photographs_keep_some_pixels():
 
 
 @pytest.mark.parametrize("factor", [2, 4])
-def test_photographs_are_means_of_the_pixels_that_their_cameras_see(factor):
+def test_downscaled_pixels_are_means(factor):
     shot = photographs(masked=True)
     image, mask, view = shot.images[0], shot.masks[0], shot.views[0].downscaled(factor)
     height, width = 31 // factor, 43 // factor
@@ -69,7 +69,7 @@ def test_photographs_are_means_of_the_pixels_that_their_cameras_see(factor):
     np.testing.assert_allclose(view.project(points)[0], shot.views[0].project(points)[0] / factor)
 
 
-def test_camera_table_is_that_of_the_downscaled_views(backend):
+def test_camera_table_has_the_downscaled_views(backend):
     shot = photographs(masked=True)
     images = TrainingImages(backend, shot, NO_ORDER)
     array = images.cameras.array
@@ -149,7 +149,7 @@ def test_points_are_observed_at_the_resolution_of_the_step():
         np.testing.assert_array_equal(supervision.targets.pixels, expected.pixels)
 
 
-def test_loss_of_the_last_step_is_that_of_full_resolution(scene):
+def test_last_step_is_at_full_resolution(scene):
     def loss(coarse_until):
         backend = open_backend("cpu", threads=1)
         config = load_config(None, SETTINGS | {"steps": 200, "coarse_until": coarse_until, "dropout": 0.0})

@@ -13,14 +13,14 @@ from splat_cli.train.training_inputs import TrainingInputs
 from tests.textured_ball import photographs_of_ball, views_of_ball
 from tests.training import SETTINGS
 
-# The rotation of a round splat has no gradient, and Adam makes steps of what rounding leaves of it.
+# The rotation of a round splat has no gradient except for rounding errors, from which Adam would make steps.
 NOISY = {
     "lr_quats": 0.0,
     "noise_scale": 1e6,
     "scale_reg": 1.0,
     "opacity_reg": 0.1,
     "background": "black",
-    "relocate_unseen": False,  # the result has the same splats, whatever they do
+    "relocate_unseen": False,  # keeps the splats of the result comparable
 }
 
 
@@ -57,27 +57,27 @@ def test_the_unit_of_the_world_changes_nothing(ball, scale):
     np.testing.assert_allclose(trained(ball, scale), trained(ball, 1.0), rtol=1e-2, atol=2e-3)
 
 
-def test_what_is_compared_is_trained(ball):
-    """Without noise, regulariser or paces of its own the same comparison would see another result."""
+def test_units_would_matter_without_scaling(ball):
+    """The comparison would fail if noise, regularisers or learning rates were not scaled."""
     for change in ({"noise_scale": 0.0}, {"scale_reg": 0.0}, {"local_frame_adam": False}):
         assert np.abs(trained(ball, 1.0) - trained(ball, 1.0, **change)).max() > 0.02, change
 
 
-def test_a_scene_far_from_the_origin_is_told_of(ball):
+def test_a_scene_far_from_the_origin_gives_a_warning(ball):
     points = np.zeros((0, 3), np.float32)
     assert units_warning(ball.views, points) is None
     assert units_warning([in_units(view, 1.0, origin=500.0) for view in ball.views], points) is None
     assert "from the origin" in units_warning([in_units(view, 1.0, origin=1e5) for view in ball.views], points)
 
 
-def test_a_scene_smaller_than_the_near_plane_is_told_of(ball):
+def test_a_scene_smaller_than_the_near_plane_gives_a_warning(ball):
     points = np.zeros((5, 3), np.float32)
     assert units_warning([in_units(view, 0.01) for view in ball.views], points) is None
     assert "scale the model up" in units_warning([in_units(view, 1e-5) for view in ball.views], points)
 
 
-def test_cameras_that_rounding_tells_apart_are_in_one_place(ball):
-    """As of a panorama head: poses of one centre differ in their last digits."""
+def test_cameras_apart_by_rounding_are_in_one_place(ball):
+    """Poses of a panorama head have one centre, up to the last digits."""
     turned = [dataclasses.replace(view, w2c=view.w2c.copy()) for view in ball.views]
     for view in turned:
         view.w2c[:3, 3] = -view.w2c[:3, :3] @ [0.3, 1.7, 2.9]
@@ -86,7 +86,7 @@ def test_cameras_that_rounding_tells_apart_are_in_one_place(ball):
     assert units_warning(turned, np.zeros((0, 3), np.float32)) is None
 
 
-def test_the_size_of_a_scene_is_between_its_extent_and_how_far_cameras_look(ball):
+def test_scene_size_is_between_extent_and_viewing_distance(ball):
     extent, points = scene_extent(ball.views), np.zeros((5, 3), np.float32)
     distance = viewing_distance(ball.views, points)
     assert distance == pytest.approx(np.median([view.w2c[2, 3] for view in ball.views]))

@@ -1,4 +1,4 @@
-"""Splats that no training view shows are relocated, and are not in the result."""
+"""Splats that no training view shows: relocated, and absent from the result."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def num_far(trainer):
 
 @pytest.mark.parametrize("strategy", ["mcmc", "copies", "splits"])
 @pytest.mark.parametrize("settings", [{}, {"visible_adam": True}, {"batch": 2}, {"dropout": 0.01}], ids=str)
-def test_they_are_relocated_within_two_passes(backend, strategy, settings):
+def test_unseen_splats_are_relocated_within_two_passes(backend, strategy, settings):
     trainer = trainer_with_hidden(backend, strategy=strategy, **settings)
     limit = max_unseen_steps(trainer.config, 4)
     trainer.run_until(limit)
@@ -48,13 +48,13 @@ def test_they_are_relocated_within_two_passes(backend, strategy, settings):
     assert trainer.model.num == 60
 
 
-def test_they_stay_where_they_are_not_to_be_relocated(backend):
+def test_unseen_splats_stay_without_relocation(backend):
     trainer = trainer_with_hidden(backend, strategy="copies", relocate_unseen=False)
     trainer.run_until(STEPS)
     assert num_far(trainer) == 5
 
 
-def test_the_result_has_none(backend):
+def test_the_result_has_no_unseen_splats(backend):
     trainer = trainer_with_hidden(backend, strategy="copies", densify_stop=2)
     trainer.run_until(STEPS - 1)
     assert num_far(trainer) == 5
@@ -90,7 +90,7 @@ def test_frozen_splats_stay(backend):
     assert num_far(trainer) == 5
 
 
-def test_clocks_start_where_a_run_is_resumed_with_another_strategy(backend):
+def test_clocks_restart_after_a_change_of_strategy(backend):
     other = trainer_with_hidden(backend, strategy="adc")
     other.run_until(9)
     trainer = trainer_with_hidden(backend, strategy="copies")
@@ -100,7 +100,7 @@ def test_clocks_start_where_a_run_is_resumed_with_another_strategy(backend):
 
 def test_resumed_runs_relocate_alike(backend):
     if backend.name == "cpu":
-        backend = CpuBackend(threads=1)  # as runs with --deterministic do
+        backend = CpuBackend(threads=1)  # as with --deterministic
     whole = trainer_with_hidden(backend, strategy="copies")
     whole.run_until(7)
     checkpoint = capture_state(whole)
