@@ -1,4 +1,4 @@
-"""A changed value of every setting, with which a tiny run ends otherwise: of test_settings_take_effect.py."""
+"""For test_settings_take_effect.py: a value of every setting that changes the result of a tiny run."""
 
 BASE = {
     "deterministic": True, "steps": 12, "save_at": (), "densify_start": 2, "densify_stop": 11, "densify_interval": 3,
@@ -12,11 +12,11 @@ GRID = {"appearance": "grid"}
 CAMERA = {"appearance": "camera"}
 
 ELSEWHERE = {
-    "report",  # of the command, not of the run: test_reports
+    "report",  # concerns the command, not the run: test_reports
     "sky",  # at most two photographs of this scene show the same direction: test_initialization
 }
 
-# Name of a setting: its changed value, and the settings in addition to BASE that give it something to change.
+# Setting -> its changed value, and settings in addition to BASE that it needs to have an effect.
 CHANGES = {
     "steps": (13, {}),
     "batch": (2, {}),
@@ -41,7 +41,7 @@ CHANGES = {
     "depths": (None, {}),
     "depth_maps": ("relative", {"depths": "depths", "depth_maps": "metric"}),
     "depth_unit": (0.002, {"depths": "depths", "depth_maps": "metric"}),
-    "image_memory": (1e-5, {}),  # too little, which is said
+    "image_memory": (1e-5, {}),  # too little: a warning
     "points": ("SCENE/points.ply", {}),
     "min_track_length": (3, {}),
     "max_point_error": (0.5, {}),

@@ -20,11 +20,16 @@ def test_overrides_come_before_the_preset_and_the_preset_before_the_defaults(tmp
     assert (config.steps, config.seed, config.sh_degree) == (10, 4, 3)
 
 
-@pytest.mark.parametrize(("line", "name", "value", "other"), [
-    ("exposure = true", "appearance", "exposure", "'grid'"), ("exposure = false", "appearance", "none", "'grid'"),
-    ("optimizer = 'visible'", "visible_adam", True, "true"), ("optimizer = 'dense'", "visible_adam", False, "true"),
-])  # fmt: skip
-def test_setting_of_earlier_versions_is_a_value_of_its_successor(tmp_path, line, name, value, other):
+@pytest.mark.parametrize(
+    ("line", "name", "value", "other"),
+    [
+        ("exposure = true", "appearance", "exposure", "'grid'"),
+        ("exposure = false", "appearance", "none", "'grid'"),
+        ("optimizer = 'visible'", "visible_adam", True, "true"),
+        ("optimizer = 'dense'", "visible_adam", False, "true"),
+    ],
+)
+def test_former_settings_are_converted(tmp_path, line, name, value, other):
     former = tmp_path / "config.toml"
     former.write_text(line + "\n")
     assert getattr(load_config(str(former)), name) == value
@@ -34,12 +39,12 @@ def test_setting_of_earlier_versions_is_a_value_of_its_successor(tmp_path, line,
 
 
 @pytest.mark.parametrize("name", preset_names())
-def test_presets_hold_only_what_differs(name):
+def test_presets_contain_only_changes(name):
     values = read_settings(ROOT / "configs" / f"{name}.toml")
     assert [key for key, value in values.items() if value == SETTINGS[key].default] == []
 
 
-def test_unknown_preset_names_those_there_are():
+def test_unknown_preset_lists_the_presets():
     with pytest.raises(UsageError, match=r"no preset 'fats' .*quality"):
         load_config("fats")
 
@@ -69,7 +74,7 @@ def test_unknown_key_names_the_nearest_and_the_file(tmp_path):
         ("[train]\nsteps = 5", "'train' is not a setting"),
     ],
 )
-def test_wrong_value_says_key_value_and_what_was_expected(tmp_path, line, message):
+def test_wrong_value_names_key_value_and_range(tmp_path, line, message):
     preset = tmp_path / "mine.toml"
     preset.write_text(line + "\n")
     with pytest.raises(UsageError) as error:
@@ -78,13 +83,13 @@ def test_wrong_value_says_key_value_and_what_was_expected(tmp_path, line, messag
     assert "mine.toml" in str(error.value)
 
 
-def test_values_are_checked_however_the_configuration_is_made():
+def test_values_are_checked_on_construction():
     with pytest.raises(UsageError, match="steps = -1"):
         TrainConfig(steps=-1)
 
 
 def test_numbers_of_numpy_and_paths_are_values():
-    """As notebooks have them; they are stored as Python's own, which the configuration's file takes."""
+    """As in notebooks; they are stored as Python's own types, which config.toml can hold."""
     config = TrainConfig(
         steps=np.int64(5), lr_sh0=np.float32(0.5), lr_means=np.int32(1), save_at=[np.uint8(3)], images=Path("pictures")
     )
@@ -118,6 +123,6 @@ def test_page_of_settings_is_current():
 
 
 @pytest.mark.parametrize(("gpus", "batch", "changed"), [(1, 1, {}), (1, 4, {"batch": 4}), (2, 2, {"gpus": 2})])
-def test_a_batch_of_one_photograph_per_gpu_is_no_change(gpus, batch, changed):
+def test_batch_equal_to_gpus_is_unchanged(gpus, batch, changed):
     """Runs write the batch that follows from --gpus to config.toml."""
     assert changed_settings(TrainConfig(gpus=gpus, batch=batch)) == changed

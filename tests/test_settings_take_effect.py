@@ -1,4 +1,4 @@
-"""Every setting changes what a run does: it is changed in a tiny run, and the result must be another one."""
+"""Every setting has an effect: changing it changes the result of a tiny run."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ VARYING = re.compile(r"[\d.,]+ (s|step/s)\b|\d\d:\d\d left|of [\d.]+ GiB")  # ti
 
 @pytest.fixture(scope="module")
 def own_scene(tmp_path_factory):
-    """A scene with all that settings may name: masks, other photographs, a list of photographs, splats."""
+    """A scene with every file that a setting can name: masks, other photographs, a split, splats."""
     scene = write_small_scene(tmp_path_factory.mktemp("scenes") / "all")
     names = sorted(path.name for path in (scene / "images").iterdir())
     _measure_points(scene / "sparse" / "0")
@@ -51,7 +51,7 @@ def own_scene(tmp_path_factory):
 
 
 def _write_depths(scene):
-    """A slanted plane at the distance of the scene's middle, in 16-bit PNG."""
+    """Depth maps of a slanted plane through the centre of the scene, 16-bit PNG."""
     (scene / "depths").mkdir()
     levels = np.linspace(2500, 3500, 30 * 40).reshape(30, 40).astype(np.uint16)
     for path in (scene / "images").iterdir():
@@ -72,7 +72,7 @@ def _measure_points(folder):
 
 
 class Outcomes:
-    """What runs with given settings end in; each is run once."""
+    """Results of runs by their settings; each is run once."""
 
     def __init__(self, scene, folder):
         self._scene, self._folder, self._known = scene, folder, {}
@@ -106,7 +106,7 @@ def _plain(name):
 
 
 def _digest(file: Path | None):
-    """Of splats, or of measurements without times."""
+    """Hash of splats, or of metrics without times."""
     if file is None:
         return None
     if file.suffix == ".json":
@@ -129,7 +129,7 @@ def test_reports(own_scene, tmp_path, option):
     assert (tmp_path / "run" / "report.html").is_file() is (option == "--report")
 
 
-def test_the_same_settings_end_the_same(own_scene, tmp_path):
+def test_same_settings_give_the_same_result(own_scene, tmp_path):
     assert Outcomes(own_scene, tmp_path / "one").of() == Outcomes(own_scene, tmp_path / "two").of()
 
 

@@ -1,4 +1,4 @@
-"""Bad input: one line, exit code 2, and nothing half-written."""
+"""Bad input ends with one line and exit code 2, and writes nothing."""
 
 import shutil
 
@@ -17,7 +17,7 @@ def copy(scene, tmp_path):
 
 @pytest.fixture
 def refused(splat, tmp_path):
-    """Asserts that training is refused, and that the message has the words."""
+    """Asserts that training is refused with a message that contains the words."""
 
     def check(scene, *words):
         out = tmp_path / "new" / "run"
@@ -67,7 +67,7 @@ def test_camera_model_that_is_not_supported(refused, tmp_path):
 
 
 @pytest.mark.parametrize("source", ["missing.ply", "splats.obj"])
-def test_a_source_of_splats_that_is_none_is_found_before_the_scene_is_read(splat, tmp_path, source):
+def test_missing_splats_are_reported_before_the_scene_is_read(splat, tmp_path, source):
     result = splat("train", tmp_path / "nowhere", "--init-from", source, "--device", "cpu")
     assert (result.code, result.err.count("\n")) == (2, 1)
     assert source in result.err
@@ -82,14 +82,14 @@ def test_single_photograph_cannot_be_held_out(splat, tmp_path):
     assert list((tmp_path / "cwd").iterdir()) == []
 
 
-def test_output_folder_that_cannot_be_written_is_found_before_the_scene_is_read(splat, tmp_path):
+def test_unwritable_output_folder_is_reported_before_the_scene_is_read(splat, tmp_path):
     (tmp_path / "file").touch()
     result = splat("train", tmp_path / "nowhere", "-o", tmp_path / "file" / "run")
     assert (result.code, result.err.count("\n")) == (2, 1)
     assert "cannot be written" in result.err
 
 
-def test_output_folder_with_something_in_it_is_left_alone(splat, scene, tmp_path):
+def test_used_output_folder_is_left_alone(splat, scene, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").touch()
     result = splat("train", scene, "-o", tmp_path / "full")
@@ -109,14 +109,14 @@ def bad_ply(request, tmp_path):
 
 
 @pytest.mark.parametrize("command", [["export", "PLY", "out.ply"], ["info", "PLY"], ["eval", "PLY"], ["render", "PLY"]])
-def test_ply_that_is_none(splat, bad_ply, command, tmp_path):
+def test_file_that_is_not_a_ply(splat, bad_ply, command, tmp_path):
     result = splat(*[bad_ply if word == "PLY" else word for word in command])
     assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
     assert "bad.ply" in result.err
     assert list((tmp_path / "cwd").iterdir()) == []
 
 
-def test_export_to_a_place_that_cannot_be_written(splat, trained, tmp_path):
+def test_export_to_an_unwritable_path(splat, trained, tmp_path):
     (tmp_path / "file").touch()
     result = splat("export", trained, tmp_path / "file" / "out.ply")
     assert (result.code, result.err.count("\n")) == (2, 1)
@@ -132,17 +132,17 @@ def test_export_to_a_place_that_cannot_be_written(splat, trained, tmp_path):
         ("garden.docx", ("give a folder of photographs, a video, a zip file",)),
     ],
 )
-def test_files_that_are_no_scene(refused, tmp_path, name, words):
+def test_files_that_are_not_scenes(refused, tmp_path, name, words):
     (tmp_path / name).touch()
     refused(tmp_path / name, f"{name} is not a scene: ", *words)
 
 
-def test_an_address(refused):
+def test_web_address_is_refused(refused):
     refused("https://example.com/garden.zip", "is an address: download")
 
 
 @pytest.mark.parametrize("where", ["dense", "garden/dense"])
-def test_a_folder_over_a_scene(refused, scene, tmp_path, where):
+def test_folder_above_a_scene_is_refused(refused, scene, tmp_path, where):
     """A workspace of COLMAP, or a folder of several scenes."""
     shutil.copytree(scene, tmp_path / "work" / where)
     refused(tmp_path / "work", "is not a scene, but holds 1: give", where)

@@ -1,4 +1,4 @@
-"""Runs with a colour field from the command line: what they save, and how they are rendered, exported and measured."""
+"""Runs with a colour field from the command line: saved files, rendering, export, evaluation."""
 
 import json
 
@@ -15,7 +15,7 @@ CPU = ("--device", "cpu")
 
 @pytest.fixture(scope="module")
 def field_run(scene, tmp_path_factory):
-    """A run of 60 steps whose photographs have appearances, two held out. Not to be changed."""
+    """A run of 60 steps with appearance embeddings and two held-out photographs. Do not modify."""
     out = tmp_path_factory.mktemp("field") / "toy"
     options = ["--color", "field", "--field-appearance", "2", "--field-table-size", "1024", "--lr-field", "0.05"]
     options += ["--field-features", "2", "--field-sh-degree", "1", "--sh-degree-interval", "1"]
@@ -41,7 +41,7 @@ def test_run_saves_the_field_beside_a_baked_ply(splat, field_run):
     assert "only right halves" in json.loads((field_run / "metrics.json").read_text())["protocol"]
 
 
-def test_pictures_in_the_look_of_a_photograph(splat, field_run, tmp_path):
+def test_render_with_the_appearance_of_a_photograph(splat, field_run, tmp_path):
     looks = {}
     for name in ("mean", "a_01.jpg", "a_05.jpg"):
         result = splat("render", field_run, "--views", "test", "--appearance", name, "-o", tmp_path / name, *CPU)
@@ -50,7 +50,7 @@ def test_pictures_in_the_look_of_a_photograph(splat, field_run, tmp_path):
     assert difference(looks["a_01.jpg"][0], looks["a_05.jpg"][0]) > 0.05
 
 
-def test_frames_go_from_one_appearance_to_another(splat, field_run, tmp_path):
+def test_path_blends_two_appearances(splat, field_run, tmp_path):
     def frames(appearance, out):
         path = ("--path", "orbit", "--frames", 3, "--appearance", appearance, "-o", tmp_path / out)
         assert splat("render", field_run, *path, *CPU).code == 0
@@ -63,7 +63,7 @@ def test_frames_go_from_one_appearance_to_another(splat, field_run, tmp_path):
     again = splat(
         "render", field_run, "--path", "orbit", "--frames", 3, "--appearance", "mean", "-o", tmp_path / "ab", *CPU
     )
-    assert "were there already" not in again.out  # frames of another look are not kept
+    assert "were up to date" not in again.out  # frames of another appearance are not kept
 
 
 def test_export_bakes_an_appearance_at_a_degree(splat, field_run, tmp_path):
@@ -78,7 +78,7 @@ def test_export_bakes_an_appearance_at_a_degree(splat, field_run, tmp_path):
     assert np.abs(colors[0] - colors[1]).max() > 1e-3
 
 
-def test_eval_measures_the_field_of_a_run_but_what_was_baked_of_a_ply(splat, field_run):
+def test_eval_uses_the_field_of_a_run_and_the_baked_splats_of_a_ply(splat, field_run):
     sources = (field_run, RunDir(field_run).ply_path(60))
     own, baked = (json.loads(splat("eval", source, "--json", *CPU).out)["psnr"] for source in sources)
     assert abs(own - baked) > 0.01
@@ -97,7 +97,7 @@ def test_eval_measures_the_field_of_a_run_but_what_was_baked_of_a_ply(splat, fie
         (("train", "SCENE", "--field-appearance", "65"), "expected a whole number, 0 to 64"),
     ],
 )
-def test_mistakes(splat, field_run, trained, scene, arguments, message):
+def test_wrong_appearances_are_refused(splat, field_run, trained, scene, arguments, message):
     places = {"FIELD": field_run, "PLAIN": trained, "SCENE": scene}
     result = splat(*(places.get(one, one) for one in arguments))
     assert result.code == 2

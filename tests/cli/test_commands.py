@@ -1,4 +1,4 @@
-"""Each command on a small run: what it prints and what it writes."""
+"""Output and files of each command on a small run."""
 
 import json
 import shlex
@@ -18,7 +18,7 @@ def _pixels(path):
         return np.asarray(picture)
 
 
-def test_train_fills_the_run(trained):
+def test_train_writes_all_files_of_the_run(trained):
     run = RunDir(trained)
     assert run.saved_steps() == [10, 20]
     settings = {"eval": True, "test_every": 3, "steps": 20, "save_at": (10, 50), "batch": 1}
@@ -27,7 +27,7 @@ def test_train_fills_the_run(trained):
     assert not list(trained.rglob(".*"))
 
 
-def test_train_measures_at_the_saved_steps(trained):
+def test_train_evaluates_at_the_saved_steps(trained):
     metrics = RunDir(trained).metrics()
     assert "numbers 0, 3, 6, ..." in metrics["protocol"]
     assert list(metrics["steps"]) == ["10", "20"]
@@ -49,7 +49,7 @@ def test_train_keeps_a_log(trained):
     assert {"starting", "camera poses", "reading the scene", "training steps", "measuring"} <= phases["phases"].keys()
 
 
-def test_train_without_a_folder_takes_the_scene_s_name_and_counts(splat, scene, tmp_path):
+def test_train_names_and_numbers_runs_by_the_scene(splat, scene, tmp_path):
     for expected in ("runs/toy", "runs/toy-2"):
         result = splat("train", scene, "--device", "cpu", "--steps", 2)
         assert result.code == 0, result.err
@@ -57,7 +57,7 @@ def test_train_without_a_folder_takes_the_scene_s_name_and_counts(splat, scene, 
         assert (tmp_path / "cwd" / expected / "point_cloud/iteration_2/point_cloud.ply").is_file()
 
 
-def test_train_names_the_photographs_it_leaves_out(splat, scene, tmp_path):
+def test_train_names_omitted_photographs(splat, scene, tmp_path):
     broken = shutil.copytree(scene, tmp_path / "broken")
     (broken / "images" / "a_01.jpg").unlink()
     result = splat("train", broken, "--device", "cpu", "--steps", 2)
@@ -100,7 +100,7 @@ def test_render_a_ply_from_cameras(splat, trained, tmp_path):
     assert len(list((tmp_path / "cwd" / "renders" / "cameras").iterdir())) == 9
 
 
-def test_background_shows_where_no_splat_is(splat, trained, tmp_path):
+def test_background_shows_without_splats(splat, trained, tmp_path):
     for colour, corner in (("black", 0), ("255,255,255", 255)):
         out = tmp_path / colour
         options = ["--background", colour, "-o", out]
@@ -108,7 +108,7 @@ def test_background_shows_where_no_splat_is(splat, trained, tmp_path):
         assert _pixels(out / "a_00.png")[0, 0].tolist() == [corner] * 3
 
 
-def test_export_keeps_what_it_should(splat, trained, tmp_path):
+def test_export_keeps_the_requested_splats(splat, trained, tmp_path):
     source = read_ply(RunDir(trained).ply_path(20))
     result = splat("export", trained, "all.ply", "--no-bake")
     assert result.code == 0, result.err

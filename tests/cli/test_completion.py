@@ -9,7 +9,7 @@ from splat_cli.cli.main import run
     ("typed", "expected"),
     [("splat ex", "export"), ("splat export --min", "--min-opacity"), ("splat train --lr-g", "--lr-grid")],
 )
-def test_a_shell_completes_commands_and_options(capsys, monkeypatch, typed, expected):
+def test_shell_completes_commands_and_options(capsys, monkeypatch, typed, expected):
     monkeypatch.setenv("_SPLAT_COMPLETE", "bash_complete")
     monkeypatch.setenv("COMP_WORDS", typed)
     monkeypatch.setenv("COMP_CWORD", str(typed.count(" ")))

@@ -33,7 +33,7 @@ def test_distorted_photographs(trained_run, tmp_path):
     assert len(run.metrics()["steps"]["3"]["per_image"]) == 2
 
 
-def test_distorted_photographs_are_measured_again(trained_run, splat, tmp_path):
+def test_distorted_photographs_are_evaluated_again(trained_run, splat, tmp_path):
     run, _ = trained_run(write_small_scene(tmp_path / "bent", camera_model="SIMPLE_RADIAL"), "--eval")
     before = run.metrics()["steps"]["3"]["psnr"]
     assert splat("eval", run.path, "--device", "cpu").code == 0
@@ -63,13 +63,13 @@ def test_transparent_photographs_need_a_plain_background(splat, tmp_path):
     assert "--background black or white" in result.err
 
 
-def test_format_is_forced(trained_run, tmp_path):
+def test_format_option_overrides_detection(trained_run, tmp_path):
     scene = write_transforms(write_small_scene(tmp_path / "both"), ring_of_views(9))
     _, result = trained_run(scene, "--format", "transforms")
     assert "transforms.json" in result.err
 
 
-def test_first_format_is_told(splat, tmp_path):
+def test_detected_format_is_reported(splat, tmp_path):
     scene = write_transforms(write_small_scene(tmp_path / "both"), ring_of_views(9))
     assert "COLMAP model in" in splat("info", scene).out
     assert "--format chooses" in splat("info", scene).out
@@ -85,7 +85,7 @@ def test_masks(trained_run, tmp_path):
     assert "4 with masks" in result.err
 
 
-def test_split_of_a_file(trained_run, tmp_path):
+def test_split_from_a_file(trained_run, tmp_path):
     names = tmp_path / "cwd" / "held_out.txt"
     names.write_text("a_02.jpg\na_05.jpg\n")
     run, _ = trained_run(write_small_scene(tmp_path / "scene"), "--eval", "--split", "held_out.txt")
@@ -111,7 +111,7 @@ def test_crop(trained_run, splat, scene):
         np.testing.assert_array_equal(exported, distances[distances <= radius])
 
 
-def test_start_within_a_crop(trained_run, splat, scene):
+def test_crop_start_initializes_inside_only(trained_run, splat, scene):
     run, result = trained_run(scene, "--crop", "0,0,0,0.5", "--crop-start")
     assert "outside the crop" in result.err
     assert len(read_ply(run.ply_path(3))) < 300

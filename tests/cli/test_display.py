@@ -1,4 +1,4 @@
-"""--quiet, --verbose and --progress: what a command prints, and to which stream."""
+"""Output of commands with --quiet, --verbose and --progress, by stream."""
 
 import pytest
 
@@ -16,20 +16,20 @@ def train(splat, scene):
     return train
 
 
-def test_quiet_leaves_the_result(train):
+def test_quiet_prints_only_the_result(train):
     result = train("--quiet")
     assert result.err == ""
     assert "splats after 2 steps" in result.out
 
 
-def test_a_log_file_gets_plain_lines(train):
+def test_log_files_get_plain_lines(train):
     result = train()
     assert "step 2/2, loss " in result.err
     assert result.err.replace("\n", "").isprintable()
 
 
 @pytest.mark.parametrize(("asked", "warned"), [("auto", True), ("cpu", False)])
-def test_a_gpu_that_lies_idle_is_told(train, monkeypatch, tmp_path, asked, warned):
+def test_idle_gpu_is_reported(train, monkeypatch, tmp_path, asked, warned):
     monkeypatch.setattr(device, "_NVIDIA_DRIVER", tmp_path)
     monkeypatch.setattr(device, "open_backend", lambda name, threads: open_backend("cpu", threads=threads))
     monkeypatch.setattr(device, "why_no_cuda", lambda: "CuPy is not installed")
@@ -38,15 +38,15 @@ def test_a_gpu_that_lies_idle_is_told(train, monkeypatch, tmp_path, asked, warne
     assert ("Warning: there is an NVIDIA GPU, but CuPy is not installed; " in shown) == warned
 
 
-def test_verbose_says_where_the_time_went(train):
+def test_verbose_prints_the_time_of_each_phase(train):
     assert "Time: " not in train().err
     assert "Time: starting " in train("--verbose").err
 
 
-def test_a_bar_where_it_is_asked_for(train):
+def test_progress_bar_on_request(train):
     assert "| 2/2, took" in train("--progress", "bar").err
 
 
-def test_one_cannot_have_more_and_less(splat):
+def test_quiet_and_verbose_exclude_each_other(splat):
     result = splat("render", "run", "-q", "-v")
     assert (result.code, result.err) == (2, "Error: --quiet and --verbose exclude each other\n")

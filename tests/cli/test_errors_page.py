@@ -1,4 +1,4 @@
-"""docs/errors.md says what the program prints."""
+"""docs/errors.md quotes the messages that the program prints."""
 
 from pathlib import Path
 

@@ -24,8 +24,8 @@ def test_scores_are_those_of_training(splat, run_copy):
     assert after["steps"]["20"]["seconds"] == before["steps"]["20"]["seconds"]
 
 
-def test_scores_are_printed_where_they_cannot_be_written(splat, run_copy):
-    """As of a run in somebody else's folder."""
+def test_scores_are_printed_if_they_cannot_be_written(splat, run_copy):
+    """Such as in the folder of another user's run."""
     path = RunDir(run_copy).metrics_path
     path.unlink()
 
@@ -44,7 +44,7 @@ def test_scores_are_printed_where_they_cannot_be_written(splat, run_copy):
     assert json.loads(as_json.out)["path"] is None
 
 
-def test_pictures_beside_each_other(splat, run_copy, tmp_path):
+def test_saved_pictures_are_side_by_side(splat, run_copy, tmp_path):
     result = splat("eval", run_copy, "--device", "cpu", "--save-pictures", tmp_path / "pictures")
     assert result.code == 0, result.err
     pictures = sorted((tmp_path / "pictures").iterdir())
@@ -57,7 +57,7 @@ def test_pictures_beside_each_other(splat, run_copy, tmp_path):
 
 
 @pytest.mark.parametrize("installed", [False, True])
-def test_flip_is_measured_where_it_is_installed(splat, run_copy, monkeypatch, installed):
+def test_flip_is_computed_if_it_is_installed(splat, run_copy, monkeypatch, installed):
     monkeypatch.setattr("splat_cli.eval.metrics.has_flip", lambda: installed)
     monkeypatch.setattr("splat_cli.eval.evaluate.flip", lambda *pictures: 0.125)
     result = splat("eval", run_copy, "--device", "cpu")
@@ -78,7 +78,7 @@ def test_a_scene_elsewhere(splat, run_copy, scene, tmp_path):
     assert splat("eval", run_copy, "--scene", moved, "--device", "cpu").code == 0
 
 
-def test_a_run_that_held_nothing_out(splat, run_copy):
+def test_run_without_held_out_photographs_is_refused(splat, run_copy):
     RunDir(run_copy).save_config(load_config(None, {"test_every": 3}), RunDir(run_copy).scene_path(), "CPU")
     result = splat("eval", run_copy, "--device", "cpu")
     assert result.code == 0, result.err

@@ -1,4 +1,4 @@
-"""`splat export`: every format and edit from the command line, and what other commands make of the files."""
+"""`splat export`: formats and edits from the command line, and the files as input of other commands."""
 
 import dataclasses
 import json
@@ -20,7 +20,7 @@ def test_the_command_knows_every_format(splat, trained):
     assert "'obj' is not one of 'compressed-ply', 'ply'" in splat("export", trained, "a.ply", "--format", "obj").err
 
 
-def test_a_file_to_write_is_asked_for(splat, trained):
+def test_missing_output_name_is_reported(splat, trained):
     assert splat("export", trained).err.startswith("Error: name the file to write, too: splat export ")
     assert ".glb, .html" in splat("export", trained, "garden.obj").err
 
@@ -33,7 +33,7 @@ def test_streamed_levels_of_detail(splat, trained, tmp_path):
     assert (tmp_path / "town" / "2_0" / "meta.json").is_file()
 
 
-def test_a_format_without_harmonics_says_so(splat, trained, tmp_path):
+def test_formats_without_harmonics_are_reported(splat, trained, tmp_path):
     result = splat("export", trained, tmp_path / "a.splat")
     assert "spherical harmonics of degree 0" in result.out
     assert "view-dependent colours (spherical harmonics) were dropped" in result.out
@@ -48,7 +48,7 @@ def test_a_file_without_splats_is_not_written(splat, trained, tmp_path, strict):
     assert list((tmp_path / "cwd").iterdir()) == []
 
 
-def test_what_a_format_cannot_hold_is_told(splat, trained):
+def test_values_out_of_a_formats_range_are_reported(splat, trained):
     """Splats in millimetres are too large for SPZ, in kilometres too small."""
     assert "were cut" not in splat("export", trained, "a.spz", "--no-bake").out
     for name, scale in (("large.spz", "1e5"), ("small.spz", "1e-6")):
@@ -57,8 +57,8 @@ def test_what_a_format_cannot_hold_is_told(splat, trained):
     assert "were cut" not in splat("export", trained, "large.sog", "--scale", "1e5", "--no-bake").out
 
 
-def test_dropped_spherical_harmonics_are_told_of_once(splat, trained, tmp_path):
-    """By export, render and info: of a PLY of degree 4."""
+def test_dropped_spherical_harmonics_are_reported_once(splat, trained, tmp_path):
+    """By export, render and info, for a PLY of degree 4."""
     rows = read_ply(RunDir(trained).ply_path(20))
     columns = columns_of(rows) | {f"f_rest_{i}": np.zeros(len(rows)) for i in range(72)}
     path = write_foreign(tmp_path / "gsplat.ply", columns)
@@ -69,7 +69,7 @@ def test_dropped_spherical_harmonics_are_told_of_once(splat, trained, tmp_path):
     assert "of 4 in the file" in splat("info", path).out
 
 
-def test_splats_that_are_not_finite_are_told_of(splat, trained, tmp_path):
+def test_nonfinite_splats_are_reported(splat, trained, tmp_path):
     source = read_ply(RunDir(trained).ply_path(20))
     source.means[:3] = np.nan
     write_ply(tmp_path / "some.ply", source)
@@ -85,14 +85,14 @@ def test_splats_that_are_not_finite_are_told_of(splat, trained, tmp_path):
 
 
 @pytest.mark.parametrize("out", [*(f"a{found.suffix}" for found in FORMATS.values()), "a.html", "a/lod-meta.json"])
-def test_edits_that_leave_no_finite_splat_write_nothing(splat, trained, tmp_path, out):
+def test_edits_that_leave_no_finite_splat_write_no_file(splat, trained, tmp_path, out):
     result = splat("export", trained, out, "--translate", "1e39,0,0")
     assert (result.code, result.err.count("\n")) == (2, 1)
     assert "splats is finite after the edits: scale or translate less" in result.err
     assert not (tmp_path / "cwd" / out).exists()
 
 
-def test_splats_that_edits_make_infinite_are_left_out(splat, trained, tmp_path):
+def test_splats_made_infinite_by_edits_are_omitted(splat, trained, tmp_path):
     source = read_ply(RunDir(trained).ply_path(20))
     source.means[:2, 0] = 3e38
     write_ply(tmp_path / "far.ply", source)
@@ -104,7 +104,7 @@ def test_splats_that_edits_make_infinite_are_left_out(splat, trained, tmp_path):
 
 
 @pytest.mark.parametrize("out", ["a.ply", "a.splat", "a.sog", "a.glb", "a.html", "a/lod-meta.json"])
-def test_positions_that_float32_rounds_are_told_of(splat, trained, out):
+def test_rounded_positions_are_reported(splat, trained, out):
     note = "positions are stored in steps of 0.5 world units, which is coarse for splats of this size"
     far = splat("export", trained, out, "--translate", "500000,5400000,0")
     assert far.code == 0
@@ -125,8 +125,8 @@ def test_any_format_is_described_rendered_and_converted(splat, trained, tmp_path
     assert rendered.code == 0, rendered.err
 
 
-def test_a_page_opens_at_the_view_that_was_asked_for(splat, trained, tmp_path):
-    """Unbaked, since its viewer has antialiasing; by name, number or file of cameras."""
+def test_page_opens_at_the_start_view(splat, trained, tmp_path):
+    """By name, number or file of cameras; splats are not baked, since the page's viewer has antialiasing."""
     cameras = RunDir(trained).cameras_path
     pages = []
     for number, camera in enumerate(("a_02.jpg", "a_02", "2", cameras, None)):
@@ -143,7 +143,7 @@ def test_a_page_opens_at_the_view_that_was_asked_for(splat, trained, tmp_path):
 
 
 def test_axes_of_spz(splat, trained, tmp_path):
-    """OUT states its axes; --spz-axes tells those of a source that does not."""
+    """OUT states its axes; --spz-axes gives the axes of a source that does not."""
     source = RunDir(trained).ply_path(20)
     assert "--spz-axes rdf" in splat("export", source, "rub.spz").out
     assert "--spz-axes" not in splat("export", source, "rdf.spz", "--spz-axes", "rdf").out
@@ -171,13 +171,13 @@ def test_axes_of_spz(splat, trained, tmp_path):
         ("a.spz", "1", "ends in .html"),
     ],
 )
-def test_cameras_that_are_not_there(splat, trained, out, camera, expected):
+def test_unknown_start_views_are_refused(splat, trained, out, camera, expected):
     result = splat("export", trained, out, "--start-view", camera)
     assert (result.code, result.err.count("\n")) == (2, 1)
     assert expected in result.err
 
 
-def test_format_can_be_said(splat, trained, tmp_path):
+def test_format_option_overrides_the_suffix(splat, trained, tmp_path):
     assert splat("export", trained, "a.ply", "--format", "compressed-ply").code == 0
     assert b"packed_position" in (tmp_path / "cwd" / "a.ply").read_bytes()[:2000]
 
@@ -207,14 +207,14 @@ def test_cameras_move_with_the_splats(splat, trained, tmp_path):
         assert np.abs(own - moved).mean() < 1
 
 
-def test_cameras_of_a_file_are_not_known(splat, trained):
+def test_files_have_no_cameras_to_export(splat, trained):
     assert splat("export", trained, "a.ply").code == 0
     result = splat("export", "a.ply", "b.ply", "--cameras", "c.json")
     assert result.code == 2
     assert "0 of the sources are runs" in result.err
 
 
-def test_several_sources_become_one(splat, trained):
+def test_several_sources_are_merged(splat, trained):
     assert splat("export", trained, "a.splat").code == 0
     result = splat("export", trained, "a.splat", trained, "b.spz", "--morton")
     assert result.code == 0, result.err
@@ -222,7 +222,7 @@ def test_several_sources_become_one(splat, trained):
     assert f"{3 * num:,} splats" in result.out
 
 
-def test_a_file_of_no_known_kind_is_named(splat, tmp_path):
+def test_file_of_unknown_format_is_named(splat, tmp_path):
     (tmp_path / "cwd" / "a.obj").write_text("o a")
     result = splat("info", "a.obj")
     assert (result.code, result.err.count("\n")) == (2, 1)
@@ -230,7 +230,7 @@ def test_a_file_of_no_known_kind_is_named(splat, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".ply", ".compressed.ply", ".spz", ".sog", ".glb"])
-def test_antialiasing_goes_along_where_the_format_knows_it(splat, trained, tmp_path, suffix):
+def test_antialiasing_is_stored_if_the_format_can(splat, trained, tmp_path, suffix):
     trained_so = RunDir(trained).config().antialias
     result = splat("export", trained, f"a{suffix}", "--no-bake")
     assert ("--antialias" in result.out) == trained_so

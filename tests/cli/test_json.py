@@ -20,7 +20,7 @@ def test_every_command_prints_its_result(splat, scene, run_copy):
         assert keys <= json.loads(result.out).keys(), name
 
 
-def test_error_is_printed_too(splat):
+def test_error_is_printed_as_json(splat):
     result = splat("--json", "info", "nowhere")
     assert result.code == 2
     message = "nowhere does not exist; name a scene, the folder of a run or a file of splats"
@@ -28,6 +28,6 @@ def test_error_is_printed_too(splat):
     assert result.err == f"Error: {message}\n"
 
 
-def test_result_of_training_is_kept_in_the_run(splat, scene, tmp_path):
+def test_result_of_training_is_saved_in_the_run(splat, scene, tmp_path):
     result = splat("train", scene, "--steps", 2, "--device", "cpu", "-o", tmp_path / "run", "--json")
     assert RunDir(tmp_path / "run").result() == json.loads(result.out)

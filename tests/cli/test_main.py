@@ -140,12 +140,12 @@ def test_wrong_usage_is_one_line_and_exit_code_2(splat, arguments, tmp_path):
     assert list((tmp_path / "cwd").iterdir()) == []
 
 
-def test_wrong_value_says_what_was_expected(splat):
+def test_wrong_value_names_the_expected_values(splat):
     message = "Error: --steps 0: expected a whole number, 1 to 10000000 (see 'splat train --help')\n"
     assert splat("train", "x", "--steps", "0").err == message
 
 
-def test_a_misspelt_command_is_guessed(splat):
+def test_misspelt_command_gets_a_suggestion(splat):
     assert "No such command 'trian': did you mean 'train'?" in splat("trian", "scene").err
     assert "there are train, batch, city, view" in splat("photos/garden").err
     assert re.search("No such option.*--trian", splat("--trian").err)
@@ -171,7 +171,7 @@ def test_options_of_other_trainers_are_translated(splat, options, message):
 
 
 @pytest.mark.parametrize("option", [["--max_splats", "77"], ["--max_splats=77"]])
-def test_underscores_in_options_are_hyphens(splat, scene, tmp_path, option):
+def test_underscores_in_options_work(splat, scene, tmp_path, option):
     result = splat("train", scene, "--device", "cpu", "--steps", "1", "--no_report", "-o", tmp_path / "a_b", *option)
     assert result.code == 0, result.err
     assert "max_splats = 77" in (tmp_path / "a_b/config.toml").read_text()

@@ -1,4 +1,4 @@
-"""Folders whose names hold control characters, quotes or bytes that are not UTF-8: runs work, and can be read again."""
+"""Folders with control characters, quotes or bytes that are not UTF-8 in their names: runs can be made and read."""
 
 import json
 import os
@@ -15,13 +15,13 @@ NAMES = [b"a\x7fb", b"a\xff\xfeb", b"a\nb", b'a"b\\c']
 
 
 def splat_program(*arguments):
-    """`splat` in a process of its own, where the terminal's encoding is strict."""
+    """`splat` in its own process, with a strict encoding of the terminal."""
     command = [sys.executable, "-m", "splat_cli", *(one if isinstance(one, bytes) else str(one) for one in arguments)]
     environment = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False, timeout=HANG)
 
 
-def test_run_in_a_folder_of_any_name(scene, tmp_path):
+def test_run_folder_can_have_any_name(scene, tmp_path):
     folder = tmp_path / os.fsdecode(b" ".join(NAMES))
     shutil.copytree(scene, folder / "scene")
     run = folder / os.fsdecode(b"run \xff")
@@ -48,13 +48,13 @@ def test_tensorboard_refuses_a_path_that_is_not_utf8(scene, tmp_path):
 
 
 @pytest.mark.parametrize("name", NAMES, ids=ascii)
-def test_message_is_one_line_whatever_the_path(tmp_path, name):
+def test_messages_with_odd_paths_are_one_line(tmp_path, name):
     ended = splat_program("info", os.fsencode(tmp_path) + b"/" + name)
     assert (ended.returncode, ended.stderr.count(b"\n")) == (2, 1), ended.stderr
     assert ended.stderr.decode().rstrip("\n").isprintable()
 
 
-def test_path_on_standard_output_is_as_it_was_given(trained, tmp_path):
+def test_paths_are_printed_unchanged(trained, tmp_path):
     target = os.fsencode(tmp_path) + b"/a\xffb"
     shutil.copytree(trained, os.fsdecode(target))
     ended = splat_program("info", target)
@@ -62,8 +62,8 @@ def test_path_on_standard_output_is_as_it_was_given(trained, tmp_path):
     assert target in ended.stdout
 
 
-def test_characters_that_the_output_lacks_are_escaped(tmp_path):
-    """As on Windows, where output to a file or a pipe has one byte a character."""
+def test_characters_outside_the_outputs_encoding_are_escaped(tmp_path):
+    """As on Windows, where files and pipes have one byte per character."""
     folder = tmp_path / "\N{GREEK CAPITAL LETTER OMEGA} \N{LATIN SMALL LETTER U WITH DIAERESIS}"
     write_small_scene(folder)
     environment = {**os.environ, "PYTHONIOENCODING": "cp1252"}

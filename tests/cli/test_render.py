@@ -21,15 +21,15 @@ def sizes(folder):
 
 
 @pytest.mark.parametrize("kind", ["orbit", "walk", "spiral", "interpolate"])
-def test_paths_lie_in_a_folder_of_their_name(splat, trained, tmp_path, kind):
+def test_camera_paths_have_folders_of_their_name(splat, trained, tmp_path, kind):
     run = shutil.copytree(trained, tmp_path / "run")
     result = splat("render", run, "--path", kind, "--seconds", 0.1, *CPU)
     assert result.code == 0, result.err
     assert sizes(run / "renders" / kind) == {f"{i:05d}.png": (40, 30) for i in range(3)}
 
 
-def test_a_shorter_path_leaves_no_frames_of_a_longer_one(splat, trained, tmp_path):
-    """Its own frames and maps go; what others put there stays, and views that are no path remove nothing."""
+def test_shorter_path_removes_the_frames_of_a_longer_one(splat, trained, tmp_path):
+    """Its own frames and maps are removed; other files stay, and views without a path remove nothing."""
     out = tmp_path / "cwd" / "out"
     path = ["render", trained, "-o", "out", "--path", "orbit", *CPU]
     assert splat(*path, "--frames", 4, "--depth", "--depth-format", "tiff").code == 0
@@ -40,13 +40,20 @@ def test_a_shorter_path_leaves_no_frames_of_a_longer_one(splat, trained, tmp_pat
     result = splat(*path, "--frames", 2, "--alpha")
     assert (result.code, "removed 2 frames of an earlier, longer path" in result.err) == (0, True)
     assert set(sizes(out)) == {
-        "00000.png", "00001.png", "00004.png", "a_00.png", "a_03.png", "a_06.png", "alpha/00000.png", "alpha/00001.png"
-    }  # fmt: skip
+        "00000.png",
+        "00001.png",
+        "00004.png",
+        "a_00.png",
+        "a_03.png",
+        "a_06.png",
+        "alpha/00000.png",
+        "alpha/00001.png",
+    }
     assert sorted(found.name for found in (out / "depth").iterdir()) == ["00000.tiff", "00001.tiff"]
     assert (out / "notes.txt").exists()
 
 
-def test_a_path_from_a_file_needs_no_other_cameras(splat, trained, tmp_path):
+def test_path_from_a_file_needs_no_other_cameras(splat, trained, tmp_path):
     ply = shutil.copy(RunDir(trained).ply_path(20), tmp_path / "alone.ply")
     pose = np.diag([1.0, -1, -1, 1])
     path = {"camera_path": [{"camera_to_world": pose.ravel().tolist(), "fov": 50}], "render_width": 32}
@@ -56,15 +63,15 @@ def test_a_path_from_a_file_needs_no_other_cameras(splat, trained, tmp_path):
     assert sizes(tmp_path / "cwd" / "renders" / "fly") == {"00000.png": (32, 24)}
 
 
-def test_a_path_without_a_kind_suits_the_views(splat, trained, tmp_path):
+def test_path_without_a_kind_is_chosen_by_the_views(splat, trained, tmp_path):
     result = splat("render", trained, "-o", "out", "--frames", 2, "--path", *CPU)
     assert (result.code, len(sizes(tmp_path / "cwd" / "out"))) == (0, 2), result.err
     assert splat("render", trained, "--path", "--arc", 90, "--frames", 1, "-o", "arc", *CPU).code == 0
     assert "--arc" in splat("render", trained, "--arc", 90, *CPU).err
 
 
-def test_a_file_alone_is_orbited(splat, trained, tmp_path):
-    """As `splat view` shows it: about the middle of its splats, from all sides."""
+def test_file_without_cameras_gets_an_orbit(splat, trained, tmp_path):
+    """Around the centre of its splats, from all sides, like `splat view`."""
     ply = shutil.copy(RunDir(trained).ply_path(20), tmp_path / "alone.ply")
     result = splat("render", ply, "--path", "orbit", "--frames", 4, "--size", "48x36", *CPU)
     assert result.code == 0, result.err
@@ -76,7 +83,7 @@ def test_a_file_alone_is_orbited(splat, trained, tmp_path):
     assert "--cameras" in splat("render", ply, "--path", "walk", *CPU).err
 
 
-def test_maps_lie_beside_the_pictures_and_all_are_kept(splat, trained, tmp_path):
+def test_maps_are_written_and_kept_with_the_pictures(splat, trained, tmp_path):
     options = ["-o", "out", "--alpha", "--depth", "--normal", "--transparent", *CPU]
     result = splat("render", trained, *options)
     assert result.code == 0, result.err
@@ -87,7 +94,7 @@ def test_maps_lie_beside_the_pictures_and_all_are_kept(splat, trained, tmp_path)
     assert "were clipped" in splat("render", trained, *options, "--depth-levels", "60000").err
 
 
-def test_small_pictures_are_as_fine_as_the_photographs(splat, trained, tmp_path):
+def test_small_pictures_are_supersampled(splat, trained, tmp_path):
     def picture(name, *options):
         assert splat("render", trained, "-o", name, *options, *CPU).code == 0
         return np.asarray(Image.open(tmp_path / "cwd" / name / "a_03.png")).astype(float)
@@ -104,7 +111,7 @@ def test_small_pictures_are_as_fine_as_the_photographs(splat, trained, tmp_path)
 
 def test_splat_scale(splat, trained, tmp_path):
     def coverage(*options):
-        """Mean opacity of a picture in one folder: another scale replaces what lies there."""
+        """Mean opacity of a picture; all scales write to the same folder, so that each replaces the one before."""
         assert splat("render", trained, "-o", "scaled", "--alpha", *options, *CPU).code == 0
         return np.asarray(Image.open(tmp_path / "cwd" / "scaled" / "alpha" / "a_03.png")).mean()
 
@@ -113,7 +120,7 @@ def test_splat_scale(splat, trained, tmp_path):
     assert "0.001" in splat("render", trained, "--splat-scale", 0).err
 
 
-def test_all_around_and_stereo(splat, trained, tmp_path):
+def test_panoramas_and_stereo_pairs(splat, trained, tmp_path):
     options = [trained, "--path", "orbit", "--frames", 2, *CPU]
     around = splat("render", *options, "--projection", "equirectangular", "--size", "64x32", "-o", "around")
     assert around.code == 0, around.err

@@ -14,7 +14,7 @@ VOID = {"br", "img", "input", "meta"}
 
 
 class _Page(HTMLParser):
-    """The text of the headings, what pictures and links point to; every element has to be closed."""
+    """Headings, and targets of pictures and links; asserts that every element is closed."""
 
     def __init__(self, path):
         super().__init__()
@@ -41,7 +41,7 @@ def run_copy(trained, tmp_path):
     return RunDir(shutil.copytree(trained, tmp_path / "run"))
 
 
-def test_train_writes_it(trained):
+def test_train_writes_the_report(trained):
     page = _Page(trained / "report.html")
     assert page.headings == [
         "toy",
@@ -74,7 +74,7 @@ def test_the_protocol_is_a_list_without_keys_of_metrics_json(splat, run_copy):
     assert "`" not in listed
 
 
-def test_it_needs_nothing_else(trained):
+def test_report_is_self_contained(trained):
     page = _Page(trained / "report.html")
     assert len(page.sources) == 3 * 3 + 1
     assert all(source.startswith("data:image/") for source in page.sources)
@@ -82,14 +82,14 @@ def test_it_needs_nothing_else(trained):
     assert "prefers-color-scheme: dark" in page.source
 
 
-def test_no_report_where_none_is_wanted(splat, scene, tmp_path):
+def test_no_report_option(splat, scene, tmp_path):
     result = splat("train", scene, "--device", "cpu", "--steps", 2, "--no-report", "-o", tmp_path / "run")
     assert result.code == 0, result.err
     assert not RunDir(tmp_path / "run").report_path.exists()
     assert "Report" not in result.out
 
 
-def test_a_report_that_fails_is_a_warning(splat, scene, tmp_path, monkeypatch):
+def test_failed_report_is_a_warning(splat, scene, tmp_path, monkeypatch):
     monkeypatch.setattr(write, "page", lambda *arguments: 1 / 0)
     result = splat("train", scene, "--device", "cpu", "--steps", 2, "-o", tmp_path / "run")
     assert result.code == 0
@@ -97,14 +97,14 @@ def test_a_report_that_fails_is_a_warning(splat, scene, tmp_path, monkeypatch):
     assert RunDir(tmp_path / "run").result()["steps"] == 2
 
 
-def test_report_writes_it_again_elsewhere(splat, run_copy, tmp_path):
+def test_report_command_writes_it_to_another_file(splat, run_copy, tmp_path):
     result = splat("report", run_copy.path, "-o", tmp_path / "other.html", "--device", "cpu")
     assert result.code == 0, result.err
     assert _Page(tmp_path / "other.html").headings == _Page(run_copy.report_path).headings
 
 
-def test_a_run_that_was_killed_early(splat, run_copy):
-    """No splats, no measures, half a line in the log."""
+def test_report_of_a_run_killed_early(splat, run_copy):
+    """No splats, no scores, half a line in the log."""
     shutil.rmtree(run_copy.path / "point_cloud")
     run_copy.metrics_path.unlink()
     run_copy.log.path.write_text('{"step": 3, "warning": "<b> & so on"}\n{"step": 4, "lo')
@@ -116,7 +116,7 @@ def test_a_run_that_was_killed_early(splat, run_copy):
     assert "&lt;b&gt; &amp; so on" in page.source
 
 
-def test_a_run_that_was_stopped_before_it_was_measured(splat, run_copy):
+def test_report_of_a_run_without_scores(splat, run_copy):
     run_copy.metrics_path.unlink()
     assert splat("report", run_copy.path, "--device", "cpu").code == 0
     source = _Page(run_copy.report_path).source
@@ -125,7 +125,7 @@ def test_a_run_that_was_stopped_before_it_was_measured(splat, run_copy):
     assert "PSNR, held out" not in source
 
 
-def test_a_run_that_held_nothing_out_shows_what_it_saw(splat, scene, tmp_path):
+def test_report_without_held_out_views_shows_training_views(splat, scene, tmp_path):
     result = splat("train", scene, "--device", "cpu", "--steps", 2, "-o", tmp_path / "run")
     assert result.code == 0, result.err
     page = _Page(tmp_path / "run" / "report.html")
@@ -133,7 +133,7 @@ def test_a_run_that_held_nothing_out_shows_what_it_saw(splat, scene, tmp_path):
     assert "Training views (--eval holds views out)" in page.source
 
 
-def test_what_was_measured_on_seen_views_says_so(splat, run_copy):
+def test_scores_of_training_views_are_labelled(splat, run_copy):
     run_copy.save_config(load_config(None, {"test_every": 3}), run_copy.scene_path(), "CPU")
     assert splat("report", run_copy.path, "--device", "cpu").code == 0
     source = run_copy.report_path.read_text()
@@ -142,7 +142,7 @@ def test_what_was_measured_on_seen_views_says_so(splat, run_copy):
     assert "held out</" not in source
 
 
-def test_photographs_that_are_gone(splat, run_copy, tmp_path):
+def test_report_without_photographs(splat, run_copy, tmp_path):
     run_copy.save_config(run_copy.config(), tmp_path / "gone", "CPU")
     result = splat("report", run_copy.path, "--device", "cpu")
     assert result.code == 0
@@ -150,12 +150,12 @@ def test_photographs_that_are_gone(splat, run_copy, tmp_path):
     assert "Renders and photographs" not in _Page(run_copy.report_path).headings
 
 
-def test_a_scene_that_was_named_and_is_not_there(splat, run_copy, tmp_path):
+def test_missing_scene_option_is_refused(splat, run_copy, tmp_path):
     before = run_copy.report_path.read_bytes()
     result = splat("report", run_copy.path, "--scene", tmp_path / "gone", "--device", "cpu")
     assert (result.code, result.err.count("\n")) == (2, 1)
     assert run_copy.report_path.read_bytes() == before
 
 
-def test_what_is_no_run(splat, tmp_path):
+def test_report_needs_a_run(splat, tmp_path):
     assert splat("report", tmp_path).code == 2

@@ -1,4 +1,4 @@
-"""Every command that reads .spz files takes them for what they state, else for RUB, or as --spz-axes says."""
+"""Commands read .spz files in the axes that the file states, otherwise in those of --spz-axes, by default RUB."""
 
 import json
 
@@ -22,7 +22,7 @@ RDF = ("--spz-axes", "rdf")
 
 @pytest.fixture
 def files(tmp_path):
-    """(file in RUB, [file and options of the same splats in RDF, stated and unstated]), in the working folder."""
+    """(RUB file, [the same splats in RDF: file and options, with stated and unstated axes]), in the working folder."""
     folder, splats = tmp_path / "cwd", some_splats(40, 1)
     folder.mkdir(exist_ok=True)
     write_splats(folder / "rub.spz", splats)
@@ -40,7 +40,7 @@ def test_render(splat, files):
         assert result.code == 0, result.err
         np.testing.assert_allclose(_pictures(rub.parent / "out"), expected, atol=2)  # rotations are rounded
     again = splat("render", file, "-o", "out", "--path", "orbit", "--frames", 2, "--size", "32x24", *CPU)
-    assert "there already" not in again.out  # of other axes
+    assert "up to date" not in again.out  # pictures with other axes are not kept
     assert np.abs(_pictures(rub.parent / "out") - expected.astype(int)).max() > 20
 
 
@@ -80,7 +80,7 @@ def test_train(backend, files):
 
 
 def _starts(backend, file, spz_axes="rub"):
-    """Of --init-from and --frozen."""
+    """Files of --init-from and --frozen."""
     starting, frozen = (TrainConfig(spz_axes=spz_axes, **{name: str(file)}) for name in ("init_from", "frozen"))
     plan = resolve_plan(starting, ring_of_views(4))
     none = np.empty((0, 3))

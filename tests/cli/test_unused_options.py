@@ -1,4 +1,4 @@
-"""Options that change nothing in a run are named."""
+"""Facts about settings: options without effect, options for one GPU, options that a city refuses."""
 
 import pytest
 
@@ -22,8 +22,8 @@ from splat_cli.config.combinations import (
         (["--crop-start"], ["--crop", "0,0,0,1"]),
     ],
 )
-def test_an_option_that_does_nothing_is_told(splat, options, owner):
-    """Before the scene is read, which here there is none of."""
+def test_option_without_effect_is_reported(splat, options, owner):
+    """Before the scene is read: there is none."""
     warning = (
         f"{options[0]} does nothing without {' '.join(owner[:1] if owner[0] in ('--crop', '--appearance') else owner)}"
     )
@@ -37,13 +37,13 @@ def test_exposure_is_short_for_an_appearance(splat):
     assert "does nothing" not in said
 
 
-def test_a_viewer_that_is_not_asked_for_is_told(splat):
+def test_viewer_options_without_viewer_are_reported(splat):
     said = splat("train", "nowhere", "--port", "1234", "--device", "cpu").err
     assert "--port does nothing without --viewer" in said
     assert "--host" not in said
 
 
-def test_needed_options_are_settings_with_such_a_value():
+def test_needed_options_are_settings_and_choices():
     for needs in filter(None, (declared.needs for declared in SETTINGS.values())):
         for owner, value in map(owner_of, needs.split(" or ")):
             assert not value or value in SETTINGS[owner].choices
@@ -61,11 +61,11 @@ def test_needed_options_are_settings_with_such_a_value():
         ({}, "spz_axes", "--init-from or --frozen"),
     ],
 )
-def test_missing_option_is_the_first_that_is_not_given(settings, name, missing):
+def test_missing_option_follows_the_chain(settings, name, missing):
     assert missing_option(TrainConfig(**settings), name) == missing
 
 
-def test_settings_of_a_single_gpu_are_those_that_differ_and_turn_something_on():
+def test_single_gpu_options_differ_from_the_default_and_are_on():
     assert single_gpu_options(TrainConfig(depth_weight=0.0)) == []
     assert single_gpu_options(TrainConfig(depth_weight=0.1, color="field")) == ["--color field", "--depth-weight"]
     assert options_not_in_city(TrainConfig(appearance="exposure", gpus=1)) == []

@@ -1,4 +1,4 @@
-"""`splat doctor` on machines that lack something: it goes on, and says what to install."""
+"""`splat doctor` on machines that lack something: it continues and advises what to install."""
 
 import importlib.metadata
 import json
@@ -54,7 +54,7 @@ def test_no_compiler_and_no_gpu(splat, no_compiler):
 
 
 def test_extras_are_those_that_can_be_installed():
-    """Each with the modules of its packages; those for GPUs and for development are looked at elsewhere, or not."""
+    """Each has the modules of its packages; extras for GPUs and for development are not among them."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert doctor._EXTRAS.keys() == declared.keys() - {"all", "cuda12", "cuda13", "nvrtc", "dev"}
     brought_by = importlib.metadata.packages_distributions()
@@ -71,7 +71,7 @@ def test_extras_for_developers_are_checked_on_request_only(splat):
     assert everything.keys() - usual.keys() == developers
 
 
-def test_everything_is_here(splat, monkeypatch):
+def test_complete_installation(splat, monkeypatch):
     """A GPU, CuPy and every extra: nothing to advise."""
     cpu = doctor.open_backend("cpu")
     monkeypatch.setattr(doctor, "open_backend", lambda name: cpu)
@@ -86,8 +86,8 @@ def test_everything_is_here(splat, monkeypatch):
     assert "pip install" not in json.dumps(found)
 
 
-def test_gpu_and_cupy_but_no_compiler(splat, monkeypatch):
-    """Training needs none; the CPU is not advertised."""
+def test_gpu_and_cupy_without_compiler(splat, monkeypatch):
+    """Training needs no compiler; the CPU is not offered."""
     cpu = doctor.open_backend("cpu")
     monkeypatch.setattr(doctor, "open_backend", lambda name: cpu)
     monkeypatch.setattr(doctor, "_gpu", lambda: doctor.Check("GPU", True, "a GPU"))
@@ -119,7 +119,7 @@ def test_cupy_that_does_not_load(splat, no_gpu, monkeypatch):
 
 
 def test_gpu_whose_kernels_fail(splat, monkeypatch):
-    """--device auto would still take it."""
+    """--device auto would still choose it."""
 
     def open_backend(name):
         if name == "cuda":
@@ -142,7 +142,7 @@ def test_wrong_numbers_are_noticed(splat, no_gpu, monkeypatch):
     assert "wrong numbers" in found["kernel on cpu"]["text"]
 
 
-def test_a_compiler_that_does_not_work(splat, no_gpu, monkeypatch):
+def test_broken_compiler(splat, no_gpu, monkeypatch):
     def find_compiler():
         raise DeviceError("`false --version` failed: set CXX to a C++ compiler")
 
@@ -160,7 +160,7 @@ Legend:
 """
 
 
-def test_links_between_gpus_are_told(monkeypatch, tmp_path):
+def test_links_between_gpus_are_reported(monkeypatch, tmp_path):
     program = tmp_path / "nvidia-smi"
     program.write_text(f"#!/bin/sh\ncat <<'END'\n{TOPOLOGY}END\n")
     program.chmod(0o755)
@@ -180,7 +180,7 @@ def test_several_gpus_without_nccl(monkeypatch):
 
 
 def test_a_message_of_cupy_is_one_line(monkeypatch):
-    """It names the libraries that it looked for, and ends with a line break."""
+    """The message lists libraries and ends with a line break."""
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(__version__="14.2.0", __spec__=SimpleNamespace()))
     monkeypatch.setattr(doctor, "why_no_nvrtc", lambda: "no libnvrtc.so.13\n (pip install 'splat-cli[nvrtc]')")
     assert doctor._cupy().text.endswith("cannot compile: no libnvrtc.so.13 (pip install 'splat-cli[nvrtc]')")

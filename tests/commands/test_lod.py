@@ -1,4 +1,4 @@
-"""Fewer splats of the sample scene: loss of quality by pruning, and its recovery by fine-tuning."""
+"""Levels of detail of the sample scene: quality after pruning and after fine-tuning."""
 
 import dataclasses
 import re
@@ -64,7 +64,7 @@ def exported(run, **edits):
 pytestmark = pytest.mark.slow
 
 
-def test_what_contributes_little_is_not_missed(run, raw, quality):
+def test_pruning_by_contribution_keeps_quality(run, raw, quality):
     kept = exported(run, min_contribution=0.03)
     assert len(kept) < 0.99 * len(raw)
     assert quality(kept) > quality(raw) - 0.1
@@ -78,7 +78,7 @@ def test_the_most_contributing_quarter_is_better_than_the_largest(run, raw, qual
 
 
 def test_isolated_and_huge_splats_are_left_out_and_few_others(run, raw, quality):
-    """A floater far away, and one that fills the room, put among the splats."""
+    """A far floater, and one that fills the room, are added to the splats."""
     stray = raw.select(np.array([0, 1]))
     stray = dataclasses.replace(stray, means=stray.means + np.float32([[0, -30, 0], [0, 0, 0]]))
     stray.log_scales[:] = np.log([[0.01] * 3, [20] * 3])
@@ -93,7 +93,7 @@ def test_isolated_and_huge_splats_are_left_out_and_few_others(run, raw, quality)
     assert quality(dataclasses.replace(kept, antialiased=True)) > quality(raw) - 1
 
 
-def test_levels_halve_and_training_makes_up_for_it(run, raw, quality):
+def test_levels_halve_and_fine_tuning_recovers_quality(run, raw, quality):
     levels = list(ExportJob([run.path], Edits(), bake=False).levels(3, 100, QUIET))
     assert [len(level) for level in levels] == [len(raw), len(raw) // 2, len(raw) // 4]
     np.testing.assert_array_equal(levels[0].means, raw.means)
@@ -104,7 +104,7 @@ def test_levels_halve_and_training_makes_up_for_it(run, raw, quality):
 
 
 def test_levels_where_few_photographs_fit_into_memory(run, raw, quality):
-    """All but a few are decoded as they are needed."""
+    """Most are decoded on demand."""
     config = run.config()
     text = run.config_path.read_text()
     limit = 10 * 3 * 96 * 72 / 2**30

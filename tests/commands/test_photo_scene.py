@@ -284,7 +284,7 @@ def test_scenes_made_of_photographs_do_not_hide_the_photographs(scene, photos, t
 
 
 @pytest.mark.parametrize("command", [("train", "--steps", "1", "--device", "cpu"), ("sfm",)])
-def test_a_run_is_no_scene(splat, scene, run_copy, tmp_path, command):
+def test_run_is_refused_as_a_scene(splat, scene, run_copy, tmp_path, command):
     """Its rendered pictures were given to structure from motion."""
     shutil.copytree(scene / "images", run_copy / "renders")
     result = splat(command[0], run_copy, "-o", tmp_path / "out", *command[1:])

@@ -1,4 +1,4 @@
-"""HEIC, AVIF and OpenEXR files are decoded by processes that may crash."""
+"""Decoding of HEIC, AVIF and OpenEXR files in processes that may crash."""
 
 import io
 
@@ -18,7 +18,7 @@ needs_avif = pytest.mark.skipif("AVIF" not in FORMATS, reason="this Pillow has n
 
 @pytest.fixture(autouse=True)
 def no_processes():
-    """Each test starts and ends its own."""
+    """Each test starts and ends its own process."""
     decoder._close()
     yield
     decoder._close()
@@ -56,7 +56,7 @@ def test_one_process_decodes_many_files(avif):
 
 
 @needs_avif
-def test_a_decoder_that_was_killed_meanwhile_is_replaced(avif):
+def test_killed_decoder_is_replaced(avif):
     image_size(avif)
     processes()[0].kill()
     processes()[0].wait()
@@ -65,7 +65,7 @@ def test_a_decoder_that_was_killed_meanwhile_is_replaced(avif):
 
 @needs_avif
 @pytest.mark.parametrize("program", ["import os; os.abort()", "print('')", "import os; os.close(1); input()"])
-def test_a_crash_of_a_decoder_is_the_defect_of_a_file(avif, monkeypatch, program):
+def test_crash_of_a_decoder_is_reported_for_the_file(avif, monkeypatch, program):
     monkeypatch.setattr(decoder, "_GRACE", 0.1)
     with monkeypatch.context() as changed:
         changed.setattr(decoder, "_PROGRAM", program)

@@ -1,4 +1,4 @@
-"""Image files are opened in one place, by decoders that start no programs."""
+"""Image files are opened in one place, by decoders that do not start programs."""
 
 import io
 import re
@@ -25,10 +25,10 @@ def test_nothing_else_opens_images(folder):
     assert found == list(map(Path, expected))
 
 
-def test_eps_called_png_is_no_image(tmp_path):
+def test_eps_named_png_is_refused(tmp_path):
     path = tmp_path / "a.png"
     path.write_bytes(EPS)
-    with Image.open(path) as opened:  # so that the test would see the decoder at work
+    with Image.open(path) as opened:  # the decoder is called without our restriction
         assert opened.format == "EPS"
     with pytest.raises(UnidentifiedImageError):
         open_image(path)
@@ -41,8 +41,8 @@ def test_common_formats_are_read(tmp_path, kind):
         assert image.size == (8, 6)
 
 
-def test_heic_is_read_only_where_every_format_is(monkeypatch):
-    """A member of an archive that has to be WebP does not start the decoder of HEIC."""
+def test_heic_is_read_only_with_the_default_formats(monkeypatch):
+    """A member of an archive that must be WebP does not start the HEIC decoder."""
     monkeypatch.setattr(image_files, "DecodedImage", lambda file: pytest.fail("the decoder was started"))
     with pytest.raises(UnidentifiedImageError):
         open_image(io.BytesIO(b"\0\0\0\x18ftypheic" + bytes(16)), ("WEBP",))

@@ -1,4 +1,4 @@
-"""JSON from untrusted files: values that would take too much memory are refused before they are made."""
+"""JSON from untrusted files: values that would take too much memory are refused before they are created."""
 
 import json
 import tracemalloc
@@ -41,22 +41,22 @@ def test_values_take_no_more_than_estimated(name):
     assert peak <= estimate - len(text)
 
 
-def test_a_file_of_many_values_is_refused_by_its_number_of_values():
+def test_too_many_values_are_refused():
     with pytest.raises(ValueError, match="too many values for 6,000,003 characters"):
         parse_json("[" + "[]," * 2_000_000 + "1]")
 
 
-def test_the_most_cameras_that_a_run_has_are_read():
+def test_maximum_number_of_cameras_is_read():
     text = json.dumps([CAMERA] * (1 << 16), indent=1)
     assert len(parse_json(text)) == 1 << 16
 
 
-def test_deep_values_are_refused():
+def test_deeply_nested_values_are_refused():
     with pytest.raises(ValueError, match="nested"):
         parse_json("[" * 100_000)
 
 
-def test_a_longer_file_is_refused(tmp_path, monkeypatch):
+def test_too_long_file_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(json_input, "MAX_JSON_BYTES", 20)
     (tmp_path / "a.json").write_text(json.dumps(list(range(20))))
     with pytest.raises(ValueError, match="longer than 20 bytes"):

@@ -1,4 +1,4 @@
-"""Calls in threads: results in order, errors in their place, and no more calls ahead than threads."""
+"""Calls in threads: order of results, errors, number of calls ahead."""
 
 from functools import partial
 
@@ -11,7 +11,7 @@ def test_results_come_in_order():
     assert list(run_in_threads((partial(pow, i, 2) for i in range(50)), 4)) == [i * i for i in range(50)]
 
 
-def test_calls_are_taken_as_results_are():
+def test_calls_are_taken_as_results_are_consumed():
     taken = []
 
     def calls():
@@ -23,7 +23,7 @@ def test_calls_are_taken_as_results_are():
         assert len(taken) <= result + 4
 
 
-def test_errors_come_in_place_of_results():
+def test_errors_replace_results():
     results = run_in_threads([partial(int, "1"), partial(int, "no number"), partial(int, "3")], 2)
     assert next(results) == 1
     with pytest.raises(ValueError, match="no number"):

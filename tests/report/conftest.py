@@ -13,7 +13,7 @@ from tests.small_scene import write_small_scene
 
 @pytest.fixture(scope="session")
 def report(tmp_path_factory):
-    """The path of the page. Not to be changed."""
+    """The path of the page. Do not modify."""
     folder = tmp_path_factory.mktemp("reported")
     config = load_config(None, {"eval": True, "test_every": 3, "steps": 20, "save_at": (10,)})
     backend = open_device("cpu", config, Display())

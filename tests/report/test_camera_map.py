@@ -16,7 +16,7 @@ def splats():
 
 
 def _triangles(svg):
-    """[N, 3, 2]: the tip first."""
+    """Corners of the triangles [N, 3, 2], the tip first."""
     written = re.findall(r'<polygon[^>]* points="([^"]*)"', svg)
     return np.array([[list(map(float, corner.split(","))) for corner in one.split()] for one in written])
 
@@ -31,8 +31,8 @@ def test_cameras_of_a_ring_stand_in_a_circle_and_look_inwards(splats):
     assert (np.linalg.norm(triangles[:, 0] - center, axis=1) < radii).all()
 
 
-def test_seen_from_above_not_from_below(splats):
-    """A camera that goes round counter-clockwise about `up` does so in the picture."""
+def test_map_is_not_mirrored(splats):
+    """A camera that moves counter-clockwise around `up` does so in the picture."""
     views = ring_of_views(12)
     up = -np.mean([view.w2c[1, :3] for view in views], axis=0)
     centers = np.array([view.center for view in views])

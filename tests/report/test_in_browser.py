@@ -1,4 +1,4 @@
-"""The page in a real browser: whole without a network, as wide as a phone, light and dark, and answering."""
+"""The report in a real browser: without a network, on a phone, light and dark, with its controls."""
 
 from io import BytesIO
 
@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("br
 
 @pytest.fixture
 def open_page(chromium, report):
-    """`open_page(width, scheme)`; at the end of the test, nothing may have gone wrong in any of them."""
+    """`open_page(width, scheme)`; asserts at the end of the test that no page reported an error."""
     contexts, complaints = [], []
 
     def open_page(width=1200, scheme="light"):
@@ -39,7 +39,7 @@ def _difference(a, b):
 
 
 @pytest.mark.parametrize("width", [390, 1200])
-def test_nothing_is_wider_than_the_window(open_page, width):
+def test_page_fits_the_window(open_page, width):
     page = open_page(width)
     assert page.evaluate("document.documentElement.scrollWidth") == width
     for figure in page.locator("figure").all():
@@ -47,8 +47,8 @@ def test_nothing_is_wider_than_the_window(open_page, width):
 
 
 @pytest.mark.parametrize("width", [390, 1200])
-def test_portraits_fit_into_the_window(open_page, width):
-    """The pictures of the report, made portraits: their frame keeps the shape that it is given."""
+def test_portraits_fit_the_window(open_page, width):
+    """Pictures in the format of portraits: the frame keeps the given aspect ratio."""
     page = open_page(width)
     stage = page.locator(".stage").first
     assert "--aspect" in stage.get_attribute("style")
@@ -64,7 +64,7 @@ def test_light_and_dark(open_page):
     assert _difference(light, dark) > 50
 
 
-def test_the_slider_goes_from_the_render_to_the_photograph(open_page):
+def test_slider_blends_render_and_photograph(open_page):
     page = open_page()
     stage, slider = page.locator(".stage").first, page.locator(".stage input").first
     frames = []
@@ -78,7 +78,7 @@ def test_the_slider_goes_from_the_render_to_the_photograph(open_page):
     assert _difference(both[:, middle + 20 :], frames[1][:, middle + 20 :]) < 2
 
 
-def test_the_error_map_shows_instead(open_page):
+def test_error_map_replaces_the_pictures(open_page):
     page = open_page()
     view = page.locator(".view").first
     before = _pixels(view.locator(".stage"))
@@ -88,7 +88,7 @@ def test_the_error_map_shows_instead(open_page):
     assert _difference(before, _pixels(view.locator(".stage"))) > 10
 
 
-def test_a_pointer_reads_off_a_curve(open_page):
+def test_pointer_shows_values_of_a_curve(open_page):
     page = open_page()
     chart = page.locator(".chart").first
     summary = chart.locator("output").inner_text()

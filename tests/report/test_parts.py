@@ -15,7 +15,7 @@ from splat_cli.report.numbers import compact, duration, size, ticks
 from splat_cli.report.pictures import jpeg, png
 
 
-def test_what_is_no_markup_is_escaped():
+def test_text_is_escaped():
     assert tag("b", "<i>", class_='"') == '<b class="&quot;">&lt;i&gt;</b>'
     assert join("a & b", tag("br"), None, 3) == "a &amp; b<br>3"
     assert tag("line", stroke_width=2, x1=None) == '<line stroke-width="2"></line>'
@@ -42,12 +42,12 @@ def test_numbers_are_short(written, expected):
 @pytest.mark.parametrize(
     ("low", "high", "expected"),
     [(0, 100, [0, 50, 100]), (12.3, 13.1, [12.4, 12.6, 12.8, 13.0]), (3, 3, [3]), (101, 199, [120, 140, 160, 180])],
-)  # fmt: skip
+)
 def test_ticks_are_round(low, high, expected):
     assert ticks(low, high) == pytest.approx(expected)
 
 
-def test_a_range_has_two_ticks_at_least():
+def test_range_has_at_least_two_ticks():
     rng = np.random.default_rng(0)
     for low, width in zip(rng.uniform(-1e3, 1e3, 1_000), 10 ** rng.uniform(-2, 4, 1_000), strict=True):
         assert 2 <= len(ticks(low, low + width)) <= 10, (low, width)
@@ -57,7 +57,7 @@ def _decoded(address):
     return Image.open(io.BytesIO(base64.b64decode(address.partition("base64,")[2])))
 
 
-def test_pictures_take_no_more_than_they_may():
+def test_pictures_keep_the_size_limit():
     noise = np.random.default_rng(0).integers(0, 256, (600, 900, 3), dtype=np.uint8)
     address = jpeg(noise, 450, 20_000)
     picture = _decoded(address)
@@ -76,7 +76,7 @@ def _hover(svg):
     return json.loads(re.search(r'data-hover="([^"]*)"', svg)[1].replace("&quot;", '"'))
 
 
-def test_a_curve_goes_through_its_points():
+def test_curve_passes_through_its_points():
     chart = line_chart("Loss", [Series("", [0, 100, 200], [4.0, 2.0, 3.0])], "{:.1f}".format, low=0)
     points = [tuple(map(float, point.split(","))) for point in re.search(r'points="([^"]*)"', chart)[1].split()]
     left, middle, right = points
@@ -86,7 +86,7 @@ def test_a_curve_goes_through_its_points():
     assert [text for _, text in _hover(chart)] == ["step 0: 4.0", "step 100: 2.0", "step 200: 3.0"]
 
 
-def test_what_is_not_finite_is_left_out():
+def test_nonfinite_points_are_omitted():
     chart = line_chart("Loss", [Series("", [0, 1, 2, 3], [1.0, float("nan"), float("inf"), 2.0])], str)
     assert len(_hover(chart)) == 2
     assert "nan" not in chart
@@ -94,14 +94,14 @@ def test_what_is_not_finite_is_left_out():
     assert line_chart("Loss", [Series("", [], [])], str) is None
 
 
-def test_long_runs_are_thinned_out_to_the_last_point():
+def test_long_curves_are_subsampled_and_keep_the_last_point():
     chart = line_chart("Loss", [Series("", range(10_000), range(10_000))], str)
     assert 150 <= len(_hover(chart)) <= 300
     assert _hover(chart)[-1][1] == "step 9,999: 9999"
 
 
 @pytest.mark.parametrize("log", [False, True])
-def test_a_histogram_counts_everything_inside(log):
+def test_histogram_counts_all_values_in_range(log):
     values = np.random.default_rng(0).uniform(0.1, 0.9, 1000)
     chart = histogram("Opacity", values, "{:.3g}".format, (0.05, 1.0), log)
     counts = [int(text.rpartition(": ")[2].replace(",", "")) for _, text in _hover(chart)]
@@ -109,7 +109,7 @@ def test_a_histogram_counts_everything_inside(log):
     assert chart.count("<rect ") == len(counts) == 40
 
 
-def test_bars_of_equal_values_have_a_height():
+def test_bars_of_equal_values_are_visible():
     chart = bars("PSNR", "", [20.0, 20.0], ["a.jpg", "b<.jpg"], str)
     assert all(float(height) > 10 for height in re.findall(r'<rect [^>]* height="([\d.]+)"', chart))
     assert "b&lt;.jpg: 20.0" in chart

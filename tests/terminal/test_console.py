@@ -1,4 +1,4 @@
-"""What is shown while training."""
+"""Progress and messages on terminals and in log files."""
 
 import fcntl
 import io
@@ -24,7 +24,7 @@ class _Terminal(io.StringIO):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """`clock[0]`: the seconds that the program reads."""
+    """`clock[0]`: the time that the program reads, in seconds."""
     now = [0.0]
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
     return now
@@ -56,7 +56,7 @@ def test_terminal_gets_a_bar():
     assert "train PSNR 23.46, 3,000 splats, loss 0.1000" in stream.getvalue()
 
 
-def test_a_terminal_gets_plain_lines_where_they_are_asked_for():
+def test_terminal_gets_plain_lines_on_request():
     stream = _Terminal()
     display = Display(stream, bar=False)
     with display.training(100) as show, display.counting("views", 3) as count:
@@ -66,7 +66,7 @@ def test_a_terminal_gets_plain_lines_where_they_are_asked_for():
     assert "\r" not in stream.getvalue()
 
 
-def test_what_takes_long_is_counted_in_a_log_file_too(clock):
+def test_long_work_is_counted_in_log_files(clock):
     stream = io.StringIO()
     with Display(stream).counting("pictures", 4000) as count:
         for clock[0] in (4.0, 11.0, 12.0, 30.0):
@@ -110,7 +110,7 @@ def test_first_interrupt_waits_for_the_check():
 
 
 def test_second_interrupt_acts_at_once():
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore it
     try:
         with deferred_interrupt():
             os.kill(os.getpid(), signal.SIGINT)
@@ -124,7 +124,7 @@ SET_CLOCK = "import time; seconds = [0.0]; time.time = lambda: seconds[0]"  # be
 
 
 def drawn(columns, *calls, term="xterm"):
-    """What a terminal of so many columns shows at the end of a program that makes calls of a Display."""
+    """Lines on a terminal with `columns` after a program that calls methods of a Display."""
     pyte = pytest.importorskip("pyte", reason="extra test")
     imports = (SET_CLOCK, "from splat_cli.terminal.console import Display, Progress")
     program = "\n".join(("input()", *imports, "display = Display()", *calls))
@@ -164,7 +164,7 @@ with display.training(30000) as show:
         (20, ["100%", "30000/30000"]),
     ],
 )
-def test_bar_has_room_on_every_terminal(columns, shown):
+def test_bar_fits_every_terminal(columns, shown):
     (line,) = drawn(columns, TRAIN)
     assert all(fact in line for fact in shown), line
     assert line.count("█") >= (6 if columns >= 40 else 0)
@@ -186,7 +186,7 @@ def test_rows_break_between_words_below_their_text():
     assert lines[1].startswith(23 * " " + "with")
 
 
-def test_a_terminal_that_only_adds_lines_gets_plain_lines():
+def test_dumb_terminal_gets_plain_lines():
     lines = drawn(80, TRAIN, term="dumb")
     assert lines[0] == "step 29999/30000, loss 0.0312, train PSNR 27.31, 1,230,000 splats"
     assert "█" not in "".join(lines)

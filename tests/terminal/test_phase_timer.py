@@ -8,7 +8,7 @@ from splat_cli.terminal.phase_timer import PhaseTimer, Stopwatch
 
 @pytest.fixture
 def wait(monkeypatch):
-    """`wait(seconds)` moves the timer on."""
+    """`wait(seconds)` advances the timer."""
     now = [0.0]
     monkeypatch.setattr(module.time, "perf_counter", lambda: now[0])
 
@@ -18,7 +18,7 @@ def wait(monkeypatch):
     return wait
 
 
-def test_inner_phases_do_not_count_in_outer_ones(wait):
+def test_inner_phases_do_not_count_towards_outer_ones(wait):
     timer = PhaseTimer("other")
     wait(1)
     with timer("training"):
@@ -37,7 +37,7 @@ def test_an_error_ends_its_phase(wait):
     assert timer.seconds == {"other": 2, "training": 0}
 
 
-def test_stopwatch_adds_up_what_runs_and_not_what_is_paused(wait):
+def test_stopwatch_does_not_count_pauses(wait):
     stopwatch = Stopwatch(100)
     wait(1)
     with stopwatch.running():

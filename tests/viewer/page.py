@@ -11,7 +11,7 @@ from splat_cli.gaussians.formats import read_splats
 
 @dataclass
 class _Parts(HTMLParser):
-    """Texts by the id of the element that they are in, and all addresses that elements name."""
+    """Texts by the id of their element, and all addresses in elements."""
 
     texts: dict = field(default_factory=dict)
     addresses: list = field(default_factory=list)
@@ -34,7 +34,7 @@ class _Parts(HTMLParser):
 
 
 class Page:
-    """`scene` as the page's script sees it, `addresses` of elements, `policy` of what may be loaded."""
+    """`scene` as the page's script reads it, `addresses` in elements, content security `policy`."""
 
     def __init__(self, path):
         self.text = path.read_text(encoding="utf-8")
@@ -45,7 +45,7 @@ class Page:
         self._splats = gzip.decompress(base64.b64decode(parts.texts["splats"]))
 
     def splats(self, folder):
-        """What the page shows; `folder` is a place for a file."""
+        """The splats of the page; `folder`: for a temporary file."""
         assert len(self._splats) == self.scene["bytes"]
         (folder / "page.compressed.ply").write_bytes(self._splats)
         return read_splats(folder / "page.compressed.ply")

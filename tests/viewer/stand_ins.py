@@ -8,7 +8,7 @@ from splat_cli.viewer.viser_camera import field_of_view, pose_of
 
 
 def browser_camera(view):
-    """What viser says of a browser whose camera is where `view` is."""
+    """The camera of a browser as viser describes it, at `view`."""
     position, wxyz = pose_of(view)
     return SimpleNamespace(
         position=position, wxyz=wxyz, fov=field_of_view(view), image_width=view.width + 1, image_height=view.height
@@ -16,7 +16,7 @@ def browser_camera(view):
 
 
 class Panel:
-    """Stands for viser's panel and scene: keeps buttons and texts, and what was added."""
+    """Stand-in for viser's panel and scene: records buttons, texts and added objects."""
 
     def __init__(self, clients=()):
         self.buttons = {}
@@ -38,4 +38,4 @@ class Control:
         self._panel.buttons[self._args[0]] = function
 
     def remove(self):
-        """Away with it."""
+        """Remove the object."""

@@ -25,8 +25,8 @@ def test_every_package_of_the_lock_file_has_a_version_and_a_checksum():
     assert all(package["version"] and package["integrity"].startswith("sha512-") for package in lock.values())
 
 
-def test_the_bundle_is_made_again_to_the_same_bytes():
-    """Takes npm's registry."""
+def test_bundle_is_reproducible():
+    """Needs npm's registry."""
     npm = shutil.which("npm") or pytest.skip("no npm")
     if finished([npm, "view", "esbuild@0.28.2", "version"], cwd=Path(STATIC)).returncode:
         pytest.skip("npm's registry does not answer")

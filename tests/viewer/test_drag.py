@@ -1,4 +1,4 @@
-"""How far a drag with the mouse turns the camera of the live viewer."""
+"""Rotation of the live viewer's camera by a drag with the mouse."""
 
 import io
 import time
@@ -17,7 +17,7 @@ SIZE = {"width": 1000, "height": 720}
 
 @pytest.fixture
 def camera(chromium):
-    """(a page of the viewer, its camera as the server knows it)."""
+    """(page of the viewer, its camera on the server)."""
     from splat_cli.viewer.server import serving
 
     with serving("127.0.0.1", 8093, Display(io.StringIO())) as server:
@@ -27,13 +27,13 @@ def camera(chromium):
         page.goto(f"http://127.0.0.1:{server.get_port()}")
         clients = until(page, server.get_clients)
         handle = next(iter(clients.values())).camera
-        until(page, lambda: forward(handle) @ [-1, 0, 0] > 0.999)  # the browser first has a camera of its own
+        until(page, lambda: forward(handle) @ [-1, 0, 0] > 0.999)  # at first, the browser has its own camera
         yield page, handle
         page.close()
 
 
 def until(page, found):
-    """The first result of `found` that counts as true; the page works in between."""
+    """The first true result of `found`; the page runs meanwhile."""
     end = time.monotonic() + HANG
     while not (result := found()):
         if time.monotonic() > end:
@@ -47,7 +47,7 @@ def forward(camera):
 
 
 def drag(page, camera, pixels, button="left"):
-    """Degrees between the ways that the camera looks before a horizontal drag and once it rests after it."""
+    """Angle in degrees between the viewing directions before a horizontal drag and after it, at rest."""
     before = forward(camera)
     page.mouse.move(300, 400)
     page.mouse.down(button=button)

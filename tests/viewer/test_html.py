@@ -1,4 +1,4 @@
-"""The exported page: complete in itself, with the same splats, seen from the camera that was asked for."""
+"""The exported page: self-contained, with the splats, opened at the requested camera."""
 
 import dataclasses
 
@@ -28,20 +28,20 @@ def splats():
 
 
 def rolled(view, degrees):
-    """The view turned about its own axis."""
+    """The view rotated about its optical axis."""
     turn = np.eye(4)
     turn[:3, :3] = rotation_about_axes((0, 0, degrees))
     return dataclasses.replace(view, w2c=turn @ view.w2c)
 
 
 def pixels(splats, view):
-    """Where the camera sees the means, [N, 2], relative to its principal point."""
+    """Projected means [N, 2], px, relative to the principal point."""
     points = splats.means @ view.w2c[:3, :3].T + view.w2c[:3, 3]
     return points[:, :2] / points[:, 2:] * [view.fx, view.fy]
 
 
 def pixels_in_the_page(splats, camera, view):
-    """The same in the page, whose world is the file turned by 180 degrees about z, and whose camera has y up."""
+    """The same in the page: its world is the file rotated by 180 degrees about z, its camera has y up."""
     position, target = np.array(camera["position"]), np.array(camera["target"])
     forward = (target - position) / np.linalg.norm(target - position)
     right = np.cross(forward, [0, 1, 0])
@@ -52,7 +52,7 @@ def pixels_in_the_page(splats, camera, view):
     return np.stack([across, down], axis=1) / depth[:, None] * focal
 
 
-def test_nothing_is_loaded_from_elsewhere(splats, tmp_path):
+def test_page_loads_nothing_else(splats, tmp_path):
     write_html(tmp_path / "a.html", splats, ring_of_views()[0], UP, title="a <b>")
     page = Page(tmp_path / "a.html")
     assert page.addresses == []
@@ -62,8 +62,8 @@ def test_nothing_is_loaded_from_elsewhere(splats, tmp_path):
     assert page.text.count("Permission is hereby granted") == 2  # viewer and engine
 
 
-def test_the_page_holds_the_splats(splats, tmp_path):
-    """Turned by the identity, since the camera stands upright and looks along z: as good as a compressed PLY."""
+def test_page_contains_the_splats(splats, tmp_path):
+    """Not rotated, since the camera is upright and looks along z; with the precision of a compressed PLY."""
     write_html(tmp_path / "a.html", splats, overview(splats.means), UP)
     found = Page(tmp_path / "a.html").splats(tmp_path)
     write_splats(tmp_path / "expected.compressed.ply", splats)
@@ -74,7 +74,7 @@ def test_the_page_holds_the_splats(splats, tmp_path):
 
 @pytest.mark.parametrize("roll", [0, 10])
 @pytest.mark.parametrize("number", [0, 5])
-def test_the_page_opens_where_the_view_is(splats, tmp_path, number, roll):
+def test_page_opens_at_the_view(splats, tmp_path, number, roll):
     edits = Edits(scale=2.0, rotate=(10.0, 20.0, 130.0), translate=(1.0, -2.0, 3.0))
     views = [edits.similarity().apply(view) for view in ring_of_views()]
     start = rolled(views[number], roll)
@@ -85,7 +85,7 @@ def test_the_page_opens_where_the_view_is(splats, tmp_path, number, roll):
     assert np.abs(np.sort(shown, axis=0) - np.sort(pixels(moved, start), axis=0)).max() < 0.05
 
 
-def test_the_cameras_up_becomes_the_worlds():
+def test_up_direction_of_the_cameras_becomes_the_worlds():
     views = [Edits(rotate=(70.0, 0.0, 40.0)).similarity().apply(view) for view in ring_of_views()]
     rotation = upright_rotation(up_direction(views), views[2])
     np.testing.assert_allclose(rotation @ up_direction(views), [0, -1, 0], atol=1e-9)
@@ -95,13 +95,13 @@ def test_the_cameras_up_becomes_the_worlds():
     np.testing.assert_allclose(portrait @ up_direction(views), [0, -1, 0], atol=1e-9)
 
 
-def test_the_target_is_among_the_splats(splats):
+def test_orbit_center_is_among_the_splats(splats):
     for view in ring_of_views():
         assert np.linalg.norm(pivot_point(splats.means, view)) < 0.3
 
 
 def test_frame_scene_shows_what_the_cameras_saw(splats, tmp_path):
-    """Far, huge splats do not matter; without cameras, a tenth of the splats at each end does not."""
+    """Far, huge splats do not count; without cameras, neither does a tenth of the splats at each end."""
     splats.means[:20] *= 1000
     splats.log_scales[:20] = 5
     views = ring_of_views(radius=3.0)
@@ -115,7 +115,7 @@ def test_frame_scene_shows_what_the_cameras_saw(splats, tmp_path):
     assert 0.2 < frame["radius"] < 1
 
 
-def test_no_splats_no_page(splats, tmp_path):
+def test_no_page_without_splats(splats, tmp_path):
     with pytest.raises(UsageError, match="was not written: it would show no splats"):
         write_html(tmp_path / "a.html", splats.select(np.zeros(300, bool)), ring_of_views()[0], UP)
     assert not (tmp_path / "a.html").exists()

@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("br
 
 SIZE = {"width": 480, "height": 360}
 FREE = np.s_[160:, :480]
-"""Of a window of 900x600 pixels, what the live viewer's panel and the browser's remarks do not cover."""
+"""Part of a window of 900x600 pixels that neither the panel nor messages of the browser cover."""
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def sample_run(tmp_path_factory):
 
 
 def wait_for(page, condition, work=lambda: None):
-    """Until the page shows what is expected; machines differ in how long that takes."""
+    """Wait until the page shows the expected state; the time depends on the machine."""
     end = time.monotonic() + HANG
     work()
     while not condition():
@@ -73,7 +73,7 @@ def test_the_page_shows_what_splat_renders(chromium, sample_run, tmp_path, open_
     splats = Splats.from_arrays(backend, read_splats(sample_run.ply_path(300)))
     view = with_size(opening.start, **SIZE)
     rendered = to_8bit(render_view(backend, splats, view, antialias=True))
-    wait_for(page, lambda: psnr(screenshot(page), rendered) > 29)  # the viewer has another filter for pixels
+    wait_for(page, lambda: psnr(screenshot(page), rendered) > 29)  # the viewer filters pixels differently
     assert set(requests) == {"file", "blob"}
 
     page.mouse.move(200, 200)
@@ -106,12 +106,12 @@ def test_frame_scene_shows_the_room_despite_a_far_splat(chromium, sample_run, tm
 
 
 SHAPES = [({"width": 240, "height": 480}, np.s_[150:330]), ({"width": 600, "height": 300}, np.s_[:, 100:500])]
-"""Windows of another shape than the first view, and where it is in them."""
+"""Windows of other shapes than the first view, and the part of them that shows it."""
 
 
 @pytest.mark.parametrize("shapes", [SHAPES, SHAPES[::-1]])
-def test_a_page_of_another_shape_shows_all_of_the_first_view(chromium, sample_run, tmp_path, open_device, shapes):
-    """When it is opened, and when the window is resized or a phone is turned."""
+def test_window_of_any_shape_shows_the_whole_start_view(chromium, sample_run, tmp_path, open_device, shapes):
+    """At the start, and after the window is resized or a phone is rotated."""
     opening = find_initial_camera([sample_run.path], "view_007")
     opening.write(tmp_path / "a.html", load_splats_for_viewers(sample_run.path, bake=False))
     page = chromium.new_page(viewport=shapes[0][0])
@@ -128,7 +128,7 @@ def test_a_page_of_another_shape_shows_all_of_the_first_view(chromium, sample_ru
 
 
 def test_the_live_viewer_shows_the_splats_and_compares(chromium, sample_run, open_device):
-    """From the first view, without pyramids; then at the third camera, beside its photograph."""
+    """From the first view, without pyramids; then from the third camera, beside its photograph."""
     pytest.importorskip("viser", reason="the live viewer needs viser (extra viewer)")
     backend, display = open_device("cpu"), Display()
     source = open_source(sample_run.path, backend, display)
@@ -139,7 +139,7 @@ def test_the_live_viewer_shows_the_splats_and_compares(chromium, sample_run, ope
         page.goto(f"http://127.0.0.1:{server.get_port()}")
 
         def until(condition):
-            """Works for the browser until it shows what is expected."""
+            """Serve the browser until it shows the expected state."""
             wait_for(page, condition, window.work)
 
         def shows(picture):

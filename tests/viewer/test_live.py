@@ -1,4 +1,4 @@
-"""The viewer during training, without a browser: what is shown when, pauses, speed, refused addresses."""
+"""The viewer during training, without a browser: updates, pauses, speed, refused hosts."""
 
 import sys
 from types import SimpleNamespace
@@ -26,15 +26,15 @@ def test_updates_take_a_twentieth_of_the_time(monkeypatch):
 
 
 @pytest.mark.parametrize("host", ["300.1.1.1", "192.0.2.1"])
-def test_an_address_that_is_none_of_ours_is_refused(capsys, host, tmp_path):
-    """192.0.2.1 is set aside for documentation: no machine has it."""
+def test_host_of_another_machine_is_refused(capsys, host, tmp_path):
+    """192.0.2.1 is reserved for documentation: no machine has it."""
     pytest.importorskip("viser")
     assert run(["train", str(tmp_path), "--viewer", "--host", host]) == 2
     assert f"no viewer at {host}:8080: " in capsys.readouterr().err
 
 
 class Shown:
-    """Stands for the window: counts how often splats are shown anew."""
+    """Stand-in for the window: counts updates of the splats."""
 
     def __init__(self, *args):
         self.times = 0
@@ -48,7 +48,7 @@ class Shown:
 
 @pytest.fixture
 def watching(monkeypatch, tmp_path):
-    """Makes (viewer, its window, its panel, a function that looks at a step with a `check`)."""
+    """(viewer, its window, its panel, a function that shows a step and takes a `check`)."""
     monkeypatch.setattr(live, "Window", Shown)
 
     def make(clients):
@@ -65,7 +65,7 @@ def never():
     pytest.fail("nothing waits here")
 
 
-def test_speed_is_that_since_the_first_step_of_a_trainer(monkeypatch, tmp_path):
+def test_speed_counts_from_the_first_step_of_a_trainer(monkeypatch, tmp_path):
     monkeypatch.setattr(live, "Window", Shown)
     monkeypatch.setattr(live.time, "perf_counter", lambda: now)
     now = 100.0
@@ -92,7 +92,7 @@ def test_new_steps_are_shown(watching):
     assert window.times == 1
 
 
-def test_a_pause_lasts_until_somebody_continues_or_stops(watching):
+def test_pause_lasts_until_continue_or_interrupt(watching):
     window, panel, look = watching(clients=("somebody",))
     panel.buttons["Pause"](None)
     look(1, lambda: panel.buttons["Pause"](None))  # the same button continues
@@ -104,11 +104,11 @@ def test_a_pause_lasts_until_somebody_continues_or_stops(watching):
 
     with pytest.raises(KeyboardInterrupt):
         look(3, stop)
-    assert window.times >= 2  # where it stopped is always shown
+    assert window.times >= 2  # the last step is always shown
 
 
 @pytest.mark.parametrize("command", [["view", "."], ["train", ".", "--viewer"]])
-def test_without_viser_it_is_said_what_to_install(command, monkeypatch, capsys, tmp_path):
+def test_missing_viser_is_reported_with_the_extra(command, monkeypatch, capsys, tmp_path):
     monkeypatch.setitem(sys.modules, "viser", None)
     monkeypatch.chdir(tmp_path)
     assert run([*command, "--device", "cpu"]) == 2

@@ -12,7 +12,7 @@ from tests.viewer.stand_ins import Panel, browser_camera
 from tests.views import ring_of_views
 
 
-def test_kept_views_are_a_file_that_render_reads(tmp_path):
+def test_saved_views_can_be_rendered(tmp_path):
     panel, views = Panel(), ring_of_views()
     keeping = SavedViews(panel, tmp_path / "views.json", 0.1)
     for view in views[:3]:
@@ -26,7 +26,7 @@ def test_kept_views_are_a_file_that_render_reads(tmp_path):
     assert not (tmp_path / "views.json").exists()
 
 
-def test_kept_views_replace_no_file(tmp_path):
+def test_saved_views_do_not_replace_files(tmp_path):
     assert unused_file(tmp_path / "views.json") == tmp_path / "views.json"
     (tmp_path / "views.json").touch()
     (tmp_path / "views-2.json").touch()
@@ -43,7 +43,7 @@ def test_comparing():
     assert compose(rendered, None, 0.5, True) is rendered
 
 
-def test_portraits_are_no_higher_than_the_panel_is_wide():
+def test_portraits_are_padded_to_squares():
     portrait, landscape = np.full((20, 11, 3), 200, np.uint8), np.full((11, 20, 3), 200, np.uint8)
     square = padded(portrait)
     assert square.shape == (20, 20, 3)

@@ -22,7 +22,7 @@ from tests.subprocesses import HANG, finished
 
 @pytest.fixture(scope="module")
 def port():
-    """Of a server on this machine."""
+    """Port of a server on this machine."""
     with serving("127.0.0.1", 18180, Display()) as running:
         yield running.get_port()
 
@@ -49,8 +49,8 @@ def test_own_pages_and_programs_are_answered(port):
     assert open_socket(port)
 
 
-def test_what_is_no_request_prints_nothing(tmp_path):
-    """In a process of its own: the test's catches what loggers print."""
+def test_invalid_requests_print_nothing(tmp_path):
+    """In a separate process: pytest captures the output of loggers in its own."""
     program = """
 import socket
 from splat_cli.terminal.console import Display
@@ -88,7 +88,7 @@ def test_a_long_query_is_answered(port):
     [("localhost:9000", 200), ("[::1]:80", 200), ("evil.example", 403), ("evil.example:8080", 403), ("", 403)],
 )
 def test_pages_under_foreign_names_are_refused(port, host, status):
-    """DNS rebinding: a page's own name is made to resolve to this machine. Tunnels change the port only."""
+    """DNS rebinding: a page's own name resolves to this machine. Tunnels change only the port."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG)
     connection.request("GET", "/", headers={"Host": host})
     response = connection.getresponse()
@@ -127,13 +127,13 @@ def test_repeated_headers_are_refused():
         assert refusal(headers, frozenset())
 
 
-def test_the_machines_name_counts_where_others_may_connect(monkeypatch):
+def test_machine_name_is_trusted_if_others_can_connect(monkeypatch):
     monkeypatch.setattr(request_guard.socket, "gethostname", lambda: "Box")
     assert own_names("0.0.0.0") == {"0.0.0.0", "box", "box.local"}
     assert own_names("127.0.0.1") == {"127.0.0.1"}
 
 
-def test_a_version_of_viser_that_cannot_be_guarded_is_refused(monkeypatch):
+def test_viser_that_cannot_be_guarded_is_refused(monkeypatch):
     from contextlib import nullcontext
 
     monkeypatch.setattr(server, "guarded_websockets", lambda names, token: nullcontext())
@@ -143,7 +143,7 @@ def test_a_version_of_viser_that_cannot_be_guarded_is_refused(monkeypatch):
 
 @pytest.fixture
 def open_server(monkeypatch):
-    """(port, token) of a server that other machines can reach, as its address tells; this one counts as another."""
+    """(port, token) from the address of a server that other machines can reach; this machine counts as another."""
     said = []
     monkeypatch.setattr(server, "is_loopback", lambda host: False)
     display = Display()
@@ -164,7 +164,7 @@ def _get(port, path, **headers):
     return response
 
 
-def test_others_need_the_token(open_server):
+def test_other_machines_need_the_token(open_server):
     port, token = open_server
     for path in ("/", "/?token=", f"/?token={token[:-1]}", f"/?token={token}x", f"/{token}", f"/?tokens={token}"):
         assert _get(port, path).status == 403
@@ -191,6 +191,6 @@ def test_the_token_does_not_open_the_server_to_foreign_pages(open_server):
     assert _get(port, f"/?token={token}", Host="evil.example").status == 403
 
 
-def test_this_machine_alone_needs_no_token(port):
+def test_loopback_needs_no_token(port):
     page = _get(port, "/")
     assert (page.status, page.getheader("Set-Cookie")) == (200, None)

@@ -1,4 +1,4 @@
-"""Splats as the browser shows them: covariances, colours, opacities, a box."""
+"""Splats as the browser shows them: covariances, colours, opacities, crop box."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from tests.views import ring_of_views
 
 def test_covariances_and_colours(backend):
     splats = some_splats(40)
-    splats.logit_opacities[:] = np.linspace(-8, 3, 40)  # the first few are too faint to be seen
+    splats.logit_opacities[:] = np.linspace(-8, 3, 40)  # the first few are too transparent to be kept
     splats.means[20, 1] = np.nan
     look = appearance(Splats.from_arrays(backend, splats))
     opacities = 1 / (1 + np.exp(-splats.logit_opacities))
@@ -31,7 +31,6 @@ def test_covariances_and_colours(backend):
 
 
 def test_colours_are_the_mean_over_the_views_that_show_a_splat(backend):
-    """The views of the ring that see the splats at all; their rows lead to the same colours as in renders."""
     splats = _opaque(some_splats(30, color=0.3))
     splats.means *= 0.2
     splats.log_scales -= 3
@@ -59,7 +58,7 @@ def _opaque(splats):
     return splats
 
 
-def test_small_splats_are_as_faint_as_in_training(backend):
+def test_small_splats_are_as_transparent_as_in_training(backend):
     splats = some_splats(60)
     splats.log_scales -= 5
     splats = _opaque(splats)
@@ -68,7 +67,7 @@ def test_small_splats_are_as_faint_as_in_training(backend):
     assert baked.opacities.mean() < 0.5 * raw.opacities.mean()
 
 
-def test_a_box_hides_what_is_outside(backend):
+def test_box_hides_splats_outside(backend):
     look = appearance(Splats.from_arrays(backend, _opaque(some_splats(100))))
     inside = look.inside(Box((-1, -1, -1), (1, 1, 1)))
     assert 0 < len(inside.centers) < len(look.centers)

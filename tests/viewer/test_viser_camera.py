@@ -1,4 +1,4 @@
-"""Cameras of browsers: from views, to views, around which point they turn."""
+"""Cameras of browsers: conversion from and to views, orbit centre."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from tests.viewer.stand_ins import browser_camera
 from tests.views import ring_of_views
 
 
-def test_a_browser_stands_where_the_view_was():
+def test_browser_camera_matches_the_view():
     view = ring_of_views()[4]
     found = view_from(browser_camera(view), "a")
     np.testing.assert_allclose(found.w2c, view.w2c, atol=1e-9)
@@ -26,7 +26,7 @@ def test_narrow_windows_show_all_of_the_view():
     assert np.tan(field_of_view(view, 0.5) / 2) == pytest.approx(view.width / view.fx / 2 / 0.5)
 
 
-def test_a_drag_turns_about_a_near_point_where_nobody_stood_behind():
+def test_orbit_center_is_near_unless_cameras_surround_the_scene():
     views = ring_of_views(12)
     assert pivot_share(views) == pivot_share([]) == 1
     assert pivot_share(views[:4]) < 0.5
