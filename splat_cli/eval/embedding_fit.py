@@ -1,4 +1,4 @@
-"""Appearance embeddings of held-out photographs, fitted on left halves and evaluated on right halves.
+"""Appearance embeddings of held-out photographs, fitted to left halves, so that right halves can be evaluated.
 
 As in NeRF in the Wild (Martin-Brualla et al. 2021, sec. 4.1).
 """
@@ -39,7 +39,7 @@ def fit_held_out_embeddings(
 
 
 def has_appearances(config: TrainConfig) -> bool:
-    """Whether the run trains an appearance for each photograph."""
+    """Whether the run trains an appearance embedding per photograph."""
     return config.color == "field" and config.field_appearance > 0
 
 
@@ -59,9 +59,14 @@ class _Fit:
     """Adam on embeddings, one after the other; splats and field are fixed."""
 
     def __init__(
-        self, splats: Splats, field: ColorField, embeddings: Parameters, photographs: ImageSet, config: TrainConfig,
+        self,
+        splats: Splats,
+        field: ColorField,
+        embeddings: Parameters,
+        photographs: ImageSet,
+        config: TrainConfig,
         background: Sequence[float],
-    ) -> None:  # fmt: skip
+    ) -> None:
         backend = splats.backend
         self.splats, self.field, self.embeddings = splats, field, embeddings
         photos: list[list[DeviceArray]] = [

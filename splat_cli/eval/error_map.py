@@ -3,7 +3,7 @@
 import numpy as np
 
 FULL_ERROR = 0.2
-"""Mean absolute difference of a pixel's channels, 0 to 1, that the last colour represents; larger ones are clamped."""
+"""Mean absolute difference of a pixel's channels, 0 to 1, shown in the last colour; larger ones are clamped."""
 
 COLORS = np.array(
     [(0, 0, 4), (59, 15, 112), (140, 41, 129), (222, 73, 104), (254, 159, 109), (252, 253, 191)], np.float64

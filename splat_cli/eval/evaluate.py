@@ -1,4 +1,4 @@
-"""Evaluation of splats on a set of images: render each view and compare it with its photograph."""
+"""Evaluation: renders each view, corrects its colours if asked to, and compares it with its photograph."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from splat_cli.scene.images.image_set import ImageSet
 def fit_color_on_left_half(
     render: np.ndarray, photograph: np.ndarray, mask: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Right halves of the colour-corrected render, of the photograph and of the mask, if any.
+    """Right halves of the colour-corrected render, the photograph and the mask (or None).
 
     The correction is an affine map fitted to the left halves by least squares, as embeddings are in NeRF in the Wild
     (Martin-Brualla et al. 2021, sec. 5). render: float32 [H, W, 3]; the result and the photograph are uint8. If the
-    mask excludes the whole right half, the full picture is returned, unchanged.
+    mask excludes the whole right half, the full images are returned, without correction.
     """
     half = render.shape[1] // 2
     kept = np.ones(render.shape[:2], bool) if mask is None else mask > 0
@@ -58,7 +58,7 @@ def evaluate(
 ) -> dict[str, Score]:
     """Scores of renders against their photographs, by name; background and antialiasing as in training.
 
-    on_render: called with number and picture, uint8 [H, W, 3], of each view. with_flip: also FLIP. If training fitted
+    on_render: called with number and render, uint8 [H, W, 3], of each view. with_flip: also FLIP. If training fitted
     the appearance of photographs, only right halves are compared. SceneError if no photograph can be used.
     """
     splats, field, backend = model.splats, model.field, model.splats.backend
@@ -70,7 +70,7 @@ def evaluate(
     mean_response = CameraResponse.mean(model.responses.values()) if model.responses else None
     scorer, scores = PictureScorer(backend), {}
     for index, (photograph, mask) in enumerate(decoded_ahead(photographs)):
-        if mask is not None and not mask.any():  # found to be damaged while decoding
+        if mask is not None and not mask.any():  # the file turned out to be damaged
             continue
         view = photographs.views[index]
         planes = renderer.planes(index, background)
@@ -91,28 +91,28 @@ def evaluate(
 
 
 def _fitted_score(scorer: PictureScorer, planes: DeviceArray, photograph: np.ndarray, mask: np.ndarray | None) -> Score:
-    """Score of the right half of a picture after the colour correction that fits the left half."""
+    """Score of the right half of a render after the colour correction fitted to the left half."""
     fitted, right, kept = fit_color_on_left_half(_downloaded(scorer.backend, planes), photograph, mask)
     return scorer.score(_uploaded(scorer.backend, fitted / np.float32(255)), right, kept)
 
 
 def _with_response(backend: Backend, planes: DeviceArray, response: CameraResponse) -> DeviceArray:
-    """The picture with the vignetting and response of the camera applied."""
+    """The render with vignetting and response of the camera applied."""
     return _uploaded(backend, response.apply(_downloaded(backend, planes)))
 
 
 def _downloaded(backend: Backend, planes: DeviceArray) -> np.ndarray:
-    """Planes float32 [3, H, W] on the device as a picture [H, W, 3]."""
+    """Planes float32 [3, H, W] on the device as an image [H, W, 3]."""
     return np.ascontiguousarray(backend.download(planes).transpose(1, 2, 0))
 
 
-def _uploaded(backend: Backend, picture: np.ndarray) -> DeviceArray:
-    """A picture float32 [H, W, 3] as planes [3, H, W] on the device."""
-    return backend.upload(np.ascontiguousarray(picture.transpose(2, 0, 1)))
+def _uploaded(backend: Backend, image: np.ndarray) -> DeviceArray:
+    """An image float32 [H, W, 3] as planes [3, H, W] on the device."""
+    return backend.upload(np.ascontiguousarray(image.transpose(2, 0, 1)))
 
 
 def decoded_ahead(photographs: ImageSet) -> Iterator[_Photograph]:
-    """All photographs with their masks; in a set that decodes on access, threads do so for the next ones."""
+    """All photographs with their masks; threads decode the next ones of a set that decodes on access."""
 
     def decode(index: int) -> _Photograph:
         return photographs.images[index], photographs.masks[index]

@@ -1,7 +1,7 @@
 """Floaters: opacity in space that sparse points show to be free.
 
 A camera sees a point of the dataset along a ray, which is therefore free up to shortly before the point. Opacity
-accumulated there, by splats with centres within the first 80 % of the depth, belongs to floaters.
+accumulated there, by splats with centres within the first 80 % of the depth, comes from floaters.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,13 +16,13 @@ from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.points.observations import observe
 from splat_cli.scene.view import View, evenly_spread
 
-HIDDEN = 0.1  # opacity in front of a point that counts as hidden
-MAX_VIEWS = 8  # that are measured, evenly spread
+HIDDEN = 0.1  # opacity in front of a point above which it counts as hidden
+MAX_VIEWS = 8  # number of measured views, evenly spread
 
 
 @dataclass(frozen=True)
 class FreeSpace:
-    """Statistics of `num_rays` rays to points: fraction that is hidden, and mean opacity in free space, 0 to 1."""
+    """Statistics of `num_rays` rays to points: fraction of hidden points, mean opacity in free space, 0 to 1."""
 
     hidden: float
     opacity: float
@@ -32,9 +32,7 @@ class FreeSpace:
 def free_space_metrics(
     backend: Backend, splats: Splats, views: Mapping[str, Sequence[View]], points: np.ndarray, antialias: bool
 ) -> dict[str, float]:
-    """Results of `free_space` for several sets of views, as entries of metrics.json; set names are suffixes of the
-    keys.
-    """
+    """Results of `free_space` for sets of views, as entries of metrics.json; names of sets are suffixes of keys."""
     metrics: dict[str, float] = {}
     for name, some in views.items():
         if found := free_space(backend, splats, some, points, antialias):

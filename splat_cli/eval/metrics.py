@@ -14,13 +14,12 @@ import numpy as np
 
 PIXELS_PER_DEGREE = 67  # of visual angle: the package's default, a monitor at arm's length
 _MOVED = (
-    "cameras that were not trained on are moved by the similarity that takes the others from their given to their "
-    "refined poses; "
+    "held-out cameras are moved by the similarity that maps the given poses of training cameras to the refined ones; "
 )
 _HALVES = "only right halves, with the colour field's appearance that fits the left half best; "
-_FLIP = f"FLIP at {PIXELS_PER_DEGREE} pixels a degree, mean over pixels, then over images; "
+_FLIP = f"FLIP at {PIXELS_PER_DEGREE} pixels per degree, mean over pixels, then over images; "
 _FREE_SPACE = (
-    "`hidden_points`: share of the rays to points of the dataset, of 8 of these views at most, on which splats nearer "
+    "`hidden_points`: share of rays to points of the dataset, from at most 8 of these views, on which splats nearer "
     "than 80 % of the point's depth have more than 10 % opacity; `opacity_before_points`: mean of this opacity; "
     "`_train`: of views trained on; "
 )
@@ -46,9 +45,16 @@ class Score:
 
 
 def protocol(
-    test_every: int, held_out: bool, *, named: bool = False, refined: bool = False, with_flip: bool = False,
-    fitted: bool = False, halves: bool = False, free_space: bool = False,
-) -> str:  # fmt: skip
+    test_every: int,
+    held_out: bool,
+    *,
+    named: bool = False,
+    refined: bool = False,
+    with_flip: bool = False,
+    fitted: bool = False,
+    halves: bool = False,
+    free_space: bool = False,
+) -> str:
     """Description of the evaluation, for metrics.json.
 
     named: the images are those listed in split.json. refined: camera poses were refined. fitted: also scored after
@@ -62,7 +68,7 @@ def protocol(
         "PSNR over all pixels and channels of one image, then the mean over images; "
         "SSIM with an 11x11 Gaussian window of sigma 1.5, zero padding, mean over pixels and channels, then over "
         f"images; {_FLIP * with_flip}{_FITTED * fitted}{_FREE_SPACE * free_space}"
-        "pixels that a mask leaves out, or that undistortion leaves blank, count in neither"
+        "pixels that a mask excludes, or that undistortion leaves blank, do not count"
     )
 
 

@@ -1,4 +1,4 @@
-"""A trained model: splats, and all else that renders depend on."""
+"""A trained model: splats and everything else that renders depend on."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from splat_cli.joint.appearance.camera_response import CameraResponse
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """field: colours the splats, if trained with one. background: RGB, 0 to 1; None: that of the settings.
+    """Input of an evaluation. field: colours the splats, or None. background: RGB, 0 to 1; None: that of the settings.
 
-    responses: vignetting and response by camera id, with --appearance camera; only evaluation applies them.
+    responses: vignetting and response by camera id, with --appearance camera; applied only by evaluation.
     """
 
     splats: Splats

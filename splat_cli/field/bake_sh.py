@@ -21,9 +21,9 @@ from splat_cli.render.contribution import view_contributions
 from splat_cli.render.iter_state import IterState
 from splat_cli.scene.view import View, evenly_spread
 
-MAX_VIEWS = 128  # used, evenly spread over all views
-AROUND = 24  # distant directions, evenly spread, that regularise the fit where there is no view
-FLOOR = 0.02  # weight of all views alike, and of the distant directions; weights by pixels sum to 1
+MAX_VIEWS = 128  # number of views used, evenly spread over all
+AROUND = 24  # evenly spread distant directions, which regularise the fit where no view is
+FLOOR = 0.02  # total weight shared equally by all views, and that of distant directions; pixel weights sum to 1
 CHUNK = 16384  # splats per batch
 
 
@@ -73,7 +73,7 @@ def _pixels(backend: Backend, splats: SplatArrays, views: Sequence[View]) -> Dev
 
 
 def _weights(xp: Any, pixels: DeviceArray, num_around: int) -> DeviceArray:
-    """Weights of the directions of views [N, V] and of distant ones, float32 [N, V + num_around]; sum near 1."""
+    """Weights of the directions of views and of distant ones, float32 [N, V + num_around]; pixels: [N, V]."""
     num, num_views = pixels.shape
     by_pixels = pixels / xp.maximum(pixels.sum(axis=1, keepdims=True), 1e-6) + np.float32(FLOOR / num_views)
     return xp.concatenate([by_pixels, xp.full((num, num_around), FLOOR / num_around, "float32")], axis=1)
@@ -105,7 +105,7 @@ def _least_squares(xp: Any, basis: DeviceArray, colors: DeviceArray, weights: De
 
 
 def _views_around(field: ColorField) -> list[View]:
-    """Distant views, from which all splats have the same direction, evenly spread (Fibonacci lattice)."""
+    """Evenly spread views so distant that all splats have the same direction (Fibonacci lattice)."""
     z = 1 - (2 * np.arange(AROUND) + 1) / AROUND
     angle = np.pi * (3 - 5**0.5) * np.arange(AROUND)
     directions = np.stack([np.sqrt(1 - z * z) * np.cos(angle), np.sqrt(1 - z * z) * np.sin(angle), z], axis=1)

@@ -1,4 +1,7 @@
-"""The colour field: maps position, direction and photograph to gain and offset of a splat's colour."""
+"""The colour field: maps position, direction and photograph to gain and offset of a splat's colour.
+
+Positions are contracted outside of the field's bounds (cuda_src/field/contraction.cuh).
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,7 @@ INSIDE = 0.8  # fraction of the points within the radius
 
 
 def field_bounds(points: np.ndarray) -> np.ndarray:
-    """BOUNDS_DTYPE scalar: median of points [N, 3], and the distance within which the fraction INSIDE of them lies,
-    world units.
-    """
+    """BOUNDS_DTYPE scalar: median of points [N, 3], and the radius in world units that holds the fraction INSIDE."""
     finite = points[np.isfinite(points).all(axis=1)]
     center = np.median(finite, axis=0)
     radius = float(np.quantile(np.linalg.norm(finite - center, axis=1), INSIDE))
@@ -44,7 +45,7 @@ EMBEDDING_SIZE = 0.1  # initial standard deviation
 class FieldShape:
     """Sizes of a field. appearance: length of the embedding of a photograph; features: of a splat's own vector.
 
-    hidden: as the colour network of Instant-NGP (Mueller et al. 2022, sec. 5.4); 64 outputs are a block of dense.cu.
+    hidden: as in the colour network of Instant-NGP (Mueller et al. 2022, sec. 5.4); a block of dense.cu has 64 outputs.
     """
 
     grid: GridShape
@@ -64,7 +65,7 @@ class FieldShape:
 
     @property
     def bytes(self) -> int:
-        """Device memory of the tables in bytes: values, gradients and two moments as floats, and a copy as halves."""
+        """Device memory of the tables in bytes: values, gradients and two moments in float, and a copy in half."""
         return self.grid.num_entries * self.grid.features * (4 * 4 + 2)
 
     @property
@@ -90,9 +91,14 @@ class ColorField:
     """
 
     def __init__(
-        self, backend: Backend, shape: FieldShape, frame: np.ndarray, num_views: int, rows: int,
+        self,
+        backend: Backend,
+        shape: FieldShape,
+        frame: np.ndarray,
+        num_views: int,
+        rows: int,
         rng: np.random.Generator,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.backend, self.shape, self.frame, self.num_views = backend, shape, frame, num_views
         self._bounds = backend.upload(np.frombuffer(frame.tobytes(), np.float32).copy())  # saved in checkpoints
         self.grid = HashGrid(backend, shape.grid, rng, half=True)

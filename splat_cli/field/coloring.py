@@ -1,4 +1,7 @@
-"""The colour field in the rasterizer: host side of cuda_src/field/color_field.cu and embedding.cu."""
+"""The colour field as colour model of the rasterizer, and its creation from the settings.
+
+Host side of cuda_src/field/color_field.cu, embedding.cu and splat_features.cu.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import numpy as np
 
 from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.device import DeviceArray, Unit, check_arrays
-from splat_cli.device.launch import ceil_div
+from splat_cli.device.launch import THREADS, ceil_div, launch
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.errors import UsageError
 from splat_cli.field.color_field import ColorField, FieldShape, field_bounds
@@ -24,7 +27,6 @@ from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import Projection, batch_defines, batch_size_defines
 from splat_cli.render.project_backward import moment_defines
 
-THREADS = 256
 WARPS, LANES, SUM_ROWS = 8, 32, 1024  # SUM_ROWS as in cuda_src/field/embedding.cu
 
 
@@ -59,10 +61,15 @@ class FieldColoring(JointModel):
     def kernels(config: TrainConfig) -> list[Unit]:
         table = {"DIM": 3, "FEATURES": FEATURES}
         units: list[Unit] = [
-            ("field/dense", {}), ("field/dense", {"ACTIVATION": 0}), ("field/dense", {"ACTIVATION": 1}),
-            ("field/dense_weights", {}), ("field/hash_grid", table), ("field/hash_grid", table | {"HALF_TABLES": 1}),
-            ("field/color_field", {}), ("field/sh_encode", {}),
-        ]  # fmt: skip
+            ("field/dense", {}),
+            ("field/dense", {"ACTIVATION": 0}),
+            ("field/dense", {"ACTIVATION": 1}),
+            ("field/dense_weights", {}),
+            ("field/hash_grid", table),
+            ("field/hash_grid", table | {"HALF_TABLES": 1}),
+            ("field/color_field", {}),
+            ("field/sh_encode", {}),
+        ]
         batch = batch_size_defines(config.batch_size)
         units.append(("field/adam_flat", batch))
         if config.field_appearance:
@@ -91,11 +98,10 @@ class FieldColoring(JointModel):
         self.field.step(state, views)
         if size := self.field.shape.features:
             defines = batch_defines(views) | moment_defines(model.moments.packed)
-            self.backend.kernel("field/splat_features", "step_features", **defines)(
-                (ceil_div(self._capacity, THREADS), size), (LANES, WARPS),
-                state.array, views, self._capacity, model.splats.first_feature, int(dense), self.d_features,
-                model.splats.params, *model.moments.pair(),
-            )  # fmt: skip
+            kernel = self.backend.kernel("field/splat_features", "step_features", **defines)
+            inputs = state.array, views, self._capacity, model.splats.first_feature, int(dense), self.d_features
+            grid, params = (ceil_div(self._capacity, THREADS), size), model.splats.params
+            kernel(grid, (LANES, WARPS), *inputs, params, *model.moments.pair())
 
     def arrays(self) -> dict[str, DeviceArray]:
         return self.field.arrays()
@@ -104,7 +110,7 @@ class FieldColoring(JointModel):
         self.field.refresh()
 
     def resize(self, capacity: int) -> None:
-        """See Coloring.resize: one row per splat, since a view may show all."""
+        """See Coloring.resize: one row per splat, since a view may show all splats."""
         if self.field.rows != capacity:
             self.field.network.resize(capacity)
         if self._capacity == capacity:
@@ -132,10 +138,8 @@ class FieldColoring(JointModel):
     def _evaluate(self, splats: Splats, cameras: CameraTable, state: IterState, colors: DeviceArray) -> None:
         check_arrays("field_inputs", params=(splats.params, "float32", f"R {self._capacity}"))
         rows, network = (self.splat_from_row, self.num_rows), self.field.network
-        self._launch(
-            "field_inputs", cameras.array, state.array, splats.params, self._capacity, self.field.frame, *rows,
-            self.positions, self.directions,
-        )  # fmt: skip
+        inputs = cameras.array, state.array, splats.params, self._capacity, self.field.frame
+        self._launch("field_inputs", *inputs, *rows, self.positions, self.directions)
         position, direction, appearance, features = self._parts(network.inputs)
         self.field.grid.encode(self.positions, self.num_rows, position)
         encode_directions(self.backend, self.directions, self.num_rows, self.field.shape.direction_degree, direction)
@@ -150,10 +154,8 @@ class FieldColoring(JointModel):
     def backward(self, splats: Splats, cameras: CameraTable, state: IterState, projection: Projection) -> None:
         """See Coloring.backward. Adds to the gradients of the field's parameters."""
         rows, network = (self.splat_from_row, self.num_rows), self.field.network
-        self._launch(
-            "field_colors_backward", state.array, splats.params, self._capacity, *rows, self.directions,
-            network.outputs, projection.colors, projection.d_splats, network.d_outputs,
-        )  # fmt: skip
+        inputs = state.array, splats.params, self._capacity, *rows, self.directions, network.outputs
+        self._launch("field_colors_backward", *inputs, projection.colors, projection.d_splats, network.d_outputs)
         network.backward(self.num_rows)
         position, direction, appearance, features = self._parts(network.d_inputs)
         self._launch_embedding("embedding_backward", SUM_ROWS, state.array, appearance, self.embeddings.gradients)
@@ -164,10 +166,9 @@ class FieldColoring(JointModel):
             degree = self.field.shape.direction_degree
             self.field.grid.backward_positions(self.positions, self.num_rows, position, self.d_positions)
             backward_directions(self.backend, self.directions, self.num_rows, degree, direction, self.d_directions)
-            self._launch(
-                "field_means_backward", cameras.array, state.array, splats.params, self._capacity, self.field.frame,
-                *rows, self.d_positions, self.d_directions, projection.d_means,
-            )  # fmt: skip
+            field = cameras.array, state.array, splats.params, self._capacity, self.field.frame
+            gradients = self.d_positions, self.d_directions, projection.d_means
+            self._launch("field_means_backward", *field, *rows, *gradients)
 
     def _parts(self, planes: DeviceArray) -> list[DeviceArray]:
         """Planes of position, direction, appearance and features."""
@@ -177,29 +178,26 @@ class FieldColoring(JointModel):
         return [planes[end - size : end] for size, end in zip(sizes, ends, strict=True)]
 
     def _launch(self, kernel: str, *args: Any) -> None:
-        self.backend.kernel("field/color_field", kernel)((ceil_div(self._capacity, THREADS),), (THREADS,), *args)
+        launch(self.backend, "field/color_field", kernel, self._capacity, *args)
 
     def _launch_embedding(
         self, kernel: str, rows: int, state: DeviceArray, source: DeviceArray, target: DeviceArray
     ) -> None:
         size = self.field.shape.appearance
         if size:
-            self.backend.kernel("field/embedding", kernel)(
-                (ceil_div(self._capacity, rows * WARPS), size), (LANES, WARPS),
-                state, source, size, self._capacity, self.num_rows, target,
-            )  # fmt: skip
+            grid, arrays = (ceil_div(self._capacity, rows * WARPS), size), (state, source, size, self._capacity)
+            self.backend.kernel("field/embedding", kernel)(grid, (LANES, WARPS), *arrays, self.num_rows, target)
 
     def _launch_features(self, kernel: str, *args: Any) -> None:
         if size := self.field.shape.features:
-            grid = (ceil_div(self._capacity, THREADS), size)
-            self.backend.kernel("field/color_field", kernel)(grid, (THREADS,), *args)
+            launch(self.backend, "field/color_field", kernel, self._capacity, *args, rows=size)
 
 
-# Sizes of the hash grid (docs/field.md has them beside those of Instant-NGP, Mueller et al. 2022, table 1). Constants:
-# no other values were measured.
-FEATURES = 4  # of an entry: one load of 8 bytes and, from sm_90 on, one atomic of four floats
+# Sizes of the hash grid; docs/field.md compares them with those of Instant-NGP (Mueller et al. 2022, table 1). They are
+# constants because no other values were measured.
+FEATURES = 4  # per entry: one load of 8 bytes and, from sm_90 on, one atomic of four floats
 LEVELS = 8  # the 32 inputs of Instant-NGP's 16 levels of 2, with half as many lookups
-COARSEST = 16  # cells an axis, as there: a quarter of the radius that most splats lie within (contraction.cuh)
+COARSEST = 16  # cells per axis, as there; a cell is a quarter of the radius of most splats (contraction.cuh)
 GROWTH = 2.0  # up to 2,048 cells, as there for scenes of one unit; corners of a level are corners of the next
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from splat_cli.device import Backend, DeviceArray, check_arrays
-from splat_cli.device.launch import ceil_div
+from splat_cli.device.launch import launch
 
-THREADS = 256
 MAX_DIRECTION_DEGREE = 4
 
 
@@ -14,9 +13,7 @@ def encode_directions(
 ) -> None:
     """Write degree^2 harmonics (degree 1 to 4) of unit vectors: planes [3, rows] -> planes [degree^2, rows]."""
     rows = _check("sh_encode", directions, degree, features)
-    backend.kernel("field/sh_encode", "sh_encode")(
-        (ceil_div(rows, THREADS),), (THREADS,), directions, rows, num_rows, degree, features
-    )
+    launch(backend, "field/sh_encode", "sh_encode", rows, directions, rows, num_rows, degree, features)
 
 
 def backward_directions(
@@ -29,9 +26,8 @@ def backward_directions(
 ) -> None:
     """Write gradients of the directions, planes [3, rows], with coordinates as independent variables."""
     rows = _check("sh_encode_backward", directions, degree, d_features)
-    backend.kernel("field/sh_encode", "sh_encode_backward")(
-        (ceil_div(rows, THREADS),), (THREADS,), directions, rows, num_rows, degree, d_features, d_directions
-    )
+    arrays = directions, rows, num_rows, degree, d_features, d_directions
+    launch(backend, "field/sh_encode", "sh_encode_backward", rows, *arrays)
 
 
 def _check(kernel: str, directions: DeviceArray, degree: int, features: DeviceArray) -> int:

@@ -1,4 +1,4 @@
-"""File of a colour field and its splats: a .npz without pickles, mostly in half precision."""
+"""File of a colour field and its splats: .npz without pickles, mostly in half precision."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FORMAT = 1
 NAME = "field.npz"
 MEAN = "mean"
 COLUMNS = ("means", "log_scales", "quats", "logit_opacities", "sh0")
-OPTIONAL = ("shN", "features")  # left out where empty
+OPTIONAL = ("shN", "features")  # left out if empty
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,7 @@ class FieldFile:
 def write_field(path: Path, field: ColorField, splats: SplatArrays, names: Sequence[str]) -> None:
     """Write the field and its splats. DiskError, UsageError as in `replacing`."""
     lengths = np.maximum(np.linalg.norm(splats.quats, axis=1, keepdims=True), 1e-12)
-    halves = {
-        "log_scales": splats.log_scales, "quats": splats.quats / lengths, "logit_opacities": splats.logit_opacities,
-        "sh0": splats.sh0,
-    }  # fmt: skip
+    halves = {name: getattr(splats, name) for name in COLUMNS[1:]} | {"quats": splats.quats / lengths}
     halves |= {name: array for name, array in splats.arrays().items() if name in OPTIONAL and array.size}
     frame = {name: field.frame[name].tolist() for name in BOUNDS_DTYPE.names or ()}
     header = {"format": FORMAT, "shape": field.shape.to_dict(), "frame": frame, "names": list(names)}
@@ -119,8 +116,8 @@ def _shape(values: dict[str, Any]) -> FieldShape:
     """The shape from the output of `FieldShape.to_dict`; ValueError, TypeError or ShapeError if invalid."""
     shape = FieldShape.from_dict(values)
     grid = shape.grid
-    counts = (grid.dimensions, grid.levels, grid.table_size, grid.features, grid.base_resolution,
-              shape.direction_degree, shape.appearance, shape.features, *shape.hidden)  # fmt: skip
+    grid_counts = grid.dimensions, grid.levels, grid.table_size, grid.features, grid.base_resolution
+    counts = *grid_counts, shape.direction_degree, shape.appearance, shape.features, *shape.hidden
     if not all(type(count) is int for count in counts) or grid.dimensions != 3:
         raise ValueError("its shape is not made of whole numbers in three dimensions")
     if not (

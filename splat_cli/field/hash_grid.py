@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from splat_cli.device import Backend, DeviceArray, check_arrays
-from splat_cli.device.launch import ceil_div
+from splat_cli.device.launch import launch
 from splat_cli.errors import ShapeError
 from splat_cli.field.parameters import Parameters
 
-THREADS = 256
 MAX_LEVELS, MAX_ENTRIES, MAX_RESOLUTION = 32, 2**28, 2**24
 INITIAL = 1e-4  # initial entries are uniform within +- this
 
@@ -84,36 +84,31 @@ class HashGrid:
     def encode(self, positions: DeviceArray, num_rows: DeviceArray, features: DeviceArray) -> None:
         """Write the features of the points."""
         rows = self._check("hash_encode", positions, features)
-        self.backend.kernel("field/hash_grid", "hash_encode", **self.table_defines)(
-            (ceil_div(rows, THREADS), self.shape.levels), (THREADS,),
-            positions, rows, num_rows, self.levels, self.tables, features,
-        )  # fmt: skip
+        arrays = positions, rows, num_rows, self.levels, self.tables, features
+        self._launch("hash_encode", rows, self.shape.levels, self.table_defines, *arrays)
 
     def backward(self, positions: DeviceArray, num_rows: DeviceArray, d_features: DeviceArray) -> None:
         """Add to the gradients of the tables."""
         rows = self._check("hash_encode_backward", positions, d_features)
-        self.backend.kernel("field/hash_grid", "hash_encode_backward", **self.defines)(
-            (ceil_div(rows, THREADS), self.shape.levels), (THREADS,),
-            positions, rows, num_rows, self.levels, d_features, self.parameters.gradients,
-        )  # fmt: skip
+        arrays = positions, rows, num_rows, self.levels, d_features, self.parameters.gradients
+        self._launch("hash_encode_backward", rows, self.shape.levels, self.defines, *arrays)
 
     def backward_positions(
         self, positions: DeviceArray, num_rows: DeviceArray, d_features: DeviceArray, d_positions: DeviceArray
     ) -> None:
-        """Write gradients of the points, planes like them; zero along axes where a point is outside the grid."""
+        """Write gradients of the points, planes like them; zero along axes in which a point is outside the grid."""
         rows = self._check("hash_encode_d_positions", positions, d_features, d_positions)
-        self.backend.kernel("field/hash_grid", "hash_encode_d_positions", **self.table_defines)(
-            (ceil_div(rows, THREADS),), (THREADS,),
-            positions, rows, num_rows, self.levels, self.shape.levels, self.tables, d_features, d_positions,
-        )  # fmt: skip
+        levels = self.levels, self.shape.levels, self.tables
+        arrays = positions, rows, num_rows, *levels, d_features, d_positions
+        self._launch("hash_encode_d_positions", rows, 1, self.table_defines, *arrays)
+
+    def _launch(self, name: str, rows: int, levels: int, defines: dict[str, int], *args: Any) -> None:
+        launch(self.backend, "field/hash_grid", name, rows, *args, rows=levels, **defines)
 
     def _check(
         self, kernel: str, positions: DeviceArray, features: DeviceArray, d_positions: DeviceArray | None = None
     ) -> int:
         planes = f"{self.shape.dimensions} R"
         given = {} if d_positions is None else {"d_positions": (d_positions, "float32", planes)}
-        sizes = check_arrays(
-            kernel, positions=(positions, "float32", planes), features=(features, "float32", f"{self.shape.width} R"),
-            **given,
-        )  # fmt: skip
-        return sizes["R"]
+        given |= {"features": (features, "float32", f"{self.shape.width} R")}
+        return check_arrays(kernel, positions=(positions, "float32", planes), **given)["R"]

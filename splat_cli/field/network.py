@@ -15,9 +15,9 @@ from splat_cli.field.parameters import Parameters
 
 NONE, RELU, SIGMOID = 0, 1, 2
 MAX_WIDTH = 128
-GRAIN = 8  # results of a warp: widths are padded to multiples
+GRAIN = 8  # results of a warp; widths are padded to a multiple
 BLOCK_ROWS, BLOCK_RESULTS = 256, 64  # of a block of dense.cu
-BLOCK_SUM_ROWS, BLOCK_WEIGHTS = 512, 64  # of a block of dense_weights.cu, which calls them BLOCK_ROWS and BLOCK_WEIGHTS
+BLOCK_SUM_ROWS, BLOCK_WEIGHTS = 512, 64  # of a block of dense_weights.cu (there BLOCK_ROWS and BLOCK_WEIGHTS)
 WARPS = 8
 
 
@@ -56,9 +56,14 @@ class Network:
     """
 
     def __init__(
-        self, backend: Backend, widths: Sequence[int], rows: int, rng: np.random.Generator,
-        sigmoid: bool = False, zero_outputs: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        backend: Backend,
+        widths: Sequence[int],
+        rows: int,
+        rng: np.random.Generator,
+        sigmoid: bool = False,
+        zero_outputs: bool = False,
+    ) -> None:
         check_widths(widths)
         self.backend, self.widths, self.rows = backend, tuple(widths), rows
         self.last = SIGMOID if sigmoid else NONE
@@ -77,42 +82,41 @@ class Network:
             end = offset + (num_inputs + 1) * num_outputs
             activation = self.last if k == len(sizes) - 2 else RELU
             weights, d_weights = self.parameters.values[offset:end], self.parameters.gradients[offset:end]
-            self.layers.append(_Layer(num_inputs, num_outputs, activation, weights, d_weights,
-                                      planes[k], d_planes[k], planes[k + 1], d_planes[k + 1]))  # fmt: skip
+            buffers = weights, d_weights, planes[k], d_planes[k], planes[k + 1], d_planes[k + 1]
+            self.layers.append(_Layer(num_inputs, num_outputs, activation, *buffers))
             offset = end
         self.inputs, self.d_inputs, self.outputs, self.d_outputs = planes[0], d_planes[0], planes[-1], d_planes[-1]
 
     def forward(self, num_rows: DeviceArray) -> None:
         """Compute `outputs` from `inputs`. num_rows: uint32 [1] on the device, number of samples in use."""
         for layer in self.layers:
-            blocks = ceil_div(layer.num_outputs, BLOCK_RESULTS)
-            self.backend.kernel("field/dense", "dense_forward", ACTIVATION=layer.activation)(
-                (ceil_div(self.rows, BLOCK_ROWS), blocks), (32, WARPS),
-                layer.x, self.rows, num_rows, layer.weights, layer.num_inputs, layer.num_outputs, layer.y,
-            )  # fmt: skip
+            grid = ceil_div(self.rows, BLOCK_ROWS), ceil_div(layer.num_outputs, BLOCK_RESULTS)
+            inputs = layer.x, self.rows, num_rows, layer.weights, layer.num_inputs, layer.num_outputs
+            kernel = self.backend.kernel("field/dense", "dense_forward", ACTIVATION=layer.activation)
+            kernel(grid, (32, WARPS), *inputs, layer.y)
 
     def backward(self, num_rows: DeviceArray, to_inputs: bool = True) -> None:
         """Compute `d_inputs` (if to_inputs) from `d_outputs`, and add to the gradients of the weights."""
         if self.last == SIGMOID:
             self._through_sigmoid(num_rows)
+        kernel, block = self.backend.kernel, (32, WARPS)
         for k, layer in reversed(list(enumerate(self.layers))):
+            sizes = layer.num_inputs, layer.num_outputs
             blocks = ceil_div(layer.num_inputs, BLOCK_WEIGHTS) * ceil_div(layer.num_outputs, BLOCK_WEIGHTS)
-            self.backend.kernel("field/dense_weights", "dense_backward_weights")(
-                (ceil_div(self.rows, BLOCK_SUM_ROWS), blocks), (32, WARPS),
-                layer.x, layer.d_y, self.rows, num_rows, layer.num_inputs, layer.num_outputs, layer.d_weights,
-            )  # fmt: skip
+            inputs = layer.x, layer.d_y, self.rows, num_rows, *sizes
+            grid = ceil_div(self.rows, BLOCK_SUM_ROWS), blocks
+            kernel("field/dense_weights", "dense_backward_weights")(grid, block, *inputs, layer.d_weights)
             if k or to_inputs:
-                self.backend.kernel("field/dense", "dense_backward_inputs")(
-                    (ceil_div(self.rows, BLOCK_ROWS), ceil_div(layer.num_inputs, BLOCK_RESULTS)), (32, WARPS),
-                    layer.d_y, self.rows, num_rows, layer.weights, layer.num_inputs, layer.num_outputs,
-                    layer.x if k else None, layer.d_x,
-                )  # fmt: skip
+                grid = ceil_div(self.rows, BLOCK_ROWS), ceil_div(layer.num_inputs, BLOCK_RESULTS)
+                weights, x = (layer.weights, *sizes), layer.x if k else None
+                kernel("field/dense", "dense_backward_inputs")(
+                    grid, block, layer.d_y, self.rows, num_rows, *weights, x, layer.d_x
+                )
 
     def _through_sigmoid(self, num_rows: DeviceArray) -> None:
-        self.backend.kernel("field/regression", "sigmoid_backward")(
-            (ceil_div(self.rows, 32 * WARPS), self.widths[-1]), (32, WARPS),
-            self.outputs, self.rows, num_rows, self.d_outputs,
-        )  # fmt: skip
+        grid = ceil_div(self.rows, 32 * WARPS), self.widths[-1]
+        arrays = self.outputs, self.rows, num_rows, self.d_outputs
+        self.backend.kernel("field/regression", "sigmoid_backward")(grid, (32, WARPS), *arrays)
 
 
 def num_weights(widths: Sequence[int]) -> int:

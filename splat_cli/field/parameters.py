@@ -46,21 +46,25 @@ class Parameters:
             self.halves[...] = self.values.astype("float16")
 
     def adam_flat(
-        self, state: IterState, rate: int, sparse: bool = False, adam: bool = True, factor: float = 1.0,
+        self,
+        state: IterState,
+        rate: int,
+        sparse: bool = False,
+        adam: bool = True,
+        factor: float = 1.0,
         views: DeviceArray | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """One step of Adam, or of gradient descent, with `factor` times learning rate number `rate` of the state.
 
-        sparse: skip values with a zero gradient. views: `struct BatchView` of the batch whose gradients were added up;
-        None: those of one view. Non-finite gradients are skipped and counted in the state. Resets the gradients.
+        sparse: skip values with a zero gradient. views: `struct BatchView` of the batch whose gradients were summed;
+        None: one view. Non-finite gradients are skipped and counted in the state. Resets the gradients.
         """
         halves = None if self.halves is None else self.halves.view("uint16")
         moments = (self.moments1, self.moments2) if adam else (None, None)
-        self.backend.kernel("field/adam_flat", "adam_flat", **batch_defines(views))(
-            (ceil_div(len(self), GRAIN * THREADS),), (THREADS,),
-            state.array, views, rate, float(factor), len(self), int(sparse), self.values, self.gradients, *moments,
-            halves,
-        )  # fmt: skip
+        options = rate, float(factor), len(self), int(sparse)
+        arrays = self.values, self.gradients, *moments, halves
+        kernel = self.backend.kernel("field/adam_flat", "adam_flat", **batch_defines(views))
+        kernel((ceil_div(len(self), GRAIN * THREADS),), (THREADS,), state.array, views, *options, *arrays)
 
 
 def adam_bias(step: int, beta1: float = 0.9, beta2: float = 0.999) -> dict[str, float]:

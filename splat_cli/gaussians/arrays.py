@@ -119,9 +119,14 @@ def zero_splats(num: int, degree: int, num_features: int = 0) -> SplatArrays:
         return np.zeros((num, *shape), np.float32)
 
     return SplatArrays(
-        zeros(3), zeros(3), zeros(4), zeros(), zeros(3), zeros((degree + 1) ** 2 - 1, 3),
+        zeros(3),
+        zeros(3),
+        zeros(4),
+        zeros(),
+        zeros(3),
+        zeros((degree + 1) ** 2 - 1, 3),
         features=zeros(num_features) if num_features else None,
-    )  # fmt: skip
+    )
 
 
 def splat_bytes(degree: int) -> int:

@@ -33,9 +33,15 @@ def device_curve_positions(
     codes = backend.xp.empty(num, "uint64")
     if num:
         backend.kernel("morton", "morton_codes")(
-            (ceil_div(num, THREADS),), (THREADS,),
-            means, means.shape[1], num_held, num, backend.upload(bounds), codes,
-        )  # fmt: skip
+            (ceil_div(num, THREADS),),
+            (THREADS,),
+            means,
+            means.shape[1],
+            num_held,
+            num,
+            backend.upload(bounds),
+            codes,
+        )
     return codes
 
 

@@ -46,10 +46,13 @@ def write_ply(path: str | Path, splats: SplatArrays, durable: bool = False) -> N
 def splat_header(splats: SplatArrays, num: int | None = None) -> bytes:
     """Header of the PLY of `num` splats like these, by default of these."""
     lines = [
-        "ply", "format binary_little_endian 1.0", f"element vertex {len(splats) if num is None else num}",
+        "ply",
+        "format binary_little_endian 1.0",
+        f"element vertex {len(splats) if num is None else num}",
         *(f"comment {comment}" for comment in splat_comments(splats)),
-        *(f"property float {name}" for name in _properties(3 * splats.shN.shape[1])), "end_header",
-    ]  # fmt: skip
+        *(f"property float {name}" for name in _properties(3 * splats.shN.shape[1])),
+        "end_header",
+    ]
     return "".join(f"{line}\n" for line in lines).encode("ascii")
 
 
@@ -112,10 +115,16 @@ def read_ply(path: str | Path) -> SplatArrays:
         sh0 = (sh0 / 255 - np.float32(0.5)) / np.float32(SH_C0)
     by_coefficient = rest.reshape(len(vertices), 3, rest.shape[1] // 3).transpose(0, 2, 1)
     splats = SplatArrays(
-        means, log_scales, quats, finite_where_opaque(opacity[:, 0]), sh0, np.ascontiguousarray(by_coefficient),
-        antialiased=is_antialiased(comments), origin=stated_origin(comments),
+        means,
+        log_scales,
+        quats,
+        finite_where_opaque(opacity[:, 0]),
+        sh0,
+        np.ascontiguousarray(by_coefficient),
+        antialiased=is_antialiased(comments),
+        origin=stated_origin(comments),
         dropped_sh_degree=_REST_OF_DEGREE[num_rest] if rest.shape[1] < num_rest else 0,
-    )  # fmt: skip
+    )
     return finite_splats(splats)
 
 

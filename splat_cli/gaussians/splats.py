@@ -48,9 +48,13 @@ class Splats:
 
     @classmethod
     def from_arrays(
-        cls, backend: Backend, arrays: SplatArrays, capacity: int | None = None, sh_degree: int | None = None,
+        cls,
+        backend: Backend,
+        arrays: SplatArrays,
+        capacity: int | None = None,
+        sh_degree: int | None = None,
         num_features: int | None = None,
-    ) -> Splats:  # fmt: skip
+    ) -> Splats:
         """Upload host arrays of N splats into planes of `capacity` columns (default N).
 
         sh_degree, num_features: of the planes, at least those of the arrays, which are the defaults; missing rows are

@@ -42,7 +42,7 @@ def test_masked_pixels_do_not_count(pair):
 
 
 def test_protocol_says_for_which_resolution_it_is():
-    assert "FLIP at 67 pixels a degree" in protocol(8, held_out=True, with_flip=True)
+    assert "FLIP at 67 pixels per degree" in protocol(8, held_out=True, with_flip=True)
 
 
 def test_mean_is_of_all_or_of_none():
