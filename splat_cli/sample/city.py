@@ -15,7 +15,7 @@ PITCH, STREET = 24.0, 7.0
 OUTSKIRTS, CEILING = 60.0, 120.0
 """Distance from the outermost streets to the painted horizon, and its height."""
 PARKS = 0.15
-"""Fraction of lots with trees in place of a building."""
+"""Fraction of lots with trees instead of a building."""
 ALTITUDE, PITCH_ANGLES = (20.0, 27.0), (40.0, 62.0)
 """Ranges of the drone's altitude and of its camera's angle below the horizon, degrees."""
 _TOWARD_SUN = np.array([[0.45], [-0.35], [0.82]], np.float32)

@@ -7,7 +7,7 @@ from splat_cli.sample.shapes import Texture
 
 
 def plain(code: str, spread: float = 0.0, scale: float = 8.0) -> Texture:
-    """One colour, with noise of relative size `spread` and `scale` features a metre."""
+    """One colour, with noise of relative size `spread` and `scale` features per metre."""
 
     def texture(points: np.ndarray, faces: np.ndarray) -> np.ndarray:
         x, y, z = points

@@ -37,7 +37,7 @@ class FrameDepth:
 class Frame:
     """A photograph: its file, lens and pose; file of its mask; its depth map.
 
-    camera_id: common to photographs of one camera; None: to those with equal lenses.
+    camera_id: equal for photographs of one camera; None: photographs with equal lenses share one.
     """
 
     name: str
@@ -96,11 +96,11 @@ def usable_frames(
 def check_count(path: Path, what: str, count: int) -> None:
     """SceneError if a dataset's file lists more cameras, images or frames than a dataset may have."""
     if count > MAX_PHOTOGRAPHS:
-        raise SceneError(f"{path} lists more than {MAX_PHOTOGRAPHS:,} {what}, the most that are read: split the scene")
+        raise SceneError(f"{path} lists more than {MAX_PHOTOGRAPHS:,} {what}, the maximum: split the scene")
 
 
 def sanitize_name(name: str) -> str:
-    """Name of a photograph without control characters and undecodable bytes."""
+    """Name of a photograph with escapes for control characters and undecodable bytes."""
     return name if name.isprintable() else ascii(name)[1:-1]
 
 
@@ -118,7 +118,7 @@ def path_ends(path: str) -> list[str]:
 
 
 def existing_end(folder: Path, path: str, match_basename: bool = False, suffixes: Sequence[str] = ("",)) -> Path | None:
-    """The longest end of a path of any system, with one of the suffixes added, that is a file of the folder, or None.
+    """The longest end of a path of any system that, with one of the suffixes, is a file in the folder; else None.
 
     match_basename: the file's name without a folder counts, too, although the path has folders.
     """

@@ -45,7 +45,7 @@ def scene_size(views: Sequence[View], points: np.ndarray) -> float:
 
 
 def viewing_distance(views: Sequence[View], points: np.ndarray) -> float:
-    """Median over views of the median depth of visible points; the extent if there are none."""
+    """Median over views of the median depth of visible points; the extent without any."""
     some = points[:: ceil_div(len(points), SOME_POINTS)] if len(points) else points
     depths = []
     for view in evenly_spread(views, SOME_VIEWS):

@@ -32,7 +32,7 @@ from splat_cli.scene.readers.transforms import (
 )
 
 DATASET_SUFFIXES = (".bin", ".txt", ".json", ".xml", ".csv", ".out")
-"""Suffixes of dataset files that may be given in place of the scene's folder."""
+"""Suffixes of dataset files that may be given instead of the scene's folder."""
 _SPLAT_SUFFIXES = (".ply", ".splat", ".spz", ".sog", ".glb")
 _ARCHIVE_SUFFIXES = (".tar", ".gz", ".tgz", ".xz", ".bz2", ".zst", ".7z", ".rar")
 _MAX_FOLDERS = 1000  # that are searched
@@ -43,7 +43,7 @@ _MODEL_TAILS = ("colmap/sparse/0", "sparse/0", "colmap/sparse", "sparse")
 
 @dataclass(frozen=True)
 class DatasetFormat:
-    """find: the format's file or folder under a root, None where there is none. name: what it is, in words."""
+    """find: the format's file or folder under a root, None without one. name: description for messages."""
 
     find: Callable[[Path], Path | None]
     read: Callable[[Path, SceneOptions], Dataset]
@@ -88,7 +88,7 @@ def has_photographs(folder: Path, most: int | None = None) -> bool:
 def scene_folder(path: Path, format: str = "auto") -> tuple[Path, str]:
     """(folder, format) of the scene at a path: its folder, the folder of its model, or a file of the dataset.
 
-    `format` is returned unless `path` is a file, which determines it. SceneError for a file of no dataset.
+    `format` is returned unless `path` is a file, which determines it. SceneError for a file that belongs to no dataset.
     """
     if path.is_file():
         for name, entry in FORMATS.items():
@@ -109,7 +109,7 @@ def scene_folder(path: Path, format: str = "auto") -> tuple[Path, str]:
 
 
 def _advice(path: Path) -> str:
-    """Advice, for an error message, on what to give in place of a file that is no scene."""
+    """Advice, for an error message, for a file that is not a scene."""
     if path.name.lower().endswith(_SPLAT_SUFFIXES):
         return f"`splat view {path}` shows splats, `splat train SCENE --init-from {path}` starts from them"
     if path.name.lower().endswith(_ARCHIVE_SUFFIXES):

@@ -30,9 +30,9 @@ class SceneOptions:
     """Options of reading a scene.
 
     images, masks and depths: folders, looked for in the scene's folder first. max_size: limit of a view's longer
-    side in pixels. downscale: views are this many times smaller than photographs. points: a PLY in place of the
-    dataset's points. min_track_length and max_point_error (pixels) choose among COLMAP's points, crop among all.
-    origin: what is subtracted from geographic coordinates, as when a run read them before; by default of the cameras.
+    side in pixels. downscale: views are this many times smaller than photographs. points: a PLY instead of the
+    dataset's points. min_track_length and max_point_error (pixels) filter COLMAP's points, crop filters all.
+    origin: subtracted from geographic coordinates; by default the median of the cameras.
     """
 
     format: str = "auto"

@@ -56,7 +56,7 @@ def read_scene(path: str | Path, options: SceneOptions | None = None) -> Scene:
 
 
 def _where_else(dataset: Dataset) -> str:
-    """What to do where no photograph is found: the subfolder with the first one, if there is one, for --images."""
+    """Advice if no photograph is found: the subfolder with the first one, for --images."""
     name = dataset.frames[0].name if dataset.frames else ""
     with suppress(Unusable):
         found = Path(ImageIndex(dataset.photos).find_label(name)).as_posix()
@@ -68,7 +68,7 @@ def _where_else(dataset: Dataset) -> str:
 
 def _why_no_folder(root: Path) -> str:
     if root.parts[:1] in (("http:",), ("https:",)):
-        return "is an address: download what is there, and give the file or folder"
+        return "is an address: download it, and give the file or folder"
     return "does not exist; give a folder of photographs, a video, or a scene with camera poses"
 
 

@@ -75,7 +75,7 @@ def read_split(path: Path) -> frozenset[str]:
     except OSError as error:
         raise FormatError(f"{path} cannot be read: {error.strerror or error}") from error
     if not found:
-        raise FormatError(f"{path} names no photograph to hold out; expected one name a line, or a JSON list `test`")
+        raise FormatError(f"{path} names no photograph to hold out; expected one name per line, or a JSON list `test`")
     return found
 
 
@@ -90,7 +90,9 @@ def _names_in_json(path: Path) -> list[str]:
     try:
         names = parse_json(read_json_text(path)).get("test")
     except ValueError as error:
-        raise FormatError(f"{path} is not a JSON file ({error}); expected one name a line, or a JSON object") from error
+        raise FormatError(
+            f"{path} is not a JSON file ({error}); expected one name per line, or a JSON object"
+        ) from error
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise FormatError(f"{path} has no list `test` of names; expected one, or one name a line")
+        raise FormatError(f"{path} has no list `test` of names; expected one, or one name per line")
     return names

@@ -161,7 +161,7 @@ class Scene:
     `skipped`: photographs as "name: reason"; `dropped_points`: number of points by reason; `found`: description of what
     was read; `test_names`: photographs that the dataset holds out, if any; `origin`: float64 [3], what was subtracted
     from its coordinates, of a scene in geographic ones; `missing_depths`: depth maps that the dataset names and that
-    are not there, as "name: reason".
+    are missing, as "name: reason".
     """
 
     root: Path
@@ -176,7 +176,7 @@ class Scene:
     missing_depths: list[str] = field(default_factory=list)
 
     def checked(self) -> Scene:
-        """The scene, which a program may have made, with checked views and finite points float32. Raises UsageError."""
+        """A scene made by a program, with checked views and finite points float32. Raises UsageError."""
         if not self.views:
             raise UsageError("the scene has no views: give some, or read it with read_scene")
         points, colors = (np.asarray(array) for array in (self.points, self.colors))

@@ -20,7 +20,7 @@ _MAX_FILES = 200_000
 
 
 def is_zipped_scene(path: Path) -> bool:
-    """Whether `path` is a zip file that holds photographs. A zip file of a COLMAP model alone is a part of a scene."""
+    """Whether `path` is a zip file that holds photographs; a COLMAP model alone is only a part of a scene."""
     if path.suffix.lower() not in _SUFFIXES or not path.is_file():
         return False
     try:
@@ -34,7 +34,7 @@ def unzip_scene(path: Path, folder: Path, complete: Callable[[Path], object] = l
     """Unpack into `folder`, new or empty, by a final rename: an interruption leaves nothing there.
 
     complete: called with the unpacked folder before it gets its name. FileExistsError if another process was first.
-    Folders that hold nothing but another one, down to the scene, are left out. SceneError if the archive is
+    Outer folders that hold only another folder are left out. SceneError if the archive is
     damaged, leads out of the folder or grows beyond what archives.py allows.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ def _check(members: list[zipfile.ZipInfo], limit: int) -> None:
     if not members or len(members) > _MAX_FILES:
         raise ValueError(f"it holds {len(members):,} files, expected 1 to {_MAX_FILES:,}")
     if (size := sum(member.file_size for member in members)) > limit:
-        raise ValueError(f"it would unpack to {size:,} bytes, {limit:,} at most are unpacked")
+        raise ValueError(f"it would unpack to {size:,} bytes; the maximum is {limit:,}")
     for member in members:
         check_member(member)
         name = _path_of(member)

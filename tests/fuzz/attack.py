@@ -21,7 +21,7 @@ _FORGED = 0.7
 
 @dataclass
 class Outcome:
-    """Of many inputs: how many were read, how many refused, and the worst processor time and memory of one."""
+    """Results of many inputs: how many were read or refused, and the maximum processor time and memory of one."""
 
     read: int = 0
     refused: int = 0

@@ -32,7 +32,7 @@ _TYPE_BYTES = {"double": 8, "float": 4, "uchar": 1}
 
 @dataclass(frozen=True)
 class LargeFile:
-    """build: writes a file of about so many bytes into a folder; returns what `read` is given.
+    """build: writes a file of about a number of bytes into a folder; returns what `read` is given.
 
     expansion: bytes of the arrays of the file's points to a byte of the file.
     """
@@ -64,7 +64,7 @@ def _cloud(kind: str, is_text: bool) -> Builder:
 
 
 def _colmap(file: str, line: Callable[[int], str], first: str = "") -> Builder:
-    """A model in text of which one file consists of such lines, by number."""
+    """A model in text; one of its files consists of the given lines, by number."""
 
     def build(folder: Path, size: int) -> Path:
         write_scene(folder, small_model(("a.png", "b.png")), binary=False)
@@ -103,7 +103,7 @@ def _frames(name: str, middle: str, begin: str = "") -> LargeFile:
 
 
 def zip_of_members(size: int) -> bytes:
-    """A zip archive of about so many bytes: a list of members, all of one name, and no members."""
+    """A zip archive of about a number of bytes: a list of members of one name, without the members."""
     count = size // 47
     member = b"PK\1\2" + bytes(24) + struct.pack("<HHHHHII", 1, 0, 0, 0, 0, 0, 0) + b"a"
     return member * count + b"PK\5\6" + struct.pack("<HHHHIIH", 0, 0, 65535, 65535, 47 * count, 0, 0)

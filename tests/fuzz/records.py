@@ -156,7 +156,7 @@ _WORDS = (
 
 
 def forge_colmap_text(whole, rng):
-    """Lines of the usual number of words, some of which are others."""
+    """Lines with the usual number of words, some of them wrong."""
     lines = [line.split(" ") for line in whole.decode().splitlines()]
     for _ in range(rng.integers(1, 5)):
         line = lines[rng.integers(len(lines))]

@@ -22,4 +22,4 @@ class Target:
     forge: Forge | None = None
     """The valid file's bytes -> a whole container around wrong contents."""
     share: float = 1.0
-    """Of the usual number of inputs, for readers that start a process for each."""
+    """Share of the inputs, for readers that start a process per input."""

@@ -115,7 +115,7 @@ _TOML_LINES = (
 
 
 def _toml(value):
-    """A value as TOML spells it, nearly: what is none there becomes a text."""
+    """A value in TOML's spelling; values that TOML lacks become texts."""
     text = json.dumps(value, default=str)
     return '"none"' if value is None else text.replace("NaN", "nan").replace("Infinity", "inf")
 

@@ -180,7 +180,7 @@ def test_unwritable_place(tmp_path):
 
 
 def test_files_of_nerfstudio_with_colours(tmp_path):
-    """`ns-export gaussian-splat --ply-color-mode rgb`: bytes in place of f_dc."""
+    """`ns-export gaussian-splat --ply-color-mode rgb`: bytes instead of f_dc."""
     splats = some_splats(20, degree=0)
     columns = {name: column for name, column in columns_of(splats).items() if not name.startswith("f_dc")}
     rows = np.zeros(20, [*((name, "<f4") for name in columns), *((name, "u1") for name in ("red", "green", "blue"))])
@@ -204,7 +204,7 @@ def test_files_of_2d_gaussian_splatting(tmp_path):
 
 
 def test_lists_of_no_faces(tmp_path):
-    """Which MeshLab writes to every PLY."""
+    """MeshLab writes them to every PLY."""
     faces = plyfile.PlyElement.describe(np.zeros(0, [("vertex_indices", "i4", (3,))]), "face")
     splats = some_splats(20, degree=0)
     assert_same(read_ply(write_foreign(tmp_path / "a.ply", columns_of(splats), after=[faces])), splats)
@@ -212,7 +212,7 @@ def test_lists_of_no_faces(tmp_path):
 
 @pytest.mark.parametrize("prefix", ["scalar_", "scal_", "scalar_scal_"])
 def test_names_of_cloudcompare(tmp_path, prefix):
-    """It keeps what it does not know under names of its own, and the file was taken for points."""
+    """It renames properties that it does not know, so that the file was taken for points."""
     splats = some_splats(5, degree=2)
     columns = {name if name in "xyz" else f"{prefix}{name}": column for name, column in columns_of(splats).items()}
     path = write_foreign(tmp_path / "a.ply", columns)

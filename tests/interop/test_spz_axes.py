@@ -15,7 +15,7 @@ HALF_TURN = np.array([1, -1, -1])
 
 
 def assert_alike(source, other):
-    """Shapes in place of rotations: an axis of a splat may point either way."""
+    """Shapes instead of rotations: an axis of a splat may point either way."""
     for name, error in differences(source, other).items():
         assert error <= LIMITS.get(name, np.inf), name
     np.testing.assert_allclose(shapes(other), shapes(source), atol=0.03)

@@ -76,7 +76,7 @@ def test_points_that_are_missing_or_no_points(tmp_path):
     with pytest.raises(SceneError, match=r"p\.ply, which is not there"):
         read_scene(tmp_path)
     (tmp_path / "p.ply").write_text("ply\nformat ascii 1.0\nelement vertex 1\nproperty float x\nend_header\n1\n")
-    with pytest.raises(FormatError, match=r"p\.ply is no point cloud"):
+    with pytest.raises(FormatError, match=r"p\.ply is not a point cloud"):
         read_scene(tmp_path)
 
 

@@ -55,7 +55,9 @@ def test_bomb(tmp_path):
     zipped_scene(tmp_path)
     with zipfile.ZipFile(tmp_path / "model.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("cameras.bin", bytes(100_000_000))
-    with pytest.raises(SceneError, match=r"model\.zip cannot be unpacked .*100,000,000 bytes, 16,777,216 at most"):
+    with pytest.raises(
+        SceneError, match=r"model\.zip cannot be unpacked .*100,000,000 bytes; the maximum is 16,777,216"
+    ):
         read_scene(tmp_path)
 
 

@@ -14,7 +14,7 @@ _MAX_OPACITY = 1 - 1e-6
 
 
 def halved(splats: SplatArrays) -> SplatArrays:
-    """Half as many splats, rounded up, in Morton order: each two neighbours along the curve are merged.
+    """Half as many splats, rounded up, in Morton order: each pair of neighbours along the curve is merged.
 
     Position, covariance (within and between both) and colours are means weighted by opacity times area; the opacity
     preserves the sum of opacity times area.
@@ -36,7 +36,7 @@ def halved(splats: SplatArrays) -> SplatArrays:
         offset = part.means - means
         covariance += share[:, :, None] * (_covariances(part) + offset[:, :, None] * offset[:, None, :])
     variances, axes = np.linalg.eigh(covariance)
-    axes[:, :, 0] *= np.linalg.det(axes)[:, None]  # a rotation, no mirror
+    axes[:, :, 0] *= np.linalg.det(axes)[:, None]  # a rotation, not a mirror
     log_scales = 0.5 * np.log(np.maximum(variances, 1e-30))
     opacity = np.clip(covers.sum(axis=0) / _area(log_scales), 1e-6, _MAX_OPACITY)
     arrays = {

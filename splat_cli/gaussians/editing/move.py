@@ -16,8 +16,8 @@ _NOWHERE = (0.0, 0.0, 0.0)
 def with_origin(splats: SplatArrays, origin: Iterable[float]) -> SplatArrays:
     """Splats in the coordinates of a scene relative to `origin` x y z (scene/georeferenced.py).
 
-    Those that state an origin are moved by the difference; others, of files that state none, by `origin` if they are in
-    geographic coordinates. In a scene without origin, splats have its coordinates.
+    Splats that state an origin are moved by the difference. Splats that state none are moved by `origin` if they are in
+    geographic coordinates. Without an origin of the scene, splats stay where they are.
     """
     wanted = point_of(origin)
     if not any(wanted):

@@ -2,8 +2,8 @@
 
 Elements: `chunk` with the bounds of position, log scale and colour as floats; `vertex` with position and log scale in
 11, 10 and 11 bits, the three smallest components of the quaternion in 10 bits each below the index of the largest in
-2, and colour and opacity in 8 bits each, the first value in the highest bits; `sh` with a byte a coefficient, which
-covers -4 to 4. Older files have no bounds of colour: it is then 0 to 1.
+2, and colour and opacity in 8 bits each, the first value in the highest bits; `sh` with one byte per coefficient,
+from -4 to 4. Older files have no bounds of colour: it is then 0 to 1.
 """
 
 import dataclasses
@@ -86,7 +86,7 @@ def write_compressed_ply(path: Path, splats: SplatArrays) -> None:
 
 
 def read_compressed_ply(path: Path) -> SplatArrays:
-    """Read the splats in the order of the file. FormatError if it is damaged or no compressed PLY."""
+    """Read the splats in the order of the file. FormatError if it is damaged or not a compressed PLY."""
     check_header(path, "a compressed splat PLY")
     try:
         data = plyfile.PlyData.read(str(path))

@@ -36,12 +36,12 @@ def write_dot_splat(path: Path, splats: SplatArrays) -> None:
 
 
 def read_dot_splat(path: Path) -> SplatArrays:
-    """Read the splats, of SH degree 0. FormatError if the length is no multiple of 32 bytes."""
+    """Read the splats, of SH degree 0. FormatError if the length is not a multiple of 32 bytes."""
     content = read_bytes(path)
     if len(content) % _RECORD.itemsize:
         raise FormatError(
-            f"{path} holds {len(content)} bytes, and a .splat file {_RECORD.itemsize} for each splat: "
-            "it is truncated or no such file; export it again"
+            f"{path} holds {len(content)} bytes, not a multiple of {_RECORD.itemsize}: "
+            "it is truncated or not a .splat file; export it again"
         )
     rows = np.frombuffer(content, _RECORD)
     with np.errstate(divide="ignore", invalid="ignore"):  # splats with non-positive scales are dropped

@@ -175,7 +175,7 @@ def read_glb(path: Path) -> SplatArrays:
         moved = {key for node in objects(document, "nodes", []) for key in _MOVES if key in node}
         if not primitives or moved:
             reason = f"nodes with {', '.join(sorted(moved))}" if moved else "no splats"
-            raise FormatError(f"{path} has {reason}; give a .glb whose {EXTENSION} points lie where they are")
+            raise FormatError(f"{path} has {reason}; give a .glb with {EXTENSION} points and without transforms")
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # non-finite splats are dropped
             reader = ArrayReader(document, content)
             parts = [_read_primitive(reader, primitive) for primitive in primitives]

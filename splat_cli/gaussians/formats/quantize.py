@@ -30,7 +30,7 @@ def logits_from_bytes(opacity: np.ndarray) -> np.ndarray:
 
 
 def unit_quats(quats: np.ndarray) -> np.ndarray:
-    """Normalised quaternions [N, 4], float64; those of zero length become the identity."""
+    """Normalised quaternions [N, 4], float64; zero quaternions become the identity."""
     quats = quats.astype(np.float64)
     length = np.linalg.norm(quats, axis=1, keepdims=True)
     return np.where(length > 0, quats / np.maximum(length, np.finfo(np.float64).tiny), [1.0, 0.0, 0.0, 0.0])
@@ -59,7 +59,7 @@ def from_smallest_three(largest: np.ndarray, three: np.ndarray) -> np.ndarray:
 def unpack_in_blocks(
     num: int, num_rest: int, unpack: Callable[[slice], SplatArrays], antialiased: bool = False
 ) -> SplatArrays:
-    """`num` splats with `num_rest` higher coefficients each; `unpack` returns those of a range of indices."""
+    """`num` splats with `num_rest` higher coefficients each; `unpack` returns a range of them."""
     widths = {
         "means": (3,),
         "log_scales": (3,),

@@ -80,7 +80,7 @@ def write_spz(path: Path, splats: SplatArrays, axes: str = "RUB") -> None:
 
     Coordinates are cut to 2^23 units, SH coefficients to -1..1, log scales to -10..5.9. axes: RUB or RDF; the
     file states them. RUB is written as version 3, which all programs read; others as version 4, since Niantic's library
-    finds the statement there only.
+    finds the statement only there.
     """
     splats = from_ply_axes(splats, axes)
     n, k = splats.shN.shape[:2]

@@ -96,7 +96,7 @@ def write_streamed_sog(path: Path, splats: SplatArrays, num_levels: int) -> list
 
 
 def _is_large(splats: SplatArrays) -> np.ndarray:
-    """Mask of the splats that are large for the scene, never of all."""
+    """Mask of the splats that are large for the scene; never all of them."""
     low, high = np.percentile(splats.means.astype(np.float64), _STRAYS, axis=0)
     sizes = splats.longest_axes()
     large: np.ndarray = sizes > max(_MAX_SIZE * float((high - low).max()), float(sizes.min()))

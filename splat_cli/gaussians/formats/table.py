@@ -72,7 +72,7 @@ FORMATS = {
 
 
 def format_for(path: Path, name: str | None = None, *others: str) -> Format:
-    """The format called `name`, or by default that of the file's suffix. UsageError if there is none.
+    """The format called `name`, or by default that of the file's suffix. UsageError for an unknown suffix.
 
     others: further suffixes that the caller accepts, for the message.
     """
@@ -119,7 +119,7 @@ def write_as(written_as: Format, path: Path, splats: SplatArrays, spz_axes: str 
 
 
 def writable_splats(path: Path, splats: SplatArrays) -> SplatArrays:
-    """The finite splats, for a file at `path`; infinite logits count as opaque. FormatError if there are none."""
+    """The finite splats, for a file at `path`; infinite logits count as opaque. FormatError without any."""
     finite = finite_splats(dataclasses.replace(splats, logit_opacities=finite_where_opaque(splats.logit_opacities)))
     if len(splats) and not len(finite):
         raise FormatError(

@@ -16,7 +16,7 @@ def has_model(root: Path) -> bool:
 
 
 def find_model(root: Path) -> Path:
-    """Folder of the model under `root`. SceneError if there is none."""
+    """Folder of the model under `root`. SceneError without one."""
     folder = _model_folder(root)
     if folder is not None:
         return folder

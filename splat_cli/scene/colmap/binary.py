@@ -1,4 +1,4 @@
-"""COLMAP's binary files: cameras.bin, images.bin, points3D.bin (all little endian)."""
+"""COLMAP's binary files: cameras.bin, images.bin, points3D.bin (little endian), memory-mapped."""
 
 import mmap
 import struct
@@ -85,7 +85,8 @@ class _UnknownModelError(SceneError):
 def read_cameras(path: Path) -> dict[int, Camera]:
     """Cameras by id. SceneError if the file is damaged.
 
-    Cameras of one unknown model are read, too: with that number of parameters by which the last camera ends the file.
+    Cameras of one unknown model are read, too: the last camera must end with the file, which gives their number of
+    parameters.
     """
     try:
         return _read_cameras(path, CAMERA_MODELS)

@@ -1,4 +1,4 @@
-"""A COLMAP model as a dataset."""
+"""A COLMAP model, in a folder or a zip file, as a dataset."""
 
 import tempfile
 import zipfile
@@ -57,7 +57,7 @@ def _members(archive: zipfile.ZipFile, limit: int) -> list[zipfile.ZipInfo]:
     if repeated := [name for name, count in names.items() if count > 1]:
         raise ValueError(f"{repeated[0]} is in it {names[repeated[0]]} times")
     if (size := sum(member.file_size for member in found)) > limit:
-        raise ValueError(f"it would unpack to {size:,} bytes, {limit:,} at most are unpacked")
+        raise ValueError(f"it would unpack to {size:,} bytes; the maximum is {limit:,}")
     for member in found:
         check_member(member)
     return found

@@ -29,7 +29,7 @@ _MAX_ERROR = 0.25  # with a larger one, maps are not of this scene
 _FINE_ERROR, _MAX_ERROR_SHARE = 0.02, 0.7  # maximum error relative to that of a constant depth
 _RATIO_TOLERANCE = 0.03
 _MAX_SHARE = 4  # of a map's pixels relative to the photograph's
-_BYTES = 3  # a pixel, with confidence
+_BYTES = 3  # per pixel, with confidence
 _LEVELS = 65536  # of integers in inverse depths with the scales of depth_params.json
 Values = tuple[np.ndarray, np.ndarray | None]  # float32 [h, w], NaN where unknown; confidences float32 [h, w] or None
 
@@ -62,12 +62,12 @@ class FitErrors:
         return self.metric <= factor * min(self.inverse, self.depth) + difference
 
     def rejects(self, error: float) -> bool:
-        """Whether maps with this error are not of the scene: far off, or hardly better than a constant."""
+        """Whether maps with this error are not of the scene: far off, or little better than a constant."""
         return error > _MAX_ERROR or error > max(_FINE_ERROR, _MAX_ERROR_SHARE * self.constant)
 
 
 def fit_errors(views: list[Sampled]) -> FitErrors | None:
-    """Medians over the views with enough points; None if there is none."""
+    """Medians over the views with enough points; None without such views."""
     errors = [_errors(view) for view in views if len(view.values) >= MIN_POINTS]
     return FitErrors(*np.median(errors, axis=0).tolist()) if errors else None
 
@@ -142,7 +142,7 @@ def depth_map_in(units: Units, values: np.ndarray, confidence: np.ndarray | None
     they stay unknown.
     """
     relative = units.is_relative and len(seen.values) < MIN_POINTS
-    with np.errstate(all="ignore"):  # what becomes infinite or no number is left out
+    with np.errstate(all="ignore"):  # infinities and NaN are left out
         if units is Units.METRIC:
             inverse = 1 / values
         elif units is Units.RELATIVE:
@@ -250,7 +250,7 @@ def shrink_factor(views: Sequence[View], max_bytes: int) -> int:
 def _read_all(
     views: Sequence[View], config: TrainConfig, shrink: int, warn: Callable[[str], object]
 ) -> list[Values | None]:
-    """Values of the views' maps, None where there is none; warns of unusable ones."""
+    """Values of the views' maps, None without a map; warns of unusable ones."""
 
     def read(view: View) -> Values | str | None:
         try:

@@ -22,7 +22,7 @@ _COLORSPACES = ("YCbCr", "Gray")
 _FACTORS = (8, 4, 2)  # by which a JPEG's cosine transform can be taken to fewer pixels
 _FILTER_MARGIN = 2  # a file is decoded to no less than this times the wanted size, for the filter that follows
 _NOTHING = 2
-"""The highest alpha of 255 of a picture that shows nothing; lossy files have such noise."""
+"""Maximum alpha, of 255, of a picture that counts as empty: lossy files have such noise."""
 INVISIBLE = "is wholly transparent"
 EXCLUDED = "its mask excludes all pixels"
 """Reasons to skip a photograph without any pixel to train on."""
@@ -34,7 +34,7 @@ _MAX_PIXELS_PER_BYTE = 200  # of larger files; photographs have about 2, black p
 
 
 def jpeg_size(content: bytes) -> tuple[int, int] | None:
-    """(width, height) of a JPEG file in colour or grey; None for every other file, in CMYK or damaged ones included."""
+    """(width, height) of a JPEG file in colour or grey; None for other files, also for damaged ones and CMYK."""
     if not content.startswith(_START):
         return None
     try:
@@ -59,7 +59,7 @@ def decode_jpeg(content: bytes, factor: int = 1) -> np.ndarray | None:
     """uint8 [H, W, 3] of a file that `jpeg_size` knows, smaller by a factor of 1, 2, 4 or 8; None if it is damaged.
 
     The same bits as Pillow's, in less time: both use libjpeg-turbo, but here it writes straight into the array, in one
-    call that lets go of Python's lock.
+    call without Python's lock.
     """
     size = jpeg_size(content)
     if size is None:
@@ -76,7 +76,7 @@ class TransparentError(Exception):
 
 
 class InvisibleError(Exception):
-    """No pixel that is not transparent."""
+    """All pixels are transparent."""
 
 
 def to_rgb(image: Image.Image, background: tuple[int, int, int] | None) -> Image.Image:
@@ -130,7 +130,7 @@ def image_size(path: Path) -> tuple[int, int]:
 
 
 def jpeg_reduction(path: Path, wanted: tuple[int, int]) -> int:
-    """The factor 1, 2, 4 or 8 by which a file may be decoded smaller before it is resized to `wanted`; 1 if no JPEG."""
+    """The factor 1, 2, 4 or 8 by which a JPEG may be decoded smaller before it is resized to `wanted`; others: 1."""
     with _opened(_regular(path)) as image:
         return reduction(image.size, wanted) if image.format in ("JPEG", "MPO") else 1
 
@@ -143,7 +143,7 @@ def decode_photo(
     factor: of jpeg_reduction, where `size` is that of the file decoded smaller by it; by default the file is decoded to
     at least twice the size and filtered (over 45 dB against filtering all pixels: bench_images.py). The mask is
     uint8 [H, W]: 0 where a pixel is not finite or, at a smaller size, partly not, else 255. Transparent pixels show the
-    background; ValueError if it is None, and for photographs without any other pixel.
+    background; ValueError if it is None, or if all pixels are transparent.
     """
     content, finite = _content(path), None
     pixels = _decode_jpeg(content, size, factor)
@@ -168,7 +168,7 @@ def decode_photo(
 
 
 def has_alpha(path: Path) -> bool:
-    """Whether the header of an image file declares transparency; False of a file that cannot be opened."""
+    """Whether the header of an image file declares transparency; False for a file that cannot be opened."""
     if path.suffix.lower() in (".jpg", ".jpeg"):
         return False
     try:
@@ -211,7 +211,7 @@ def decode_mask(path: Path, photo: Path, size: tuple[int, int], inverted: bool) 
 
 
 def _is_white(values: np.ndarray) -> np.ndarray:
-    """Which values are at least half of the largest possible: 1 of arrays of 0 and 1, else 255 or 65535."""
+    """Mask of values of at least half the maximum: 1 for arrays of 0 and 1, else 255 or 65535."""
     largest = values.max(initial=0)
     return values >= (1 if largest == 1 else _WHITE * (257 if largest > 255 else 1))
 
@@ -226,7 +226,7 @@ def decode_levels(path: Path, max_pixels: int) -> np.ndarray:
         if image.mode in ("P", "1"):
             raise ValueError("has a palette, expected grey levels")
         try:
-            # band by band: an array of all bands would take ten bytes a pixel
+            # band by band: an array of all bands would take ten bytes per pixel
             levels = image.getchannel(0) if len(image.getbands()) > 1 else image
             others = [image.getchannel(band) for band in (1, 2)] if image.mode in ("RGB", "RGBA") else []
             values = np.asarray(levels)

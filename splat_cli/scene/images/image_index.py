@@ -17,7 +17,7 @@ class ImageIndex:
         self.folder = folder
 
     def find_path(self, name: str) -> Path | None:
-        """The one file with this path below the folder, in any case, or None if there is none or several.
+        """The only file with this path below the folder, in upper or lower case; None without one or with several.
 
         The path may start with the folder's name or `images`.
         """
@@ -33,8 +33,8 @@ class ImageIndex:
     def find_label(self, label: str) -> str:
         """The photograph, relative to the folder, that a camera's label means: a name or path, with suffix or without.
 
-        It has the longest end of the label's path, in the same case if there is such a file, and lies in the fewest
-        folders. Unusable where there is none, or several, such as equal names in the folders of a camera.
+        The longest matching end of the path wins, then equal case, then the fewest folders. Unusable without a match,
+        or with several, such as equal names in two folders.
         """
         ends = path_ends(label)
         keys = (*ends, *(str(Path(end).with_suffix("")) for end in ends))
@@ -48,7 +48,7 @@ class ImageIndex:
         raise Unusable(f"there is no such photograph in {self.folder}")
 
     def size(self, file: str) -> tuple[int, int]:
-        """(width, height) of a file in the folder, px. Unusable if it is no image."""
+        """(width, height) of a file in the folder, px. Unusable if it is not an image."""
         try:
             return image_size(self.folder / file)
         except ValueError as error:

@@ -28,7 +28,7 @@ from splat_cli.scene.lens import Lens, undistort
 from splat_cli.scene.view import View
 
 _ADVICE = {
-    INVISIBLE: "export them again, with an alpha channel that shows the scene or with none",
+    INVISIBLE: "export them again without an alpha channel, or with one that shows the scene",
     EXCLUDED: "masks are white where pixels count, with --invert-masks black; correct them, or give --masks none",
 }
 """Reason -> advice if no photograph can be used."""
@@ -60,7 +60,7 @@ def load_images(
     """Decode photographs and masks on all cores, undistort them and resize each to its view's size.
 
     progress: called with 1 after each photograph. backend: undistorts; required if a view has a lens. background:
-    behind transparent pixels, 0 to 255; None rejects these. Damaged photographs, and those of which no pixel counts,
+    behind transparent pixels, 0 to 255; None rejects these. Damaged photographs, and those without a usable pixel,
     are skipped with their views. SceneError if none is left, UsageError without a required backend.
     """
     bent = next((view.name for view in views if view.lens is not None), None)

@@ -11,7 +11,7 @@ from splat_cli.errors import SceneError
 from splat_cli.scene.images.image_set import ImageSet, Loader
 from splat_cli.scene.view import View
 
-_SHOWN = 5  # photographs that are reported one by one; then, only how many they are
+_SHOWN = 5  # photographs that are reported one by one; from then on, only their number
 Pixels = tuple[np.ndarray, np.ndarray | None]
 
 
@@ -61,7 +61,7 @@ class _Decoder:
             return result
         self._report_broken(index, result)
         self._broken.add(index)
-        if len(self._broken) == len(self.views) > 1:  # for example of an unmounted disk: nothing to train on
+        if len(self._broken) == len(self.views) > 1:  # an unmounted disk, for example: nothing to train on
             raise SceneError(f"none of the {len(self.views):,} photographs can be read ({view.name}: {result})")
         return np.zeros((view.height, view.width, 3), np.uint8), np.zeros((view.height, view.width), np.uint8)
 

@@ -189,7 +189,7 @@ class DepthLocator:
 
     wanted: folder, of the scene or any; None: what the dataset names, else `depths` or `depth` of the scene; "none":
     nothing. SceneError for a folder that is missing, or a depth_params.json that cannot be read.
-    missing: maps that the dataset names and that are not there, as "photograph: reason".
+    missing: maps that the dataset names and that are missing, as "photograph: reason".
     """
 
     def __init__(self, root: Path, wanted: str | Path | None) -> None:
@@ -226,7 +226,7 @@ class DepthLocator:
         try:
             path = None if file is None else file_inside(self.root, file, from_elsewhere=True)
             return path if path is not None and path.is_file() else None
-        except (Unusable, OSError, ValueError):  # leads out of the folder, or is no name that a file may have
+        except (Unusable, OSError, ValueError):  # leads out of the folder, or is not a valid file name
             return None
 
     def _folder(self, wanted: str | Path | None) -> Path | None:

@@ -99,7 +99,7 @@ def similarity(
 
 
 def peaks(backend: Backend, scores: DeviceArray, min_score: float, margin: float) -> DeviceArray:
-    """Position float64 of the peak in each row of scores [P, D], with a fraction of a depth; 0 if there is none."""
+    """Position float64 of the peak in each row of scores [P, D], with a fraction of a depth; 0 without a peak."""
     num_pixels, num_depths = scores.shape
     places = backend.xp.empty(num_pixels, np.float64)
     backend.kernel("image/plane_sweep", "find_peaks")(

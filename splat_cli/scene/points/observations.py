@@ -16,7 +16,7 @@ _SLACK = 1.1  # maximum depth relative to the nearest point in adjacent cells
 
 @dataclass(frozen=True)
 class Observations:
-    """Points of all views, one a pixel: those of view i from begins[i] to begins[i + 1].
+    """Points of all views, one per pixel: view i has those from begins[i] to begins[i + 1].
 
     begins int32 [num_views + 1], pixels int32 [P] (row * width + column), inverse_depths float32 [P] (1 / z).
     """

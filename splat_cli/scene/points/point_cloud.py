@@ -19,7 +19,7 @@ LAS_SUFFIXES = (".las", ".laz")
 LAS_MAGIC = b"LASF"
 _PROGRAM = f"from {las_worker.__name__} import main; main()"
 _COLOR_NAMES = (("red", "green", "blue"), ("r", "g", "b"), ("diffuse_red", "diffuse_green", "diffuse_blue"))
-"""The last ones are those of Bundler and PMVS."""
+"""The last three are Bundler's and PMVS's."""
 _OF_SPLATS = {"scale_0", "f_dc_0", "packed_scale"}
 
 
@@ -61,7 +61,7 @@ def _received(stream: IO[bytes]) -> Points:
 
 
 def is_point_cloud(path: Path) -> bool:
-    """Whether `path` is a LAS or LAZ file, or a PLY of points that are no splats, plain or compressed."""
+    """Whether `path` is a LAS or LAZ file, or a PLY of points, not of splats."""
     try:
         with path.open("rb") as file:
             head = file.read(MAX_HEADER_BYTES).split(b"end_header")[0]
@@ -90,7 +90,7 @@ def read_point_cloud(path: Path) -> Points:
             colors = _colors(vertices)
     except (KeyError, ValueError) as error:
         raise FormatError(
-            f"{path} is no point cloud: vertices need x, y and z ({damage_of(error)}); export it again"
+            f"{path} is not a point cloud: vertices need x, y and z ({damage_of(error)}); export it again"
         ) from error
     except (plyfile.PlyParseError, OverflowError, MemoryError) as error:
         raise FormatError(

@@ -1,8 +1,8 @@
 """Points of the sky: far away, in directions in which photographs from several places show the same colour.
 
 Structure from motion and plane sweeps find no points in a plain sky. Without splats there, training fills it with
-floaters near the cameras, which held-out views see from aside. The same holds for plain walls, whose directions agree,
-too. Where points are known, none are added behind them.
+floaters near the cameras, which held-out views see from the side. Directions of plain walls agree, too. Where points
+are known, none are added behind them.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from splat_cli.scene.view import View, evenly_spread
 _DIRECTIONS = 20_000  # 1.4 degrees apart
 _MAX_VIEWS = 150  # evenly spread over all
 _SIDE = 128  # px of the photographs, downscaled again: a pixel is about half as wide as directions are apart
-_DISTANCE = 5.0  # relative to that of the farthest points but 2 %, from the middle of the cameras
+_DISTANCE = 5.0  # times the 98th percentile of the points' distances from the middle of the cameras
 _SOME_POINTS = 20_000  # for the test whether they cover the sky
 _CELLS = 40  # across the longer side of a photograph: a point covers its cell
 _MIN_VIEWS = 4
@@ -26,7 +26,7 @@ _UNSEEN, _COVERED = -1, -2
 
 
 def sky_points(photographs: ImageSet, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Points float32 [P, 3] and colours uint8 [P, 3]; none if hardly a direction agrees. points: known ones, [N, 3]."""
+    """Points float32 [P, 3] and colours uint8 [P, 3]; empty if few directions agree. points: known ones, [N, 3]."""
     chosen = evenly_spread(range(len(photographs.views)), _MAX_VIEWS)
     small = small_copies(photographs, chosen, _SIDE, nearest_mask)
     middle = np.median([view.center for view in small.views], axis=0)

@@ -69,7 +69,7 @@ def read_metashape(root: Path, options: SceneOptions) -> Dataset:
 
 
 def _document(path: Path) -> Element:
-    """The root element. SceneError for what is no XML, and for entities, which could grow without bound."""
+    """The root element. SceneError if it is not XML, or declares entities, which could grow without bound."""
     try:
         content = path.read_bytes()
         if b"<!DOCTYPE" in content or b"<!ENTITY" in content:
@@ -104,7 +104,7 @@ def _frame(images: ImageIndex, label: str, entry: _Camera) -> Frame:
     if world is None:
         raise Unusable("it is in another component than the active one, whose coordinates differ: merge them")
     if camera.find("transform") is None:
-        raise Unusable("it has no pose but that of its master in a multi-camera system: align it on its own")
+        raise Unusable("it has no pose except that of its master in a multi-camera system: align it on its own")
     file = images.find_label(label)
     if sensor is None:
         raise Unusable("its sensor is not in the file")
@@ -113,7 +113,7 @@ def _frame(images: ImageIndex, label: str, entry: _Camera) -> Frame:
 
 
 def _world(transform: Element | None, path: Path) -> np.ndarray:
-    """float64 [4, 4] from a chunk's or component's coordinates to the world's: scale, rotation, shift; or none."""
+    """float64 [4, 4] from a chunk's or component's coordinates to the world's: scale, rotation, shift."""
     world = np.eye(4)
     if transform is None:
         return world
@@ -165,7 +165,7 @@ def _lens(sensor: Element) -> Lens:
 
 
 def _number(text: str | None) -> float:
-    """0 where there is none. Unusable for anything but a finite number."""
+    """0 without a text. Unusable for anything except a finite number."""
     numbers = _numbers(text)
     if len(numbers) > 1:
         raise Unusable(f"{text!a} is not a number")

@@ -52,7 +52,7 @@ def find_opensfm(root: Path) -> Path | None:
 
 
 def read_opensfm(root: Path, options: SceneOptions) -> Dataset:
-    """Shots and points of the first reconstruction, the largest; others have coordinates of their own.
+    """Shots and points of the first reconstruction, the largest; the others have their own coordinates.
 
     Raises SceneError.
     """
@@ -122,8 +122,8 @@ def _lens(camera: dict[str, Any]) -> Lens:
 def _without_points(path: Path) -> tuple[bytes, np.ndarray]:
     """The file without points, and colours and coordinates of the first reconstruction's, float64 [P, 6].
 
-    As Python's objects, points would take four times the memory of their text. Those that are written otherwise stay.
-    OSError; ValueError for a file that is too long, or a number that is none.
+    Points as Python objects would take four times the memory of their text. Points in another layout stay in the JSON.
+    OSError; ValueError for a file that is too long or a number that is damaged.
     """
     with path.open("rb") as file:
         content = file.read(_MAX_BYTES + 1)
@@ -144,7 +144,7 @@ def _without_points(path: Path) -> tuple[bytes, np.ndarray]:
 
 
 def _points(points: dict[str, Any], numbers: np.ndarray) -> Points:
-    """All points: of `_without_points`, and others. TypeError, KeyError or ValueError if they are none."""
+    """All points: the numbers of `_without_points`, and the rest. TypeError, KeyError or ValueError if damaged."""
     others = [[*point["color"], *point["coordinates"]] for point in points.values()]
     numbers = np.concatenate([numbers, np.array(others, np.float64).reshape(-1, 6)])
     return Points(numbers[:, 3:], np.clip(np.nan_to_num(numbers[:, :3]), 0, 255).astype(np.uint8))

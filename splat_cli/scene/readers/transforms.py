@@ -73,7 +73,7 @@ def frames_from(
 
 
 def _applied(document: dict[str, Any], path: Path) -> np.ndarray | None:
-    """The transform float64 [4, 4] applied to the world, if any; SceneError if it is no similarity."""
+    """The transform float64 [4, 4] applied to the world, if any; SceneError if it is not a similarity."""
     value = document.get("applied_transform")
     if value is None:
         return None
@@ -198,7 +198,7 @@ def located(photos: Path, file: str, match_basename: bool = False) -> str:
     try:
         found = existing_end(photos, file, match_basename, ("", *_SUFFIXES))
         return str(found or file_inside(photos, file).relative_to(photos))
-    except (OSError, ValueError):  # no file's name
+    except (OSError, ValueError):  # not a file name
         raise Unusable("its `file_path` is not a file name") from None
 
 

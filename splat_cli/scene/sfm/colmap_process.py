@@ -108,7 +108,7 @@ class _Progress:
 
 
 def _reason(code: int, log: deque[str]) -> str:
-    """Signal or exit code, and the last line of output."""
+    """Signal or exit code, and the last error that COLMAP logged."""
     ended = ending(code)
     last = next((line for line in reversed(log) if line[0] in "EFW" or "Error" in line), "")
     return f"{ended}: {_LOG_HEAD.sub('', last)}" if last else ended

@@ -1,4 +1,4 @@
-"""Structure from motion of a folder of photographs by COLMAP."""
+"""Structure from motion of a folder of photographs by COLMAP: its inputs, from EXIF data and names, and its result."""
 
 import math
 import re
@@ -26,9 +26,9 @@ from splat_cli.terminal.console import Counting, first_of
 _LENS = (Base.LensMake, Base.LensModel, Base.FocalLength, Base.FocalLengthIn35mmFilm, Base.DigitalZoomRatio)
 """EXIF tags that distinguish the lenses of a phone, and settings of a zoom lens."""
 EXHAUSTIVE_LIMIT = 200
-"""Photographs up to which all pairs are matched by default."""
+"""Maximum number of photographs of which all pairs are matched by default."""
 _MIN_SEQUENCE = 60
-"""Numbered files from which a folder may be the frames of a video; of fewer, all pairs take little time."""
+"""Minimum number of numbered files that may be the frames of a video; for fewer, all pairs take little time."""
 _MIN_FRAMES = 25
 _OVERLAP = 10
 _FARTHEST = 512  # frames
@@ -75,7 +75,7 @@ def choose_matcher(matcher: str, names: Sequence[str], is_video: bool, have_came
     """ "exhaustive" or "sequential" for `matcher`, one of these or "auto".
 
     "auto": sequential for videos and folders of their frames, and above EXHAUSTIVE_LIMIT photographs. have_camera:
-    whether photographs name a camera in their EXIF data, which frames of a video do not.
+    whether photographs name a camera in their EXIF data, which frames of a video lack.
     """
     if matcher != "auto":
         return matcher
@@ -84,7 +84,7 @@ def choose_matcher(matcher: str, names: Sequence[str], is_video: bool, have_came
 
 
 def are_frames(names: Sequence[str]) -> bool:
-    """Whether files are numbered without gaps, in even steps, and otherwise called the same."""
+    """Whether names differ only in a number that rises in even steps."""
     found = [_NUMBERED.fullmatch(name) for name in names]
     parts = [match.groups() for match in found if match]
     if len(parts) < len(names) or len({(head, end.lower()) for head, _, end in parts}) > 1:
@@ -203,9 +203,7 @@ class Mapping:
         )
 
     def advice(self) -> list[str]:
-        """Lines of text: the photographs that were not registered, and advice if these are many; empty if there are
-        none.
-        """
+        """Lines on photographs that were not registered, with advice if they are many; empty without any."""
         if not self.unregistered:
             return []
         names = first_of([sanitize_name(name) for name in self.unregistered], _NAMED, ", ")

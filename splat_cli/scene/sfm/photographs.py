@@ -73,7 +73,7 @@ def _utf8_name(name: str) -> str:
 
 
 def _jpeg_name(name: Path, taken: set[str]) -> str:
-    """NAME.jpg, or where another photograph is called so, NAME.heic.jpg; adds it to the names taken."""
+    """NAME.jpg, or NAME.heic.jpg if that name is taken; adds it to the taken names."""
     short = name.with_suffix(".jpg").as_posix()
     chosen = short if short.lower() not in taken else f"{name.as_posix()}.jpg"
     taken.add(chosen.lower())

@@ -11,7 +11,7 @@ from splat_cli.io.files import replacing
 from splat_cli.io.folder_lock import LOCK_NAME, locked_folder
 
 UNREGISTERED = "unregistered.txt"
-"""Names of the photographs without a pose, one a line."""
+"""Names of the photographs without a pose, one per line."""
 _MARKER, _RECORD = ".unfinished", "sfm.json"
 _CONTENTS = ("images", "sparse", "database.db", "database.db-shm", "database.db-wal", UNREGISTERED)
 

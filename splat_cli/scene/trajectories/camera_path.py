@@ -1,4 +1,4 @@
-"""Camera paths by name, or from a file."""
+"""Camera paths: orbit, arc, spiral and others by name, or the cameras of a file."""
 
 from __future__ import annotations
 
@@ -60,7 +60,10 @@ def read_path(path: Path) -> tuple[list[View], float | None]:
             f"(wrong: {reason_of(error)})"
         ) from None
     if not (frames and 1 <= width <= MAX_SIDE and 1 <= height <= MAX_SIDE and (fps is None or 0 < fps <= 1000)):
-        raise FormatError(f"{path}: {len(frames)} cameras of {width}x{height} pixels at {fps} frames a second: none")
+        raise FormatError(
+            f"{path}: {len(frames)} cameras of {width}x{height} pixels at {fps} frames per second; expected 1 or more, "
+            f"of 1 to {MAX_SIDE} pixels, at most 1000 per second"
+        )
     return [_view(entry, number, width, height, f"{path}: camera {number}") for number, entry in enumerate(frames)], fps
 
 
@@ -142,7 +145,9 @@ class CameraPath:
 
     def __post_init__(self) -> None:
         if self.frames is not None and self.seconds is not None:
-            raise UsageError("--frames and --seconds exclude each other: --fps says how many frames a second has")
+            raise UsageError(
+                "--frames and --seconds exclude each other: give one of them, and --fps for frames per second"
+            )
         counted = self.frames is not None or self.seconds is not None
         if self.is_file and (counted or self.focus or self.arc):
             raise UsageError(f"{self.kind} defines its own frames: leave out --frames, --seconds, --focus and --arc")

@@ -1,4 +1,4 @@
-"""Distances of cameras from obstacles."""
+"""Distances of camera paths from obstacles, and paths that keep them: bent away from obstacles, or moved back."""
 
 import dataclasses
 from collections.abc import Callable, Sequence

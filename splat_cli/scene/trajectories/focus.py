@@ -1,4 +1,4 @@
-"""Common focus point and up direction of cameras."""
+"""Focus point and up direction of a set of cameras, with the ground's normal."""
 
 from collections.abc import Sequence
 
@@ -57,7 +57,7 @@ def ground_normal(points: np.ndarray, up: np.ndarray) -> np.ndarray | None:
 def focus_point(views: Sequence[View]) -> np.ndarray:
     """Point float64 [3] with the least sum of distances to the optical axes, robust to outliers.
 
-    For parallel axes or one camera: as far ahead of the cameras as they are apart, or amid opposite ones. Iteratively
+    For parallel axes or one camera: one scene extent ahead of the cameras; the mean of opposite ones. Iteratively
     reweighted least squares (Weiszfeld).
     """
     centers = np.array([view.center for view in views])

@@ -1,4 +1,4 @@
-"""Walks along the cameras: smooth and level, in order of capture if that is continuous."""
+"""Walks along the cameras: smooth and level, in order of capture if that is continuous, else as a short tour."""
 
 from collections.abc import Callable, Sequence
 
@@ -83,8 +83,8 @@ def walk_path(
     """A smooth path along all cameras with their directions, a level horizon and constant speed.
 
     The path is the line through the cameras, convolved with a Gaussian (see BANDWIDTHS). avoid: moves positions [M, 3]
-    away from obstacles. focus: common point of most optical axes, if they have one. num_frames: None for as many as
-    keep a comfortable speed.
+    away from obstacles. focus: common point of most optical axes, if they have one. num_frames: None: enough
+    for a comfortable speed.
     """
     centers = np.array([view.center for view in views])
     forward = np.array([view.w2c[2, :3] for view in views])
@@ -140,7 +140,7 @@ def _slerp(first: np.ndarray, second: np.ndarray, share: np.ndarray, up: np.ndar
 
 
 def _smoothed_directions(forward: np.ndarray, up: np.ndarray, width: float) -> np.ndarray:
-    """Unit directions [N, 3] with smoothed heading and pitch; nearly vertical ones hardly count for the heading."""
+    """Unit directions [N, 3] with smoothed heading and pitch; nearly vertical ones weigh little in the heading."""
     rise = forward @ up
     pitch = _smoothed(np.arcsin(np.clip(rise, -1, 1))[:, None], _PITCH_SMOOTHING * width)
     heading = _smoothed(forward - rise[:, None] * up, width)

@@ -18,6 +18,6 @@ def loaded(views, points=NO_POINTS, max_bytes=1 << 30, **config):
 
 
 def inverse(depth_map):
-    """1/z, NaN where there is none."""
+    """1/z, NaN without a depth."""
     values = depth_map.values.astype(float)
     return np.where(values > 0, depth_map.scale * values, np.nan)

@@ -160,7 +160,7 @@ def test_laser_scan_on_a_machine_of_many_cores(tmp_path):
 
 @pytest.mark.parametrize("suffix", ["ply", "las"])
 def test_points_of_a_file_start_any_scene(tmp_path, suffix):
-    """With --init-from, in place of those of the dataset; a line says where they are elsewhere."""
+    """--init-from replaces the dataset's points; a line warns if they are out of view."""
     scene, stream = write_small_scene(tmp_path / "scene"), io.StringIO()
     for name, scale, shift in (("here", 0.3, 0.0), ("far", 300.0, 5000.0)):
         positions, path = np.random.default_rng(0).normal(size=(200, 3)) * scale + shift, tmp_path / f"{name}.{suffix}"

@@ -1,4 +1,4 @@
-"""Points in directions of which photographs show the same colour."""
+"""Points in directions in which photographs show the same colour."""
 
 import dataclasses
 

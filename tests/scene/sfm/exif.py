@@ -10,7 +10,7 @@ LATITUDE, LONGITUDE, ALTITUDE = 48.1, 11.5, 520.0
 
 
 def camera_exif(model, lens="wide", focal_length=4.2):
-    """Of a photograph that a camera took."""
+    """EXIF data of a photograph that a camera took."""
     exif = Image.Exif()
     exif[Base.Make], exif[Base.Model] = "Maker", model
     exif.get_ifd(IFD.Exif).update({Base.LensModel: lens, Base.FocalLength: focal_length})
@@ -18,7 +18,7 @@ def camera_exif(model, lens="wide", focal_length=4.2):
 
 
 def gps_exif(east, north, up):
-    """Of a photograph so many metres from a place in Munich."""
+    """EXIF data of a photograph at a distance in metres from a place in Munich."""
     sine = math.sin(math.radians(LATITUDE)) ** 2
     meridian = 6_378_137 * (1 - 6.69437999e-3) / (1 - 6.69437999e-3 * sine) ** 1.5
     parallel = 6_378_137 / (1 - 6.69437999e-3 * sine) ** 0.5 * math.cos(math.radians(LATITUDE))

@@ -49,7 +49,7 @@ def distance_after_alignment(points, expected):
 
 @pytest.mark.parametrize(("folder", "matcher"), [("photos", "auto"), ("photos", "sequential"), ("a b", "sequential")])
 def test_photographs_that_do_not_fit_together(splat, tmp_path, folder, matcher):
-    """Names with spaces are no part of a list of pairs, so COLMAP makes its own."""
+    """A list of pairs cannot hold names with spaces, so COLMAP pairs the photographs itself."""
     pytest.importorskip("pycolmap")
     (tmp_path / "photos" / folder).mkdir(parents=True)
     for number in range(3):

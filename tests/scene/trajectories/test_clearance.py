@@ -67,7 +67,7 @@ def test_an_open_line_far_from_the_origin_is_no_loop():
 
 
 def test_a_path_keeps_its_pictures_free():
-    """A screen of points that no camera has before it, but the smoothest orbit: cameras stand in front of it."""
+    """No camera has the screen of points before it, except those of the smoothest orbit."""
     views = []
     for view in on_an_arc(340, count=80):
         angle = angles_of([view])[0]
