@@ -48,7 +48,7 @@ _OPTIONS = (
     ),
     click.option(
         "--max-splats", type=WholeRange(1), metavar="N",
-        help="Maximum number of splats: keeps those that contribute most to the training views; of files, the largest.",
+        help="Maximum number of splats: keeps those that contribute most to training views; for files, the largest.",
     ),
     click.option("--scale", type=FiniteRange(1e-6, 1e6), metavar="X", help="Scale everything by this factor."),
     click.option("--rotate", type=Numbers("X,Y,Z"), help="Rotate about x, then y, then z, in degrees."),

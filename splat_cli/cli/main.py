@@ -35,7 +35,7 @@ class HelpFormatter(click.HelpFormatter):
             self.width = max(min(self.width, shutil.get_terminal_size().columns - 2), _MIN_WIDTH)
 
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
-        """Write rows (name, description); arguments are those of click."""
+        """Write rows (name, description); takes the arguments of click's method."""
         if self.width < _NARROW:
             col_max = self.width // 4
         super().write_dl([(self._broken(name), about) for name, about in rows], col_max, col_spacing)

@@ -184,7 +184,7 @@ def setting_options(*names: str, preset: str | None = None, for_city: bool = Fal
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:
-    """The options that were given on the command line, without those that are None."""
+    """The options given on the command line: values other than None."""
     return {name: value for name, value in options.items() if value is not None}
 
 

@@ -69,7 +69,7 @@ def _cupy() -> Check:
     try:
         import cupy
     except ImportError as error:
-        return Check("CuPy", False, f"installed, but it does not load ({one_line(error)}); install it again")
+        return Check("CuPy", False, f"installed, but loading fails ({one_line(error)}); install it again")
     no_nvrtc = why_no_nvrtc()
     if no_nvrtc:
         return Check("CuPy", False, f"{cupy.__version__}, but it cannot compile: {one_line(no_nvrtc)}")

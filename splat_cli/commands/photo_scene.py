@@ -129,7 +129,7 @@ def _with_poses(source: Path, photographs: Path | None, seed: int, display: Disp
 
 
 def _refuse_photographs_with_poses(source: Path) -> None:
-    """UsageError if the photographs in `source` are those of a dataset in the folder above."""
+    """UsageError if the photographs in `source` belong to a dataset in the folder above."""
     above = source.resolve().parent
     if not (source.is_dir() and has_dataset(above)):
         return

@@ -171,7 +171,7 @@ def plan_job(
 ) -> RenderJob:
     """A job for a run or a file of splats.
 
-    Views: those of the run ("test", "train", "all"), of a JSON file, or a path through or around them.
+    The views come from the run ("test", "train", "all"), a JSON file, or a path through or around them.
     """
     file, run = find_splats(source)
     if run is None and cameras is None and path is None:

@@ -43,7 +43,7 @@ class TrainConfig(
 
     @property
     def save_steps(self) -> list[int]:
-        """Steps of `save_at`, ascending, each the last of a batch; some may be after the end of the run."""
+        """Steps of `save_at`, ascending, each the last of its batch; some may be after the end of the run."""
         steps = _SAVE_AT if self.save_at is None else self.save_at
         return sorted({step + -step % self.batch_size for step in steps})
 
@@ -63,7 +63,7 @@ class ResolvedConfig(TrainConfig):
     """Settings of a run with all defaults resolved that depend on the scene or on --steps.
 
     Made once, by `run.plan.resolve_plan`. Learning rates include the factors for short runs and for the number of
-    photographs, `growth_rate` and `noise_scale` those for short runs; `strategy` is never "default" and
+    photographs; `growth_rate` and `noise_scale` include the factors for short runs. `strategy` is never "default" and
     `background` never "auto"; `max_splats` respects the splat budget and the memory.
     """
 
@@ -90,4 +90,4 @@ REPLACED: dict[str, tuple[str, dict[bool | str, bool | str]]] = {
     "exposure": ("appearance", {False: "none", True: "exposure"}),
     "optimizer": ("visible_adam", {"dense": False, "visible": True}),
 }
-"""Former settings -> the setting that replaces each, and its values for theirs."""
+"""Former setting -> the setting that replaces it, and {former value: today's value}."""

@@ -36,7 +36,7 @@ def with_settings(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfi
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """The settings in a TOML file: a preset, or the config.toml of a run, whose table [run] is left out."""
+    """The settings in a TOML file: a preset, or the config.toml of a run without its table [run]."""
     table = _renamed(read_toml(path))
     run = table.pop("run", None)
     if isinstance(run, dict) and (misplaced := SETTINGS.keys() & run.keys()):
@@ -51,7 +51,7 @@ def read_settings(path: Path) -> dict[str, Any]:
 def read_toml(path: Path) -> dict[str, Any]:
     """Content of a TOML file. UsageError if it is unreadable or invalid.
 
-    Bytes that are not UTF-8, as in file names, become surrogates.
+    Bytes that are not UTF-8, such as in file names, become surrogates.
     """
     try:
         with path.open(encoding="utf-8", errors="surrogateescape") as file:
@@ -60,7 +60,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(text)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:  # of which TOMLDecodeError is one
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError is a ValueError
         raise UsageError(f"{path}: not a TOML file: {error}") from None
 
 
@@ -91,7 +91,7 @@ def config_toml(config: TrainConfig, run: Mapping[str, str]) -> str:
 
 
 def changed_settings(config: TrainConfig) -> dict[str, Any]:
-    """Settings that differ from their defaults; a batch that is the number of GPUs, as runs write it out, does not."""
+    """Settings that differ from their defaults; a batch equal to the number of GPUs does not, since runs write it."""
     values = dataclasses.asdict(config)
     if values["batch"] == values["gpus"]:
         values["batch"] = None
@@ -99,9 +99,9 @@ def changed_settings(config: TrainConfig) -> dict[str, Any]:
 
 
 def requested_settings(config: TrainConfig) -> dict[str, Any]:
-    """Settings of a run that has not begun which differ from their defaults, with the batch if it is given.
+    """Settings of a new run that differ from their defaults, and the batch if it is given.
 
-    That of the number of GPUs is not the default of every scene.
+    A batch equal to the number of GPUs is not the default of every scene.
     """
     return changed_settings(config) | ({} if config.batch is None else {"batch": config.batch})
 
@@ -121,9 +121,9 @@ def _preset_path(preset: str) -> Path:
 
 
 def _renamed(table: Mapping[str, Any]) -> dict[str, Any]:
-    """`table` with settings of earlier versions as they are called today, and hyphens in names as underscores.
+    """`table` with today's names for settings of earlier versions, and underscores instead of hyphens.
 
-    UsageError where a setting is given twice.
+    UsageError if a setting is given twice.
     """
     table = with_underscores(table)
     names = ALIASES | {old: name for old, (name, _) in REPLACED.items()}
@@ -134,7 +134,7 @@ def _renamed(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_underscores(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings named as options are, `max-splats`, as `max_splats`. UsageError where both are given."""
+    """Settings named as options are, `max-splats`, as `max_splats`. UsageError if both are given."""
     named = {name.replace("-", "_"): value for name, value in table.items()}
     if len(named) < len(table):
         twice = next(name for name in table if "-" in name and name.replace("-", "_") in table)
@@ -143,7 +143,7 @@ def with_underscores(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _current_value(name: str, value: Any) -> Any:
-    """Value of today's setting for that of a former one; other values unchanged."""
+    """A former setting's value converted to today's setting; other values unchanged."""
     known = isinstance(value, bool | str) and name in REPLACED
     return REPLACED[name][1].get(value, value) if known else value
 

@@ -114,11 +114,11 @@ class Setting:
         return value not in _OFF
 
     def is_among(self, value: Any, values: Values) -> bool:
-        """Whether `value` is one of `values`, of which a fact is declared."""
+        """Whether `value` is one of the values for which a fact holds."""
         return value in values if isinstance(values, tuple) else values and value != self.default and self.is_on(value)
 
     def with_value(self, value: Any, values: Values) -> str:
-        """The option, with its value if the fact is declared of certain values: "--color field"."""
+        """The option, with its value if the fact holds for certain choices: "--color field"."""
         return f"{self.option} {value}" if isinstance(values, tuple) else self.option
 
     def check(self, value: Any) -> Any:
@@ -151,7 +151,7 @@ class Setting:
         return (",".join(map(str, value)) or "none") if self.kind is tuple else str(value)
 
     def _convert(self, value: Any) -> Any:
-        """Programs also give NumPy's numbers and paths."""
+        """The value as the setting's type; programs also pass NumPy's numbers and paths."""
         if self.kind is tuple and isinstance(value, list | tuple):
             value = tuple(map(_plain, value))
             if all(type(entry) is int for entry in value):
@@ -180,7 +180,7 @@ class Setting:
 def settings_of(config_class: type) -> dict[str, Setting]:
     """Settings that a dataclass declares with `setting`, in the order of its fields.
 
-    Each belongs to the GROUP of the base class that declares it.
+    The group of a setting is the GROUP of the base class that declares it.
     """
     hints = typing.get_type_hints(config_class)
     groups = {name: vars(base)["GROUP"] for base in config_class.__bases__ for name in base.__annotations__}
@@ -194,7 +194,7 @@ def settings_of(config_class: type) -> dict[str, Setting]:
 
 
 def _plain(value: Any) -> Any:
-    """Python's int or float of one of NumPy's; other values as they are."""
+    """NumPy's numbers as Python's int or float; other values unchanged."""
     if isinstance(value, numbers.Integral) and not isinstance(value, bool):
         return int(value)
     return float(value) if isinstance(value, numbers.Real) and not isinstance(value, int) else value

@@ -39,7 +39,7 @@ class RunData:
 
     @property
     def measured(self) -> dict[str, Any]:
-        """The last scores, empty if there are none."""
+        """The last scores; empty without an evaluation."""
         return self.metrics[max(self.metrics)] if self.metrics else {}
 
 
