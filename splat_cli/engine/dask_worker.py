@@ -7,8 +7,6 @@ import os
 import platform
 import queue
 import signal
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,11 +21,10 @@ from distributed.comm import get_address_host
 from splat_cli import __version__
 from splat_cli.engine.job import Job, JobResult
 from splat_cli.engine.local import describe_device, device_environments
-from splat_cli.engine.process import run_job, wait_for_end
+from splat_cli.engine.process import run_job, start_child, wait_for_end
 from splat_cli.errors import SplatError, UsageError, reason_of
 from splat_cli.io.folder_lock import wait_until_unlocked
-from splat_cli.processes.child_process import NEW_SESSION, child_environment
-from splat_cli.ranks.links import Links, accepted, joined, listening
+from splat_cli.ranks.links import accepted, joined, listening
 from splat_cli.ranks.shared import make_shared_memory
 
 _LOCK_PATIENCE = 600.0  # seconds for the process of a lost worker to end and to release the run
@@ -227,7 +224,10 @@ def follow(work: RankTask, rank: int, address: tuple[str, int], paths: Sequence[
                 where = f"rank 0 at {address[0]}, port {address[1]}"
                 advice = "workers must be able to connect to each other"
                 raise SplatError(f"{task.place} cannot reach {where} ({reason_of(error)}): {advice}") from None
-            process = _start_follower(work, rank, links, files, environment)
+            (messages,), (heartbeat,) = links.messages, links.heartbeats
+            module = ("splat_cli.run.follower", *map(str, (messages, rank, work.size, *files)))
+            variables = {**_without_dask(), **environment}
+            process = start_child(module, work.job.folder, variables, (messages, *files), stdout=heartbeat)
         place = _place_of(task, environment)
 
         def tell() -> None:  # the process follows that of rank 0, which needs it to save
@@ -237,22 +237,6 @@ def follow(work: RankTask, rank: int, address: tuple[str, int], paths: Sequence[
         with process:
             task.send_event("runs", rank, place)
             wait_for_end(process, task.must_end, tell)
-
-
-def _start_follower(
-    work: RankTask, rank: int, links: Links, files: Sequence[int], environment: Mapping[str, str]
-) -> subprocess.Popen[bytes]:
-    (messages,), (heartbeat,) = links.messages, links.heartbeats
-    numbers = map(str, (messages, rank, work.size, *files))
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", "splat_cli.run.follower", *numbers],
-        cwd=work.job.folder,
-        env=child_environment({**_without_dask(), **environment}),
-        stdin=subprocess.PIPE,
-        stdout=heartbeat,
-        pass_fds=(messages, *files),
-        **NEW_SESSION,
-    )
 
 
 def _place_of(task: _Task, environment: Mapping[str, str]) -> str:

@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from splat_cli.engine.job import Job, JobResult
 from splat_cli.processes.child_process import NEW_SESSION, child_environment
@@ -28,31 +29,31 @@ def run_job(
 ) -> JobResult:
     """Run a job in a child process and return its result. Once `is_cancelled` returns True, the job saves and ends.
 
-    The child ends with this process. The terminal's signals do not reach it.
+    The child ends with this process.
 
     environment: additional variables; None removes one. files: descriptors that the child inherits. on_start: called
     when the child has been started.
     """
     start, log = time.monotonic(), job.folder / job.log
-    command = [sys.executable, "-P", "-m", "splat_cli.processes.child_process", *job.command()]
     with tempfile.TemporaryFile() as output:
         with log.open("ab") as errors:
-            process = subprocess.Popen(
-                command,
-                cwd=job.folder,
-                env=child_environment(environment),
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=errors,
-                pass_fds=files,
-                **NEW_SESSION,
-            )
+            module = ("splat_cli.processes.child_process", *job.command())
+            process = start_child(module, job.folder, environment, files, stdout=output, stderr=errors)
         with process:
             on_start()
             code = wait_for_end(process, is_cancelled, lambda: _interrupt(process))
         output.seek(0)
         printed = output.read().decode("utf-8", "replace")
     return JobResult(job, code, time.monotonic() - start, place, printed, _last_line(log))
+
+
+def start_child(
+    module: Sequence[str], folder: Path, environment: Mapping[str, str | None], files: Sequence[int], **streams: Any
+) -> subprocess.Popen[bytes]:
+    """A child process that runs a module with arguments. The terminal's signals do not reach it. See `run_job`."""
+    options: dict[str, Any] = {"cwd": folder, "env": child_environment(environment), "pass_fds": files, **streams}
+    command = [sys.executable, "-P", "-m", *module]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, **options, **NEW_SESSION)
 
 
 def wait_for_end(process: subprocess.Popen[bytes], must_end: Callable[[], bool], tell: Callable[[], object]) -> int:

@@ -54,15 +54,14 @@ class RankGroup:
             workers = self._wait(jobs[sizes[0]], sizes)
             if (size := len(workers)) < sizes[0]:
                 self._say(f"The cluster has no {sizes[0]} {NAMES[self._workers.kind]}: continuing with --gpus {size}")
-            tasks = _Tasks(self._client, jobs[size], size)
-            tasks.start(workers, self._workers.kind)
-            while (result := tasks.result()) is None:
+            tasks = _Tasks(self._client, jobs[size], workers, self._workers.kind)
+            while tasks.result is None:
                 self._check()
                 if line := tasks.handle_event():
                     self._say(line)
                 if tasks.num_running == size:
                     self._turn.give_back()
-            return result
+            return tasks.result
         except OSError as error:  # of a connection, as distributed raises them
             raise SchedulerLost from error
         finally:
@@ -128,26 +127,21 @@ class RankGroup:
 
 
 class _Tasks:
-    """The tasks of the ranks of one job, and the events that they send."""
+    """The tasks of the ranks of one job, a worker for each, and the events that they send. result: of rank 0.
 
-    def __init__(self, client: Client, job: Job, size: int) -> None:
-        self._client, self._job, self._size, self.num_running = client, job, size, 0
-        self._topic, self._futures, self._workers = f"splat-{uuid.uuid4()}", list[Future](), list[str]()
+    Rank 0 starts at once; the others follow when it listens.
+    """
+
+    def __init__(self, client: Client, job: Job, workers: list[str], device: str) -> None:
+        self._client, self._job, self._size, self.num_running = client, job, len(workers), 0
+        self._topic, self._futures, self._workers = f"splat-{uuid.uuid4()}", list[Future](), workers
         self._events, self._last_lost_check = queue.SimpleQueue[tuple[Any, ...]](), 0.0
         self._listens_since = 0.0
-        self._result: JobResult | None = None
-        client.subscribe_topic(self._topic, lambda event: self._events.put(tuple(event[1])))
-
-    def start(self, workers: list[str], device: str) -> None:
-        """Start rank 0; the others follow when it listens."""
-        self._workers = workers
+        self.result: JobResult | None = None
         key = secrets.token_bytes(32)
-        self._work = RankTask(self._job, self._size, device, __version__, self._topic, key)
+        self._work = RankTask(job, self._size, device, __version__, self._topic, key)
+        client.subscribe_topic(self._topic, lambda event: self._events.put(tuple(event[1])))
         self._submit(lead)
-
-    def result(self) -> JobResult | None:
-        """The result of rank 0, None before it has ended."""
-        return self._result
 
     def handle_event(self) -> str | None:
         """Wait up to _POLL seconds for an event of a task and handle it. Returns a line for the user, or None.
@@ -175,7 +169,7 @@ class _Tasks:
             raise RankError(f"the worker of {name} closes: {details[0]}")
         else:
             try:
-                self._result = result_of(self._futures[rank]) or self._result  # other ranks have none
+                self.result = result_of(self._futures[rank]) or self.result  # other ranks have none
             except KilledWorker:
                 raise RankError(f"the worker of {name} is lost") from None
             except OSError as error:  # on the worker: an address that it cannot listen at, a full disk

@@ -17,16 +17,8 @@ from splat_cli.terminal.interrupt import kept_signal_handlers
 _RESUBMIT = 30.0  # seconds between two looks for SLURM jobs that have ended
 _OURS = ("n_workers", "asynchronous", "loop", "job_cls", "scheduler_cls", "silence_logs")
 """Arguments of dask_jobqueue.SLURMCluster that this program sets itself."""
-_LISTS = (
-    "job_extra_directives",
-    "job_script_prologue",
-    "worker_extra_args",
-    "job_directives_skip",
-    "job_extra",
-    "env_extra",
-    "extra",
-    "header_skip",
-)
+_LISTS = ["job_extra_directives", "job_script_prologue", "worker_extra_args", "job_directives_skip"]
+_LISTS += ["job_extra", "env_extra", "extra", "header_skip"]
 """Arguments that are lists of strings; dask_jobqueue would treat a string as a list of characters."""
 _LOOPBACK_PAGES = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
 """Scheduler options: its HTTP pages, which ask for no password, are for this machine only."""
