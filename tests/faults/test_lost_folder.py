@@ -26,7 +26,7 @@ def _contents(folder):
 
 
 def test_a_run_whose_folder_is_removed_ends(training, tmp_path):
-    with pytest.raises(FolderLost, match="run was moved, removed or replaced .*: nothing more is written there"):
+    with pytest.raises(FolderLost, match="run was moved, removed or replaced while .*: nothing more is written there"):
         training.new(tmp_path / "run", _after(16, lambda: shutil.rmtree(tmp_path / "run")), save_at=(30,))
     assert list(tmp_path.iterdir()) == []
 

@@ -4,6 +4,7 @@ import dataclasses
 import errno
 import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,9 +16,11 @@ from splat_cli.run.checkpoints import file as checkpoint_file
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
 from splat_cli.run.checkpoints.file import FORMAT, read_checkpoint, write_checkpoint
 from splat_cli.run.resume import plan_resumption
+from splat_cli.run.storage.inputs import inputs_of, refuse_other_inputs
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.colmap import read_model
 from splat_cli.scene.colmap.write import write_model
+from splat_cli.scene.read import read_scene
 from tests.small_scene import write_small_scene
 from tests.training import Trained
 
@@ -83,6 +86,30 @@ def test_an_edited_photograph_is_named(training, copy, moved):
     path = moved / "images" / "a_03.jpg"
     Image.fromarray(255 - np.asarray(Image.open(path))).save(path)
     _refused(training, copy, match=r"\(a_03\.jpg has another photograph\)")
+
+
+def test_an_unreadable_photograph_is_named_unless_it_was_so_before(copy, scene, monkeypatch):
+    views, opened = read_scene(scene).views, Path.open
+
+    def refuse(path, *arguments, **options):
+        if path.name == "a_03.jpg":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", refuse)
+        inputs = inputs_of(views)
+    with pytest.raises(UsageError, match=r"\(a_03\.jpg has an unreadable photograph\)"):
+        refuse_other_inputs(copy, inputs, scene, copy.config())
+    copy.save_inputs(inputs)
+    refuse_other_inputs(copy, inputs, scene, copy.config())
+    refuse_other_inputs(copy, inputs_of(views), scene, copy.config())
+
+
+def test_a_mask_that_was_added_is_named(training, copy, moved):
+    (moved / "masks").mkdir()
+    Image.new("L", (40, 30), 255).save(moved / "masks" / "a_03.jpg.png")
+    _refused(training, copy, match=r"\(a_03\.jpg has another mask\)")
 
 
 @pytest.mark.parametrize("old", [False, True])

@@ -13,7 +13,6 @@ import numpy as np
 
 from splat_cli.config import TrainConfig
 from splat_cli.errors import UsageError
-from splat_cli.io.files import read_error
 from splat_cli.run.storage.records import INTRINSICS, Inputs
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.view import View
@@ -21,6 +20,7 @@ from splat_cli.terminal.console import first_of
 
 _NUM_BLOCKS, _BLOCK = 5, 4096
 """Number of blocks of a file that its fingerprint covers, and their size in bytes."""
+_UNREADABLE = "unreadable"
 _VIEW_OPTIONS = ("images", "max_size", "downscale", "masks", "depths")
 """Settings that change sizes or files of views."""
 _TOLERANCE = 1e-5
@@ -28,7 +28,7 @@ _TOLERANCE = 1e-5
 
 
 def inputs_of(views: Sequence[View]) -> Inputs:
-    """The inputs of the views as they are now. UnreadableError for a file that cannot be read."""
+    """The inputs of the views as they are now."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         files = list(pool.map(_fingerprints, views))
     return {view.name: {**_camera(view), "files": found} for view, found in zip(views, files, strict=True)}
@@ -49,7 +49,7 @@ def refuse_other_inputs(run: RunDir, now: Inputs, scene: Path, config: TrainConf
     limit = _TOLERANCE * _extent(now)
     for name in before.keys() & now.keys():
         if changed := _changed_parts(before[name], now[name], limit, same_options):
-            changes.append(f"{name} has another {' and '.join(changed)}")
+            changes.append(f"{name} has {' and '.join(changed)}")
     if changes:
         raise UsageError(
             f"{scene} is not what {run.path} was trained on ({first_of(sorted(changes))}): restore it, or start a new "
@@ -68,7 +68,7 @@ def _fingerprints(view: View) -> dict[str, str]:
 
 
 def _fingerprint(path: Path) -> str:
-    """Size and hash of a few blocks of a file: edits of a photograph change most of its bytes.
+    """Size and hash of a few blocks of a file, or _UNREADABLE: edits of a photograph change most of its bytes.
 
     Modification times do not count: copies of a scene have others.
     """
@@ -79,8 +79,8 @@ def _fingerprint(path: Path) -> str:
             for number in range(_NUM_BLOCKS):
                 file.seek(max(size - _BLOCK, 0) * number // (_NUM_BLOCKS - 1))
                 digest.update(file.read(_BLOCK))
-    except OSError as error:
-        raise read_error(path, error) from error
+    except OSError:  # a new run leaves such photographs out
+        return _UNREADABLE
     return f"{size}-{digest.hexdigest()[:16]}"
 
 
@@ -102,11 +102,14 @@ def _changed_parts(before: dict[str, Any], now: dict[str, Any], limit: float, sa
     if "w2c" in before:
         turned = np.abs(np.reshape(before["w2c"], (3, 4)) - np.reshape(now["w2c"], (3, 4)))[:, :3].max()
         if turned > _TOLERANCE or np.linalg.norm(_center(before) - _center(now)) > limit:
-            parts.append("pose")
+            parts.append("another pose")
     if not same_options:
         return parts
     intrinsics = [(before[name], now[name]) for name in INTRINSICS if name in before]
     if any(abs(one - other) > _TOLERANCE * max(abs(one), 1.0) for one, other in intrinsics):
-        parts.append("size or focal length")
+        parts.append("another size or focal length")
     files, others = before.get("files", now["files"]), now["files"]
-    return parts + [kind for kind in {**files, **others} if files.get(kind) != others.get(kind)]
+    for kind in {**files, **others}:
+        if files.get(kind) not in (others.get(kind), _UNREADABLE):
+            parts.append(f"{'an unreadable' if others.get(kind) == _UNREADABLE else 'another'} {kind}")
+    return parts
