@@ -19,7 +19,7 @@ _BOMB = 40_000_000
 
 
 def forge_zip(whole, rng, forge_member):
-    """The archive again, with members changed, repeated, renamed, dropped, blown up or compressed otherwise."""
+    """The archive again, with members changed, repeated, renamed, dropped, enlarged or compressed in another way."""
     with zipfile.ZipFile(io.BytesIO(whole)) as archive:
         members = [(name, archive.read(name)) for name in archive.namelist()]
     for _ in range(rng.integers(1, 3)):
@@ -58,7 +58,7 @@ def _sog_member(name, content, rng):
 
 
 def odd_array(array, rng):
-    """An array of another type, shape or content; the fourth time out of five of the same kind."""
+    """An array of another type, shape or content; in four of five cases of the same kind."""
     kind = rng.random()
     if kind < 0.3:
         changed = array.copy().reshape(-1)
@@ -140,7 +140,7 @@ def _odd_header(content, rng):
 
 
 def forge_spz(whole, rng):
-    """A gzip stream, or zstd streams, of any bytes and as many as the header asks for, or nearly."""
+    """A gzip stream, or zstd streams, of random bytes, of about the length that the header states."""
     fields = _odd_header(gzip.decompress(whole), rng)
     n, degree = fields[2], min(fields[3], 4)
     widths = [9, 1, 3, 3, 3 if fields[1] == 2 else 4, 3 * ((degree + 1) ** 2 - 1)]

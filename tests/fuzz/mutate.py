@@ -1,4 +1,4 @@
-"""Small, seeded damage to files: what disks, networks, editors and people with bad intentions do to them."""
+"""Small, seeded damage to files, as by disks, networks, editors and attackers."""
 
 import re
 

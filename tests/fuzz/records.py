@@ -26,7 +26,7 @@ _NAMES = (
 
 
 def forge_ply(whole, rng):
-    """A header with other types, properties, elements and formats, and as many bytes as it then declares."""
+    """A header with other types, properties, elements and formats, and the bytes that it declares."""
     header, _, body = whole.partition(b"end_header\n")
     lines = header.decode("ascii").splitlines()
     for _ in range(rng.integers(1, 4)):
@@ -50,7 +50,7 @@ def forge_ply(whole, rng):
 
 
 def _ply_body(header, body, rng):
-    """As many bytes, or lines, as the elements take; a few megabytes at most."""
+    """The bytes or lines that the elements take; at most a few megabytes."""
     lines = [line.split() for line in header.splitlines()]
     counts, widths = [], []
     for words in lines:
@@ -92,7 +92,7 @@ def _name(rng):
 
 
 def forge_cameras_bin(whole, rng):
-    """Cameras of any model with their parameters; more or fewer than promised now and then."""
+    """Cameras of any model with their parameters; now and then more or fewer than declared."""
     number = int(rng.integers(0, 4))
     records = []
     for index in range(number):

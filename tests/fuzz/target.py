@@ -1,4 +1,4 @@
-"""What is attacked: a reader, with an input and a way to damage it."""
+"""Target of an attack: a reader, an input and a way to damage it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

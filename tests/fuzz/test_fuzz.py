@@ -1,4 +1,4 @@
-"""A bounded number of damaged inputs for every reader; `python -m tests.fuzz` goes on for as long as one likes."""
+"""A bounded number of damaged inputs for every reader; `python -m tests.fuzz` runs more."""
 
 import pytest
 

@@ -64,7 +64,7 @@ def _places(tree):
 
 
 def json_bytes(tree):
-    """Also of what is not JSON, strictly: NaN, infinity, lone surrogates."""
+    """Also values beyond strict JSON: NaN, infinity, lone surrogates."""
     return json.dumps(tree, default=str).encode("utf-8", "surrogatepass")
 
 
@@ -121,7 +121,7 @@ def _toml(value):
 
 
 def odd_bytes(size, rng):
-    """So many bytes: zeros, ones or any."""
+    """A number of bytes: zeros, ones or random."""
     kind = rng.random()
     if kind < 0.3:
         return bytes(size)

@@ -24,7 +24,7 @@ def test_degree_is_limited_and_never_raised(degree, coefficients):
     assert limit_sh_degree(_splats(20, 3), 3).sh_degree == 1
 
 
-def test_extreme_opacities_are_numbers():
+def test_extreme_opacities_are_finite():
     splats = _splats(2)
     splats.logit_opacities[:] = [-1e30, 1e30]
     assert opacities(splats).tolist() == [0, 1]

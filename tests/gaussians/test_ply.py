@@ -239,7 +239,7 @@ def test_other_programs_say_that_splats_are_antialiased(tmp_path, comments, expe
 
 
 @pytest.mark.parametrize("antialiased", [False, True])
-def test_others_are_told_of_antialiasing_in_brush_s_words(tmp_path, antialiased):
+def test_antialiasing_is_stated_as_brush_does(tmp_path, antialiased):
     splats = some_splats(5)
     splats.antialiased = antialiased
     for name in ("a.ply", "a.compressed.ply"):

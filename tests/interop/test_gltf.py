@@ -60,7 +60,7 @@ def test_we_read_what_it_writes(both):
         assert error <= (1e-4 if name == "rotation" else 1e-5), name
 
 
-def test_validator_of_khronos_objects_to_names_only(tmp_path):
+def test_validator_of_khronos_reports_only_unknown_names(tmp_path):
     node = shutil.which("node")
     if node is None or not VALIDATOR.is_dir():
         pytest.skip("no gltf-validator: needs Node.js and `npm install --prefix tests/interop`")

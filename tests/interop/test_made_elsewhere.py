@@ -91,8 +91,8 @@ def test_rotation_and_view_dependent_color(picture: np.ndarray) -> None:
     assert at(picture, 0.3, -0.3).max() < 0.02
 
 
-def test_a_file_that_says_how_it_was_trained(tmp_path: Path) -> None:
-    """SPZ tells of antialiasing: the thin bar covers less for it; --no-antialias overrules."""
+def test_antialiasing_stated_by_a_file(tmp_path: Path) -> None:
+    """SPZ states antialiasing, with which the thin bar covers less; --no-antialias overrides it."""
     write_scene(tmp_path)
     splats = read_splats(tmp_path / "scene.ply")
     splats.antialiased = True

@@ -1,4 +1,4 @@
-"""An independent program reads what we write and writes what we read, to within what the formats keep."""
+"""splat-transform reads our files, and we read its files, within the precision of the formats."""
 
 import numpy as np
 import pytest

@@ -42,7 +42,7 @@ def test_we_read_what_the_library_of_niantic_states(adobe_spz, tmp_path, axes):
 
 
 def test_spark_takes_axes_as_they_are(spark, tmp_path):
-    """Into a world whose y is up: RUB is upright there, a PLY needs half a turn about x. What it writes states none."""
+    """Its world has y up: RUB is upright there, a PLY needs half a turn about x. Its files state no axes."""
     splats = splats_in_range(50)
     write_splats(tmp_path / "ours.spz", splats)
     spark(tmp_path / "ours.spz", tmp_path / "theirs.spz")

@@ -114,8 +114,8 @@ def screenshot(page):
 
 
 @pytest.mark.slow
-def test_the_viewer_reads_no_spz(viewer, splats, tmp_path):
-    """As docs/formats.md says; once it does, its row in the table there has to say how."""
+def test_viewer_refuses_spz(viewer, splats, tmp_path):
+    """As docs/formats.md says; once the viewer reads SPZ, the table there must change."""
     write_splats(tmp_path / "splats.spz", splats)
     page, said = viewer("splats.spz")
     for _ in range(150):

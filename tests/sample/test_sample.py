@@ -43,7 +43,7 @@ def test_cameras_stand_upright_in_a_world_with_y_down(sample):
         assert view.w2c[1, :3] @ [0, 1, 0] > 0.8
 
 
-def test_the_seed_decides(sample, tmp_path):
+def test_scene_depends_on_the_seed(sample, tmp_path):
     size = {"num_views": 6, "width": 64, "height": 48}
     again = make_sample_scene(tmp_path / "again", **size, seed=3)
     other = make_sample_scene(tmp_path / "other", **size, seed=4)
@@ -71,7 +71,7 @@ def test_no_place_to_write(tmp_path):
         make_sample_scene(tmp_path / "file", num_views=1, width=8, height=6)
 
 
-def test_a_full_disk_is_no_wrong_place(tmp_path, monkeypatch):
+def test_full_disk_is_not_reported_as_a_wrong_path(tmp_path, monkeypatch):
     def write_model(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -81,6 +81,6 @@ def test_a_full_disk_is_no_wrong_place(tmp_path, monkeypatch):
     assert caught.value.exit_code == 1
 
 
-def test_nothing_to_make(tmp_path):
+def test_scene_without_views_is_refused(tmp_path):
     with pytest.raises(SceneError, match="at least 1"):
         make_sample_scene(tmp_path, num_views=0)

@@ -1,4 +1,4 @@
-"""A camera of every perspective model of COLMAP, with a distortion that one sees."""
+"""A camera of every perspective model of COLMAP, with a visible distortion."""
 
 from splat_cli.scene.colmap.model import Camera
 

@@ -14,7 +14,7 @@ BROWN = {"k1": 0.03, "k2": -0.02, "k3": 0.01, "k4": -0.005}
 
 
 def opengl_c2w(view):
-    """Camera to world of a camera that looks along -z with y up, as ARKit has it."""
+    """Camera to world of a camera that looks along -z with y up, as in ARKit."""
     return np.linalg.inv(view.w2c) @ OPENGL
 
 

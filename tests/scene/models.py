@@ -12,7 +12,7 @@ PINHOLE = Camera(1, "PINHOLE", 40, 30, (35.0, 36.0, 21.0, 13.0))
 
 
 def small_model(names=("a.png", "b.png", "c.png"), cameras=(PINHOLE,)):
-    """One image a name, cameras taken in turn, five points."""
+    """One image per name, cameras in turn, five points."""
     rng = np.random.default_rng(0)
     images = [
         Image(i + 1, cameras[i % len(cameras)].id, name, tuple(rng.normal(size=4)), tuple(rng.normal(size=3)))

@@ -31,7 +31,7 @@ def test_entries_are_camera_to_world_as_viewers_expect(tmp_path):
     np.testing.assert_allclose(entry["rotation"], c2w[:3, :3], atol=1e-12)
 
 
-def test_principal_point_is_the_middle_where_it_is_not_given(tmp_path):
+def test_principal_point_defaults_to_the_middle(tmp_path):
     path = tmp_path / "cameras.json"
     write_cameras(path, ring_of_views(1))
     (entry,) = json.loads(path.read_text())

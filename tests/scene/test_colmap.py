@@ -1,4 +1,4 @@
-"""COLMAP models: what is written is read back, and what is damaged is refused by name."""
+"""COLMAP models: round trips, and damaged files, which are refused by name."""
 
 import struct
 
@@ -44,7 +44,7 @@ def test_name_that_is_not_utf8(tmp_path, binary):
     assert read_model(tmp_path).images[0].name == name
 
 
-def test_observations_and_tracks_are_stepped_over(tmp_path):
+def test_observations_and_tracks_are_skipped(tmp_path):
     model = small_model()
     write_model(tmp_path, model)
     write_with_observations(tmp_path, model)

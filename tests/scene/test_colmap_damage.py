@@ -61,7 +61,7 @@ def test_track_longer_than_the_file(model_folder, length):
 
 
 @pytest.mark.parametrize("num_params", [0, 25])
-def test_unknown_camera_model_that_ends_nowhere(model_folder, num_params):
+def test_unknown_camera_model_that_does_not_end_with_the_file(model_folder, num_params):
     camera = struct.pack(f"<QIiQQ{num_params}d", 1, 1, 99, 40, 30, *[1.0] * num_params)
     (model_folder / "cameras.bin").write_bytes(camera)
     with pytest.raises(SceneError, match="cameras of the unknown model number 99"):
@@ -105,7 +105,7 @@ def test_a_point_with_a_track_of_megabytes(tmp_path):
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
 @pytest.mark.parametrize("stem", FILES)
-def test_text_in_utf16_is_told(tmp_path, stem, encoding):
+def test_text_in_utf16_is_named(tmp_path, stem, encoding):
     """As Windows PowerShell writes redirected output."""
     for name in FILES:
         text = "# COLMAP\n"

@@ -1,4 +1,4 @@
-"""Scenes in geographic coordinates are moved to the origin, and so is what is given in their coordinates."""
+"""Scenes in geographic coordinates are moved to the origin, with everything given in their coordinates."""
 
 import dataclasses
 import json
@@ -63,7 +63,7 @@ def test_a_scene_is_moved_by_whole_units(here, there):
 
 
 @pytest.mark.parametrize("offset", [0.0, UTM])
-def test_points_of_a_file_may_have_the_coordinates_of_either(there, tmp_path, offset):
+def test_points_of_a_file_may_be_geographic_or_relative(there, tmp_path, offset):
     rng = np.random.default_rng(0)
     positions = rng.normal(size=(50, 3))
     rows = np.array([tuple(row) for row in positions + offset], [(axis, "<f8") for axis in "xyz"])
@@ -110,7 +110,7 @@ def test_a_run_of_another_origin_is_not_continued(splat, there, tmp_path):
     assert (result.code, "restore the scene, or start a new run" in result.err) == (2, True)
 
 
-def test_splats_of_other_programs_are_measured_in_the_scene_s_coordinates(splat, there, tmp_path):
+def test_splats_of_other_programs_are_evaluated_in_scene_coordinates(splat, there, tmp_path):
     assert splat("train", there, "-o", tmp_path / "run", "--steps", "4", *OPTIONS).code == 0
     splats = read_ply(RunDir(tmp_path / "run").ply_path(4))
     score = splat_api.evaluate(splats, there, device="cpu").mean.psnr
@@ -121,7 +121,7 @@ def test_splats_of_other_programs_are_measured_in_the_scene_s_coordinates(splat,
 
 
 def world_splats(tmp_path, origin, suffix=".ply"):
-    """A file of 200 large splats around the small scene, moved by `origin`, without a statement of it."""
+    """A file of 200 large splats around the small scene, moved by `origin`, which the file does not state."""
     splats = some_splats(200)
     splats.means = (splats.means + origin).astype(np.float32)
     write_splats(tmp_path / f"world{suffix}", splats)
@@ -170,12 +170,12 @@ def test_splats_of_a_scene_with_another_origin_are_moved_by_the_difference(there
 @pytest.mark.parametrize(
     "comment", ["subtracted_origin: 1 2", "subtracted_origin: 1 2 nan", "subtracted_origin: a b c"]
 )
-def test_a_damaged_statement_of_the_origin_is_none(comment):
+def test_damaged_origin_comment_is_ignored(comment):
     assert stated_origin([comment]) == (0.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("in_world", [True, False])
-def test_a_crop_may_have_the_coordinates_of_either(splat, there, tmp_path, in_world):
+def test_crop_may_be_geographic_or_relative(splat, there, tmp_path, in_world):
     scene = read_scene(there)
     shift = scene.origin if in_world else np.zeros(3)
     middle = np.median(scene.points, axis=0)
@@ -224,7 +224,7 @@ def add_photographs(scene, num, offset):
 
 
 @pytest.mark.parametrize("named", ["later", "moved to the origin"])
-def test_the_scene_of_a_run_is_read_relative_to_the_run_s_origin(splat, there, tmp_path, named):
+def test_scene_of_a_run_is_read_relative_to_the_origin_of_the_run(splat, there, tmp_path, named):
     """`splat eval` compares free space with the points; the cameras are those of the run."""
     run = tmp_path / "run"
     # a crop in the coordinates of the run, which contains all but a few points

@@ -1,4 +1,4 @@
-"""Exports of Metashape: pixels of points, as its own formulas have them."""
+"""Exports of Metashape: pixels of points by its own formulas."""
 
 import re
 

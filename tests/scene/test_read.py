@@ -1,4 +1,4 @@
-"""From a folder to views: which photographs are found, at which size, and what is left out with which reason."""
+"""Reading of a folder: photographs found, their sizes, and reasons for those left out."""
 
 import dataclasses
 
@@ -91,7 +91,7 @@ def test_the_folder_of_the_model_itself(tmp_path):
 
 
 def test_a_larger_part_of_the_scene_is_named(tmp_path):
-    """COLMAP writes what does not fit together as sparse/0, sparse/1, ...; the first need not be the largest."""
+    """COLMAP writes parts without a connection as sparse/0, sparse/1, ...; the first need not be the largest."""
     write_scene(tmp_path, small_model(("a.png", "b.png")))
     assert read_scene(tmp_path).found == f"the COLMAP model in {tmp_path / 'sparse' / '0'}"
     write_model(tmp_path / "sparse" / "1", small_model(("a.png",)))
@@ -151,7 +151,7 @@ def test_unusable_photographs_are_listed(tmp_path):
 @pytest.mark.parametrize(
     "name", ["../out.png", "sub/../../out.png", "/out.png", "nul\0.png", "x" * 5000, "images", "\udcff.png"]
 )
-def test_names_that_are_no_photograph_in_the_folder(tmp_path, name):
+def test_names_without_a_photograph_in_the_folder(tmp_path, name):
     model = small_model(("good.png", "x.png"))
     write_scene(tmp_path, model)
     Picture.new("RGB", (40, 30)).save(tmp_path / "out.png")

@@ -1,4 +1,4 @@
-"""Exports of photogrammetry programs and phone apps: pixels of points, as the programs' own formulas have them."""
+"""Exports of photogrammetry programs and phone apps: pixels of points by the programs' own formulas."""
 
 import dataclasses
 import json
@@ -79,7 +79,7 @@ def test_bundler(tmp_path):
 
 
 def test_bundler_with_names_of_several_words(tmp_path, views):
-    """As COLMAP and Metashape write them: names alone. Bundler itself adds "0" and the focal length in pixels."""
+    """COLMAP and Metashape write only names. Bundler itself adds "0" and the focal length in pixels."""
     write_bundler(tmp_path, views, POINTS, np.zeros((len(POINTS), 3), int))
     names = (tmp_path / "list.txt").read_text().replace("a_0", "photo of 0").splitlines()
     (tmp_path / "list.txt").write_text("\r\n".join([names[0].removesuffix(" 0 35.0"), *names[1:]]))

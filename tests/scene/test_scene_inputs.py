@@ -31,7 +31,7 @@ def zipped(folder, path):
 
 
 @pytest.mark.parametrize("tail", ["sparse", "sparse/0", "sparse/0/cameras.bin"])
-def test_the_model_s_folder_stands_for_the_scene(scene, tail, monkeypatch):
+def test_folder_of_a_model_is_read_as_its_scene(scene, tail, monkeypatch):
     assert scene_folder(scene / tail) == (scene, "auto")
     assert len(read_scene(scene / tail).views) == 9
     monkeypatch.chdir(scene)
@@ -39,7 +39,7 @@ def test_the_model_s_folder_stands_for_the_scene(scene, tail, monkeypatch):
     assert len(read_scene(tail).views) == 9
 
 
-def test_a_dataset_s_file_chooses_the_format(scene, tmp_path, splat):
+def test_file_of_a_dataset_chooses_the_format(scene, tmp_path, splat):
     folder = shutil.copytree(scene, tmp_path / "garden")
     views = ring_of_views(3)
     write_transforms(tmp_path / "other", views)
@@ -51,7 +51,7 @@ def test_a_dataset_s_file_chooses_the_format(scene, tmp_path, splat):
     assert 'format = "transforms"' in (tmp_path / "cwd/runs/garden/config.toml").read_text()
 
 
-def test_a_file_that_is_no_dataset_s(tmp_path):
+def test_file_outside_of_any_dataset_is_refused(tmp_path):
     (tmp_path / "notes.md").write_text("x")
     with pytest.raises(
         SceneError, match=r"notes\.md is not a scene: give a folder of photographs, a video, a zip file, or one of"
@@ -101,7 +101,7 @@ def test_a_zip_of_two_scenes_names_them(scene, tmp_path, splat):
     assert (result.code, "is not a scene, but holds 2: give" in result.err) == (2, True), result.err
 
 
-def test_a_zip_of_a_model_alone_stays_a_part_of_its_scene(scene, tmp_path):
+def test_zip_of_a_model_alone_is_a_part_of_its_scene(scene, tmp_path):
     folder = shutil.copytree(scene, tmp_path / "garden")
     archive = zipped(folder / "sparse", folder / "model.zip")
     shutil.rmtree(folder / "sparse")
@@ -137,7 +137,7 @@ def test_points_from_a_file(scene, tmp_path, splat):
     assert splat("train", "--resume", tmp_path / "run", "--steps", "3").code == 0
 
 
-def test_splats_are_no_point_cloud(tmp_path, scene):
+def test_splats_are_refused_as_a_point_cloud(tmp_path, scene):
     from splat_cli.gaussians.formats import write_splats
 
     for name in ("splats.ply", "splats.compressed.ply"):
@@ -164,7 +164,7 @@ def test_thin_prism_fisheye_in_transforms(tmp_path):
     assert "expected one of PINHOLE" in read_scene(tmp_path).skipped[0]
 
 
-def test_photographs_in_a_subfolder_that_the_model_does_not_name_are_found_for_the_message(scene, tmp_path):
+def test_message_names_the_subfolder_with_the_photographs(scene, tmp_path):
     moved = shutil.copytree(scene, tmp_path / "garden")
     (moved / "images").rename(tmp_path / "left")
     (moved / "images").mkdir()
@@ -175,7 +175,7 @@ def test_photographs_in_a_subfolder_that_the_model_does_not_name_are_found_for_t
 
 
 @pytest.mark.parametrize("inside", [".", "images", "left", "a/b/c"])
-def test_photographs_without_poses_are_told_what_to_do(scene, tmp_path, inside):
+def test_message_for_photographs_without_poses(scene, tmp_path, inside):
     shutil.copytree(scene / "images", tmp_path / "garden" / inside)
     with pytest.raises(
         SceneError, match="garden holds photographs without camera poses: `splat train .*garden` estimates"

@@ -35,7 +35,7 @@ def test_named_views_are_held_out(tmp_path):
     assert read_split(tmp_path / "split.json") == {"a_01.jpg", "a_04.jpg"}
 
 
-def test_names_one_a_line(tmp_path):
+def test_names_one_per_line(tmp_path):
     (tmp_path / "split.txt").write_text("# held out\na.jpg\n\n  sub/b c.jpg \n")
     assert read_split(tmp_path / "split.txt") == {"a.jpg", "sub/b c.jpg"}
 
@@ -74,7 +74,7 @@ def test_a_sector_is_a_run_of_neighbouring_cameras():
 
 
 @pytest.mark.parametrize(("num", "held_out"), [(2, 1), (20, 3), (33, 5)])
-def test_few_photographs_make_one_sector_of_as_many_as_by_number(num, held_out):
+def test_few_photographs_make_one_sector(num, held_out):
     views = ring_of_views(num)
     names = sector_names(views, 8)
     assert len(names) == held_out == len(split(views, 8)[1])

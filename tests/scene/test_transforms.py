@@ -173,7 +173,7 @@ def test_paths_of_another_folder_or_computer(tmp_path, place):
     assert scene.test_names == {f"images/{views[1].name}"}
 
 
-def test_names_alone_do_not_tell_which_photograph_is_meant(tmp_path):
+def test_name_without_folder_is_ambiguous(tmp_path):
     """Except in a folder that is given: cameras of a rig may number their photographs alike."""
     views = ring_of_views(3)
     write_transforms(tmp_path, views, [frame_entry(view) | {"file_path": f"left/{view.name}"} for view in views])
@@ -191,7 +191,7 @@ def test_byte_order_mark(tmp_path):
 
 
 def test_homogeneous_matrices(tmp_path):
-    """Whose last number is not 1, but divides the others."""
+    """The last number is not 1 and divides the others."""
     views = ring_of_views(3)
     entries = [frame_entry(view) for view in views]
     for entry in entries:
@@ -199,7 +199,7 @@ def test_homogeneous_matrices(tmp_path):
     assert_same_cameras(read_scene(write_transforms(tmp_path, views, entries)).views, views)
 
 
-def test_blender_s_photographs_may_have_suffixes_in_capitals(tmp_path):
+def test_blender_photographs_may_have_upper_case_suffixes(tmp_path):
     scene = write_blender(tmp_path)
     for path in (scene / "train").iterdir():
         path.rename(path.with_suffix(".PNG"))
@@ -216,7 +216,7 @@ def test_blender_s_photographs_may_have_suffixes_in_capitals(tmp_path):
         ("train", "all 2 photographs of"),
     ],
 )
-def test_half_of_blender_s_photographs_is_missing(splat, tmp_path, kind, message):
+def test_missing_half_of_the_blender_photographs(splat, tmp_path, kind, message):
     scene = write_blender(tmp_path / "scene")
     shutil.rmtree(scene / kind)
     result = splat("train", scene, "-o", tmp_path / "run", "--eval", "--steps", "1", "--device", "cpu")

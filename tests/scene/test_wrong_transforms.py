@@ -1,4 +1,4 @@
-"""What is wrong with a transforms.json, and frames that are left out."""
+"""Defects of transforms.json, and frames that are left out."""
 
 import numpy as np
 import pytest
@@ -50,7 +50,7 @@ def test_frame_that_cannot_be_used_is_left_out(tmp_path, frame, reason):
 @pytest.mark.parametrize(
     "text", ["", "[]", "3", "{}", '{"frames": 3}', '{"frames": []}', "[" * 100_000, '{"frames": [' + "[" * 50_000]
 )
-def test_file_that_is_no_transforms_file(tmp_path, text):
+def test_file_that_is_not_a_transforms_file(tmp_path, text):
     (tmp_path / "transforms.json").write_text(text)
     with pytest.raises(SceneError, match=r"transforms\.json"):
         read_scene(tmp_path)
@@ -60,7 +60,7 @@ def test_file_that_is_no_transforms_file(tmp_path, text):
     "value",
     [3, "x", [[1, 0, 0]], np.zeros((3, 4)).tolist(), np.diag([1, 2, 3, 1]).tolist(), np.diag([1, 1, -1, 1]).tolist()],
 )
-def test_applied_transform_that_is_none(tmp_path, value):
+def test_invalid_applied_transform(tmp_path, value):
     with pytest.raises(SceneError, match="applied_transform"):
         read_scene(write_transforms(tmp_path, applied_transform=value))
 
@@ -71,7 +71,7 @@ def test_points_outside_the_scene(tmp_path, value):
         read_scene(write_transforms(tmp_path / "scene", ply_file_path=value))
 
 
-def test_points_that_are_missing_or_no_points(tmp_path):
+def test_missing_or_invalid_points(tmp_path):
     write_transforms(tmp_path, ply_file_path="p.ply")
     with pytest.raises(SceneError, match=r"p\.ply, which is not there"):
         read_scene(tmp_path)

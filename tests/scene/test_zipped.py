@@ -1,4 +1,4 @@
-"""COLMAP models in zip files, and archives that mean harm."""
+"""COLMAP models in zip files, and malicious archives."""
 
 import contextlib
 import errno
@@ -39,7 +39,7 @@ def test_model_in_a_zip(tmp_path, names, binary):
     assert sorted(path.name for path in (tmp_path / "scene").iterdir()) == ["images", "model.zip"]
 
 
-def test_pipe_that_is_called_zip_is_passed_over(tmp_path):
+def test_pipe_called_zip_is_skipped(tmp_path):
     os.mkfifo(tmp_path / "a.zip")
     assert len(read_scene(zipped_scene(tmp_path)).views) == 3
 
@@ -61,7 +61,7 @@ def test_bomb(tmp_path):
         read_scene(tmp_path)
 
 
-def test_a_full_disk_is_not_the_fault_of_the_archive(tmp_path, monkeypatch):
+def test_full_disk_is_not_reported_as_a_damaged_archive(tmp_path, monkeypatch):
     path = zipped_scene(tmp_path) / "model.zip"
 
     def full(*arguments):
@@ -75,7 +75,7 @@ def test_a_full_disk_is_not_the_fault_of_the_archive(tmp_path, monkeypatch):
 
 
 def test_total_is_bounded(tmp_path):
-    """Each member alone would be let through."""
+    """Each member alone is within the limit."""
     zipped_scene(tmp_path)
     with zipfile.ZipFile(tmp_path / "model.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         for name in ("cameras.bin", "images.bin", "points3D.bin"):
@@ -104,7 +104,7 @@ def test_other_compression(tmp_path, method):
 
 
 def test_reason_is_never_empty(tmp_path):
-    """A member whose bytes end early raises an exception that says nothing."""
+    """A member whose bytes end early raises an exception without a message."""
     zipped_scene(tmp_path)
     path = tmp_path / "model.zip"
     with zipfile.ZipFile(path) as archive:
@@ -128,7 +128,7 @@ def test_damaged_archive(tmp_path, part):
 
 
 def test_a_list_of_many_members_is_not_read(tmp_path):
-    """That of 5 MB took 60 MB, and one of 500 MB would take 6 GB."""
+    """A list of 5 MB took 60 MB; one of 500 MB would take 6 GB."""
     (tmp_path / "a.sog").write_bytes(zip_of_members(5 << 20))
     with pytest.raises(FormatError, match=r"list of members has 5,242,850 bytes, more than the limit of 4,194,304"):
         read_splats(tmp_path / "a.sog")

@@ -138,7 +138,7 @@ def test_glb_with_a_count_that_differs(tmp_path):
 
 
 def test_largest_file_that_is_read_stays_within_its_memory(tmp_path):
-    """Zeros compress well: as many splats as the smallest file may hold."""
+    """Zeros compress well: the maximum number of splats in the smallest file."""
     n = (16 << 20) // 236
     path = tmp_path / "a.spz"
     header = struct.pack("<4sIIBBBB", b"NGSP", 3, n, 3, 12, 0, 0)

@@ -123,7 +123,7 @@ def test_spz_of_version_2(tmp_path):
 
 
 def stating(code):
-    """What rewrites a file to state the axes of a code, in a record after an unknown one."""
+    """Function that rewrites a file to state the axes of a code, in a record after an unknown one."""
     unknown = struct.pack("<II6s", 0x12340001, 6, b"abcdef")
     return lambda content: content[:-12] + unknown + struct.pack("<III", 0xADBE0003, 4, code)
 
@@ -177,7 +177,7 @@ def unstated(path):
 
 
 def test_axes_of_a_file_that_states_none(tmp_path):
-    """As programs without the extension write it; --spz-axes tells."""
+    """As programs without the extension write it; --spz-axes states them."""
     path = tmp_path / "a.spz"
     write_splats(path, some_splats(20, 3))
     forget_axes(path)

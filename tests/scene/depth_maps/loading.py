@@ -1,4 +1,4 @@
-"""Depth maps of views, with what is said while they are loaded."""
+"""Depth maps of views, with the messages of loading."""
 
 from types import SimpleNamespace
 
@@ -11,7 +11,7 @@ NO_POINTS = np.zeros((0, 3), np.float32)
 
 
 def loaded(views, points=NO_POINTS, max_bytes=1 << 30, **config):
-    """Depth maps, and what was said and warned of."""
+    """Depth maps, messages and warnings."""
     said, warned = [], []
     config = SimpleNamespace(**{**vars(CONFIG), **config})
     return load_depth_maps(views, points, config, max_bytes, said.append, warned.append), said, warned

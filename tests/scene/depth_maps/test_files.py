@@ -39,7 +39,7 @@ def test_channels_of_exr(tmp_path, channel):
     np.testing.assert_array_equal(read_depths(tmp_path / "a.exr", MANY), VALUES)
 
 
-def test_what_is_no_depth_map(tmp_path):
+def test_files_that_are_not_depth_maps(tmp_path):
     write_map(tmp_path / "color.png", np.random.default_rng(0).integers(0, 256, (3, 4, 3), np.uint8))
     write_map(tmp_path / "three.npy", np.zeros((3, 4, 3)))
     write_map(tmp_path / "text.npy", np.array([["a", "b"]]))
@@ -68,7 +68,7 @@ def test_a_picture_with_far_more_pixels_than_the_photograph_takes_no_memory(tmp_
     assert memory.bytes < 8 << 20
 
 
-def test_a_picture_in_grey_takes_few_bytes_a_pixel(tmp_path):
+def test_grey_picture_takes_few_bytes_per_pixel(tmp_path):
     side = 1448  # of less than 2^21 pixels
     Picture.new("RGB", (side, side), (9, 9, 9)).save(tmp_path / "a.png")
     with peak_memory() as memory:

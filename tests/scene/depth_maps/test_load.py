@@ -1,4 +1,4 @@
-"""Depth maps of a scene: where they are found, which of them, and which of their pixels, are used."""
+"""Depth maps of a scene: their location, and the maps and pixels that are used."""
 
 from dataclasses import replace
 
@@ -83,7 +83,7 @@ def test_transforms(tmp_path, keys):
 
 @pytest.fixture
 def depthless(tmp_path):
-    """A scene of four photographs whose transforms.json names depth maps, one of them outside of it; none is there."""
+    """A scene of four photographs whose transforms.json names four missing depth maps, one outside of it."""
     views = ring_of_views(4)
     frames = [frame_entry(view, depth_file_path=f"d/{view.name}.png") for view in views]
     frames[3]["depth_file_path"] = "../other/3.png"
@@ -91,7 +91,7 @@ def depthless(tmp_path):
     return tmp_path / "scene", views
 
 
-def test_missing_depth_maps_are_told_of(splat, depthless, tmp_path):
+def test_missing_depth_maps_are_warned_of(splat, depthless, tmp_path):
     scene, views = depthless
     write_map(scene / "d" / f"{views[1].name}.png", np.full((30, 40), 300, np.uint16))
     command = ("train", scene, "--steps", "1", "--device", "cpu", "--no-report", "--init", "random")

@@ -55,7 +55,7 @@ def test_floats_go_from_black_to_white(tmp_path):
 
 
 @pytest.mark.parametrize(("scale", "offset"), [(1, 0), (257, 0), (1 << 23, 99)])
-def test_integers_of_32_bits_go_to_white_by_what_they_hold(tmp_path, scale, offset):
+def test_range_of_32_bit_integers_follows_their_maximum(tmp_path, scale, offset):
     grey = np.linspace(0, 255, 30 * 40).astype(np.int32).reshape(30, 40)
     pixels = loaded(
         save(tmp_path, "i.tif", Picture.fromarray((grey.astype(np.int64) * scale + offset).astype(np.int32)))
@@ -75,8 +75,8 @@ def test_photograph_that_unpacks_to_far_more_than_its_bytes(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
-def test_what_is_no_regular_file_is_left_out(tmp_path, kind):
-    """A pipe would never be read, a device never end."""
+def test_special_files_are_left_out(tmp_path, kind):
+    """Reading a pipe would hang, and a device has no end."""
     good, odd = save(tmp_path, "good.png", Picture.fromarray(gradient())), tmp_path / "odd.png"
     if kind == "pipe":
         os.mkfifo(odd)

@@ -14,7 +14,7 @@ def smaller_photographs(root, size=(20, 15), folder="images_2"):
         Picture.open(path).resize(size).save(root / folder / path.name)
 
 
-def test_smaller_photographs_that_are_there_are_used(tmp_path):
+def test_existing_smaller_photographs_are_used(tmp_path):
     write_scene(tmp_path, small_model())
     smaller_photographs(tmp_path)
     view = read_scene(tmp_path, SceneOptions(downscale=2)).views[0]
@@ -58,12 +58,12 @@ def test_masks_elsewhere(tmp_path):
         read_scene(tmp_path, SceneOptions(masks="nowhere"))
 
 
-def test_format_that_is_not_there(tmp_path):
+def test_missing_format_is_named(tmp_path):
     write_scene(tmp_path, small_model())
     with pytest.raises(SceneError, match=r"transforms\.json cannot be read"):
         read_scene(tmp_path, SceneOptions(format="transforms"))
 
 
-def test_nothing_there(tmp_path):
+def test_empty_folder(tmp_path):
     with pytest.raises(SceneError, match=r"holds neither photographs nor camera poses.*transforms\.json"):
         read_scene(tmp_path)

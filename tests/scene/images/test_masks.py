@@ -1,4 +1,4 @@
-"""Pixels that do not count: masks in files of their own, and transparent pixels over the background."""
+"""Ignored pixels: mask files, and transparent pixels over the background."""
 
 import dataclasses
 
@@ -43,7 +43,7 @@ def invisible(tmp_path, name, alpha=0, mode="RGBA"):
 @pytest.mark.parametrize("background", [(0, 0, 0), (255, 255, 255), None])
 @pytest.mark.parametrize(("alpha", "mode"), [(0, "RGBA"), (2, "RGBA"), (0, "LA")])
 def test_wholly_transparent_photographs_are_left_out(tmp_path, alpha, mode, background):
-    """Else training would learn that nothing is there."""
+    """Otherwise training would learn an empty scene."""
     good = save(tmp_path, "good.png", Picture.fromarray(gradient()))
     views = [view_of(invisible(tmp_path, "a.png", alpha, mode)), view_of(good)]
     found = load_images(views, background=background)
@@ -80,14 +80,14 @@ def test_mask(tmp_path, kind, inverted):
     np.testing.assert_array_equal(values, 255 - np.asarray(half_black()) if inverted else np.asarray(half_black()))
 
 
-def test_smaller_pixel_counts_where_all_it_is_made_of_does(tmp_path):
+def test_downscaled_pixel_counts_if_all_its_source_pixels_count(tmp_path):
     values = np.full((30, 40), 255, np.uint8)
     values[:, :21] = 0
     (mask,) = load_images([masked(tmp_path, Picture.fromarray(values), width=20, height=15)]).masks
     np.testing.assert_array_equal(mask[7], [0] * 11 + [255] * 9)
 
 
-def test_mask_that_leaves_all_is_none(tmp_path):
+def test_mask_that_keeps_all_pixels_is_dropped(tmp_path):
     assert load_images([masked(tmp_path, Picture.new("L", (40, 30), 255))]).masks == [None]
 
 

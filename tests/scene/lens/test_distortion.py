@@ -1,4 +1,4 @@
-"""Every lens: there and back, the kernel against the reference, and against COLMAP's own undistorter."""
+"""Every lens: round trips, and the kernel against the reference and COLMAP's undistorter."""
 
 import numpy as np
 import pytest

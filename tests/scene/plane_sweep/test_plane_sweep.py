@@ -108,13 +108,13 @@ def test_few_views_are_enough(backend):
         ),
     ],
 )
-def test_nothing_where_nothing_can_be_found(backend, taken):
+def test_no_points_without_texture(backend, taken):
     points, colors = found(backend, taken())
     assert points.shape == (0, 3)
     assert colors.shape == (0, 3)
 
 
-def test_noise_gives_next_to_nothing(backend):
+def test_noise_gives_few_points(backend):
     views, rng = views_of_ball(), np.random.default_rng(0)
     images = [rng.integers(0, 256, (ball.SIZE[1], ball.SIZE[0], 3), dtype=np.uint8) for _ in views]
     points, _ = found(backend, ImageSet(views, images, [None] * len(views), []))
@@ -122,7 +122,7 @@ def test_noise_gives_next_to_nothing(backend):
 
 
 def test_every_view_has_other_views_to_compare_with():
-    """Also where fewer views are there than a view is compared with."""
+    """Also with fewer views than each view is compared with."""
     views = views_of_ball(3)
     points = np.random.default_rng(0).normal(size=(40, 3)) * 0.2
     for neighbors in (neighbors_by_position(views), neighbors_by_points(views, points)):

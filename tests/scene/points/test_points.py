@@ -50,7 +50,7 @@ def test_duplicates_and_what_is_not_finite():
         ({"crop": Sphere((3, 3, 3), 1)}, 1, "outside the crop"),
     ],
 )
-def test_choices(options, left, reason):
+def test_options_filter_points(options, left, reason):
     errors = np.array([0.5, 1.5, 0, 0, 1.0, 0])
     kept, _, dropped = kept_points(
         points(errors=errors, track_lengths=np.array([2, 2, 9, 9, 3, 9])), SceneOptions(**options)
@@ -59,7 +59,7 @@ def test_choices(options, left, reason):
     assert reason in dropped
 
 
-def test_choice_that_leaves_none():
+def test_options_that_leave_no_point():
     with pytest.raises(SceneError, match="none of the 6 points is left .*3 outside the crop"):
         kept_points(points(), SceneOptions(crop=Sphere((9, 9, 9), 1)))
 
@@ -75,7 +75,7 @@ def test_points_of_a_model_whose_tracks_are_unknown_are_kept(tmp_path):
     assert len(scene.points) == 5
 
 
-def test_crop_of_text():
+def test_crop_is_parsed():
     assert parse_crop("1, 2,3,4.5") == Sphere((1, 2, 3), 4.5)
     assert parse_crop("0,0,0,1,2,3") == Box((0, 0, 0), (1, 2, 3))
     for text in ("", "1,2,3", "1,2,3,0", "1,2,3,nan", "1,0,0,1,2,3", "a,b,c,d", "1,2,3,4,5,6,7"):
@@ -131,7 +131,7 @@ def test_damaged_laser_scans(tmp_path):
 
 
 def test_laser_scan_on_which_the_decoder_aborts(tmp_path):
-    """lazrs asks for as much memory as the table of chunks says, and ends its process where there is less."""
+    """lazrs allocates what the table of chunks says, and aborts its process if that fails."""
     path = tmp_path / "a.laz"
     write_las(path, np.random.default_rng(0).normal(size=(50, 3)))
     content = bytearray(path.read_bytes())
@@ -145,7 +145,7 @@ def test_laser_scan_on_which_the_decoder_aborts(tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited on Linux only")
 def test_laser_scan_on_a_machine_of_many_cores(tmp_path):
-    """NumPy's OpenBLAS takes 40 MiB for each of them before the limit of memory is set, which was 1 GiB in all."""
+    """NumPy's OpenBLAS takes 40 MiB per core before the memory limit, once 1 GiB in total, is set."""
     write_las(tmp_path / "a.las", np.random.default_rng(0).normal(size=(100_000, 3)))
     program = "import mmap; held = mmap.mmap(-1, 3 << 29, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS); "
     program += "from splat_cli.scene.points.las_worker import main; main()"
@@ -189,8 +189,8 @@ def test_points_of_bundler_and_meshlab(tmp_path):
         assert points.colors.tolist() == [[10, 20, 30]]
 
 
-def test_a_dataset_whose_points_no_camera_sees_is_told_of(splat, tmp_path):
-    """As of transforms.json whose points have other axes than the cameras; few may be seen, not none."""
+def test_points_out_of_view_are_warned_of(splat, tmp_path):
+    """For example a transforms.json whose points have other axes than its cameras; few points in view are accepted."""
     scene = write_small_scene(tmp_path / "scene")
     model = read_model(scene / "sparse/0")
     options = ("--device", "cpu", "--steps", "2", "--init", "points", "--no-report")

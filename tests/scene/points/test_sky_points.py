@@ -75,7 +75,7 @@ def test_few_directions_are_chance():
     assert found(6) == 0
 
 
-def test_what_few_views_see_is_not_believed():
+def test_directions_of_few_views_are_ignored():
     assert len(sky_points(photographs(sky, num_views=3), POINTS)[0]) == 0
 
 

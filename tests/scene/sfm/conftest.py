@@ -1,4 +1,4 @@
-"""Photographs of the sample scene, and what structure from motion makes of them, once for all tests."""
+"""Photographs of the sample scene, and their reconstruction, once for all tests."""
 
 import io
 import os
@@ -52,5 +52,5 @@ def reconstruct(sample, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def outdoors(reconstruct):
-    """The same of a scene of a hundred metres. Not to be changed."""
+    """The same for a scene of a hundred metres. Read-only."""
     return reconstruct(METRES)

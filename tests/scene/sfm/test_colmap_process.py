@@ -93,7 +93,7 @@ def test_a_crash_on_a_full_disk_says_so(counts, monkeypatch):
         counts("raise RuntimeError('No registered database factory succeeded.')")
 
 
-def test_python_s_sqlite_stays_out_of_colmap_s_process():
+def test_colmap_process_does_not_import_sqlite():
     program = f"import sys, {colmap_process.colmap_worker.__name__}; sys.exit('sqlite3' in sys.modules)"
     assert finished([sys.executable, "-c", program]).returncode == 0
 

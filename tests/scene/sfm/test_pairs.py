@@ -1,4 +1,4 @@
-"""Which photographs are matched with which."""
+"""Choice of the pairs of photographs that are matched."""
 
 import pytest
 
@@ -54,7 +54,7 @@ def test_frames_are_matched_with_neighbours_and_key_frames():
     assert not any((i, i + 11) in pairs for i in (1, 2, 3))
 
 
-def test_advice_names_the_matcher_only_where_another_one_is_left():
+def test_advice_names_the_matcher_only_after_sequential_matching():
     few = (10, ["a.jpg"] * 5, 100, 0.5, 4.0, 2, None)
     assert not any("--matcher" in line for line in Mapping(*few, "exhaustive").advice())
     assert any("--matcher exhaustive" in line for line in Mapping(*few, "sequential").advice())

@@ -52,7 +52,7 @@ def test_heic_without_its_decoder_says_what_to_install(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("heif")
 def test_the_other_decoders_of_pillow_heif_stay_closed(tmp_path):
-    """What a HEIC file calls itself otherwise is not opened by a decoder outside the list."""
+    """A HEIC file under another brand is not opened by a decoder outside the list."""
     (tmp_path / "a.heic").write_bytes(b"\0\0\0\x18ftypheic" + bytes(20))
     with pytest.raises(ValueError, match="cannot be opened|not an image"):
         image_size(tmp_path / "a.heic")

@@ -62,7 +62,7 @@ def test_photographs_that_do_not_fit_together(splat, tmp_path, folder, matcher):
 
 
 def test_damaged_photographs_are_named_where_none_fit_together(splat, tmp_path):
-    """COLMAP passes over files that it cannot decode."""
+    """COLMAP skips files that it cannot decode."""
     pytest.importorskip("pycolmap")
     (tmp_path / "photos").mkdir()
     for number in range(3):
@@ -187,7 +187,7 @@ def test_a_video_of_a_phone_held_upright_is_turned_without_a_remark(tmp_path, ca
     assert capfd.readouterr() == ("", "")
 
 
-def test_video_that_is_none(tmp_path):
+def test_file_that_is_not_a_video(tmp_path):
     pytest.importorskip("imageio_ffmpeg")
     (tmp_path / "a.mp4").write_bytes(b"no video")
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Captures that camera paths are made for: cameras about a point, on an arc, along a corridor."""
+"""Captures for camera paths: cameras around a point, on an arc, along a corridor."""
 
 import dataclasses
 
@@ -60,7 +60,7 @@ def is_level(frame):
 
 
 def walk(count=60):
-    """Cameras along a corridor with a bend, that look ahead, a little unsteady."""
+    """Slightly shaky cameras along a corridor with a bend, looking ahead."""
     rng = np.random.default_rng(2)
     east, north = np.array([1.0, 0, 0]), np.cross(UP, [1.0, 0, 0])
     views = []

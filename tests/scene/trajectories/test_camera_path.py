@@ -78,7 +78,7 @@ def test_spiral_stays_among_cameras_that_face_one_way():
     assert all(frame.w2c[2, 2] > 0.9 for frame in frames)
 
 
-def test_seconds_and_frames_a_second_make_frames():
+def test_number_of_frames_from_seconds_and_fps():
     frames, fps = CameraPath("orbit", seconds=1.5, fps=20).through(ring_of_views())
     assert (len(frames), fps) == (30, 20)
 

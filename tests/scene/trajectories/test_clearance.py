@@ -1,4 +1,4 @@
-"""Camera paths keep away from dense places, and these out of their pictures."""
+"""Camera paths keep away from dense places, and keep them out of their pictures."""
 
 import dataclasses
 
@@ -56,7 +56,7 @@ def test_a_loop_that_is_bent_stays_closed():
     assert np.abs(steps).max() < 5e-3
 
 
-def test_an_open_line_far_from_the_origin_is_no_loop():
+def test_open_line_far_from_the_origin_is_not_a_loop():
     """In coordinates of a map, the distance of its ends is small relative to their size: 40 m of 5,000 km."""
     line = np.linspace([0, 0, 0], [0, 40, 0], 200) + [0, 5e6, 0]
     obstacles = Obstacles(np.array([[1, 5e6, 0]]), ring_of_views(3))

@@ -1,4 +1,4 @@
-"""What cameras look at, and which way is up."""
+"""Focus point and up direction of cameras."""
 
 import dataclasses
 
@@ -23,7 +23,7 @@ def test_focus_is_where_the_axes_nearly_meet():
     np.testing.assert_allclose(focus_point(ring_of_views()), 0, atol=1e-12)
 
 
-def test_stray_cameras_hardly_move_the_focus():
+def test_focus_is_robust_to_stray_cameras():
     """A block of photographs whose poses are wrong, as in one of the scenes of Mip-NeRF 360."""
     views = cameras(40)
     stray = [moved(view, [4.0, 1.0, -2.0]) for view in cameras(8, seed=1)]
@@ -46,7 +46,7 @@ def test_up_is_level_for_cameras_that_all_look_down_from_one_side():
     assert up_direction(views) @ UP > np.cos(np.radians(0.3))
 
 
-def test_rolled_cameras_hardly_tilt_up():
+def test_up_direction_is_robust_to_rolled_cameras():
     views = on_an_arc(200, count=40, height=0.5)
     assert up_direction([*(rolled(view, 0.5) for view in views[:6]), *views[6:]]) @ UP > np.cos(np.radians(1))
 
@@ -63,7 +63,7 @@ def test_up_tilts_rolled_cameras_least():
     assert np.abs(right @ up).sum() <= 1.005 * np.abs(right @ others.T).sum(axis=0).min()
 
 
-def test_the_ground_says_what_parallel_axes_leave_open():
+def test_ground_determines_up_for_parallel_axes():
     """All look one way and down; a wall in front of them is not the ground, nor is a slope along which they roll."""
     down = 0.5 * np.cross(UP, [1.0, 0, 0]) - 0.2 * UP
     template = ring_of_views(1)[0]
