@@ -89,7 +89,7 @@ def _queue(longest_first: bool) -> Launch:
         backend, order = raster.backend, raster.tiles.tile_order if longest_first else None
         if backend not in counters:  # before a graph is captured, within which nothing can be allocated
             counters[backend] = backend.xp.zeros(1, "uint32")
-        counters[backend].fill(0)
+        backend.fill(counters[backend], 0)
         arrays = _tile_arrays(raster, state, rows)
         kernel = backend.kernel("stage3_two_levels", "stage3_two_levels")
         kernel((_resident_blocks(backend),), (TILE * TILE,), counters[backend], order, *arrays)

@@ -40,7 +40,7 @@ def run(bench: Bench, num_views: int) -> list[dict[str, Any]]:
     for k, (name, _) in enumerate(bench.passes):
         prefix = [f for _, f in bench.passes[: k + 1]]
         if name == "project":  # its counts are used up by the next pass, which is not in this prefix
-            prefix.append(lambda: bench.raster.projection.tile_counts.fill(0))
+            prefix.append(lambda: bench.backend.fill(bench.raster.projection.tile_counts, 0))
         times = time_replay(bench.backend, partial(run_all, prefix), num_views)
         median = statistics.median(times)
         spread = float(np.subtract(*np.percentile(times, [75, 25])))

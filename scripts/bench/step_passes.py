@@ -43,13 +43,12 @@ class Bench:
 
 def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], antialias: bool = False) -> Bench:
     """The passes of a step that changes no splat, with buffers for the view that needs most pairs."""
-    rng = np.random.default_rng(0)
+    rng, splats = np.random.default_rng(0), Splats.from_arrays(backend, arrays)
     asked = TrainConfig(
         lr_means=0.0, lr_means_final=0.0, lr_sh0=0.0, lr_shN=0.0, lr_opacities=0.0, lr_scales=0.0, lr_quats=0.0,
-        sh_degree_interval=1, steps=len(views),
+        sh_degree=splats.sh_degree, sh_degree_interval=1, steps=len(views),
     )  # fmt: skip
     frozen = resolve_plan(asked, views).config
-    splats = Splats.from_arrays(backend, arrays)
     photos = [backend.upload(rng.integers(0, 255, (v.height, v.width, 3)).astype(np.uint8)) for v in views]
     cameras = CameraTable(backend, views, photos)
     settings = RasterizationSettings(training=True, antialias=antialias, matrix_sums=True)  # as in training
@@ -86,7 +85,7 @@ def fit_pairs(raster: Rasterizer, splats: Splats, state: IterState, num_views: i
         worst = 0
         for index in range(num_views):
             state.clear_counts()
-            state.write(view=index, overflowed=0, sh_degree=3)
+            state.write(view=index, overflowed=0, sh_degree=splats.sh_degree)
             raster.forward(splats, state)
             worst = max(worst, int(state.read()["needed_pairs"]))
         if worst <= raster.tiles.pair_capacity:
