@@ -22,8 +22,8 @@ class SplatArrays:
     """Raw parameters of N splats, float32: as optimised, before exp, sigmoid and normalisation.
 
     num_dropped: number of non-finite splats dropped on reading. dropped_sh_degree: SH degree of their file if it is
-    above MAX_SH_DEGREE, else 0. antialiased: whether they were trained with opacity compensation, if known. origin:
-    what was subtracted from geographic coordinates (scene/georeferenced.py), if known; else zeros. ShapeError if
+    above MAX_SH_DEGREE, else 0. antialiased: whether they were trained with opacity compensation. origin:
+    offset subtracted from geographic coordinates (scene/georeferenced.py), zeros if unknown. ShapeError if
     shapes differ.
     """
 
@@ -64,7 +64,7 @@ class SplatArrays:
             if array.shape != shape or array.dtype != np.float32:
                 raise ShapeError(f"{name} is {array.dtype} {list(array.shape)}, expected float32 {list(shape)}")
         if k not in SH_DEGREE_FROM_COEFFICIENTS:
-            raise ShapeError(f"shN holds {k} coefficients a channel, expected 0, 3, 8 or 15")
+            raise ShapeError(f"shN holds {k} coefficients per channel, expected 0, 3, 8 or 15")
 
     def __len__(self) -> int:
         """The number of splats."""
@@ -72,7 +72,7 @@ class SplatArrays:
 
     @property
     def num_features(self) -> int:
-        """Length of the feature vectors of a colour field, 0 without."""
+        """Length of the feature vectors of a colour field; 0 without features."""
         return 0 if self.features is None else self.features.shape[1]
 
     @property
@@ -81,7 +81,7 @@ class SplatArrays:
         return SH_DEGREE_FROM_COEFFICIENTS[self.shN.shape[1]]
 
     def reading_notes(self, path: Path | str) -> list[str]:
-        """Descriptions of what was dropped when the splats were read from `path`, one line each."""
+        """Notes on data that was dropped when the splats were read from `path`, one line each."""
         notes = []
         if self.num_dropped:
             notes.append(f"left out {self.num_dropped:,} splats that are not finite")

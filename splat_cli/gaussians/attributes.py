@@ -1,4 +1,4 @@
-"""Attributes of splats: opacities, and the degree of their spherical harmonics."""
+"""Attributes derived from raw parameters: rotation matrices, opacities; limit of the SH degree."""
 
 from __future__ import annotations
 

@@ -14,13 +14,13 @@ _MAX_CELLS = 1 << 20  # along an axis
 def dense_cells(splats: SplatArrays, cell: float) -> np.ndarray:
     """Centres [P, 3], float32, of the dense cells of a grid with spacing `cell`, world units.
 
-    A splat is sampled at seven points, its centre and the ends of its axes at 1.5 standard deviations, each with a
-    seventh of its optical depth: opacity times area, divided by the area of a cell.
+    A splat is sampled at seven points: its centre, and the ends of its axes at 1.5 standard deviations. Each point gets
+    a seventh of its optical depth: opacity times area, divided by the area of a cell.
     """
     finite = np.isfinite(splats.means).all(axis=1) & np.isfinite(splats.log_scales).all(axis=1)
     means, scales = splats.means[finite].astype(np.float64), np.exp(np.minimum(splats.log_scales[finite], 20.0))
     with np.errstate(over="ignore", invalid="ignore"):
-        axes = np.nan_to_num(rotations(np, splats.quats[finite].T)) * (_SIGMAS * scales)[:, None]  # a column an axis
+        axes = np.nan_to_num(rotations(np, splats.quats[finite].T)) * (_SIGMAS * scales)[:, None]  # axes in columns
     largest = np.sort(scales, axis=1)[:, 1:].prod(axis=1)
     depth = opacities(splats)[finite] * 2 * np.pi * largest / cell**2 / 7
     points = np.concatenate([means, *(means + sign * axes[:, :, k] for k in range(3) for sign in (-1, 1))])

@@ -10,7 +10,7 @@ from splat_cli.gaussians.knn import neighbor_distances
 SH_C0 = 0.28209479177387814
 """The constant spherical harmonic: colour = 0.5 + SH_C0 * sh0."""
 MIN_DISTANCE = 0.01
-"""Minimum size, relative to the median distance between neighbours: for coincident points."""
+"""Minimum size relative to the median distance between neighbours, for coincident points."""
 MAX_DISTANCE = 1e15
 """Maximum size in world units, for extreme outliers."""
 

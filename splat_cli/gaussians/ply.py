@@ -1,4 +1,4 @@
-"""Splats as PLY files, with the properties of the INRIA code in their order."""
+"""Splats as PLY files: properties in the order of the INRIA code, comments on antialiasing and origin."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ SCALES = tuple(f"scale_{i}" for i in range(3))
 QUATS = tuple(f"rot_{i}" for i in range(4))
 _RGB = ("red", "green", "blue")
 _FLATNESS = 7.0
-"""Logarithm of the shorter axis of a flat splat over its third axis, which files of 2D Gaussian splatting lack."""
+"""Logarithm of the ratio of a flat splat's shorter axis to its third axis, which files of 2D splats lack."""
 CHUNK = 1 << 14
 """Splats converted at a time: their rows fit into the caches of a processor."""
 _REST_OF_DEGREE = {3 * ((degree + 1) ** 2 - 1): degree for degree in range(MAX_FILE_SH_DEGREE + 1)}
@@ -44,7 +44,7 @@ def write_ply(path: str | Path, splats: SplatArrays, durable: bool = False) -> N
 
 
 def splat_header(splats: SplatArrays, num: int | None = None) -> bytes:
-    """Header of the PLY of `num` splats like these, by default of these."""
+    """Header of a PLY of `num` splats with the properties of these; default: the number of these."""
     lines = [
         "ply",
         "format binary_little_endian 1.0",
@@ -84,15 +84,15 @@ def count_splats(path: Path) -> int:
 def read_ply(path: str | Path) -> SplatArrays:
     """Read splats from a PLY of any encoding, property order and float width; other properties are ignored.
 
-    In place of f_dc there may be red, green and blue, as `ns-export gaussian-splat --ply-color-mode rgb` of nerfstudio
-    writes them. Without scale_2, as in files of 2D Gaussian splatting (Huang et al. 2024), splats are flat.
+    Instead of f_dc there may be red, green and blue, as nerfstudio writes with `ns-export gaussian-splat
+    --ply-color-mode rgb`. Without scale_2, as in files of 2D Gaussian splatting (Huang et al. 2024), splats are flat.
     CloudCompare's names (scalar_f_dc_0) are read, too. Non-finite splats are dropped and counted, and SH coefficients
     of degree 4, which gsplat writes, are dropped. FormatError if the file is damaged or has no splats.
     """
     path = Path(path)
     check_header(path, "a splat PLY")
     try:
-        with np.errstate(over="ignore", invalid="ignore"):  # beyond float32: infinite, and dropped
+        with np.errstate(over="ignore", invalid="ignore"):  # beyond float32: infinite, then dropped
             element = plyfile.PlyData.read(str(path))["vertex"]
     except KeyError as error:
         raise FormatError(f"{path} holds no vertices; a splat PLY has an element named vertex") from error
@@ -129,7 +129,7 @@ def read_ply(path: str | Path) -> SplatArrays:
 
 
 def _with_plain_names(vertices: np.ndarray) -> np.ndarray:
-    """The structured array [N] with names of properties without CloudCompare's prefixes, if it has these."""
+    """The structured array [N], without CloudCompare's prefixes of property names."""
     names = vertices.dtype.names or ()
     plain = [plain_name(name) for name in names]
     if SH0[0] in names or SH0[0] not in plain or len({*plain}) < len(plain):
@@ -138,12 +138,12 @@ def _with_plain_names(vertices: np.ndarray) -> np.ndarray:
 
 
 def _columns(vertices: np.ndarray, groups: Sequence[Sequence[str]]) -> list[np.ndarray]:
-    """Tables float32 [N, properties], one for each group of properties of a structured array [N], in a single pass."""
+    """Tables float32 [N, properties], one per group of properties of a structured array [N], in a single pass."""
     tables = [np.empty((len(vertices), len(names)), np.float32) for names in groups]
 
     def copy(first: int) -> None:
         part = vertices[first : first + CHUNK]
-        with np.errstate(over="ignore", invalid="ignore"):  # beyond float32: infinite, and dropped
+        with np.errstate(over="ignore", invalid="ignore"):  # beyond float32: infinite, then dropped
             for table, names in zip(tables, groups, strict=True):
                 for number, name in enumerate(names):
                     table[first : first + len(part), number] = part[name]
@@ -219,7 +219,7 @@ _ORIGIN = "subtracted_origin:"
 
 
 def splat_comments(splats: SplatArrays) -> list[str]:
-    """Comments of an element that mark antialiased splats, and state their origin unless it is zero."""
+    """Header comments that mark antialiased splats and give their origin, unless it is zero."""
     comments = []
     if splats.antialiased:
         comments += [_RENDER_MODE, _ANTIALIASED_SPLATS]
@@ -229,9 +229,7 @@ def splat_comments(splats: SplatArrays) -> list[str]:
 
 
 def is_antialiased(comments: Iterable[str]) -> bool:
-    """Whether comments say that splats are antialiased, in the form of this program, Brush or Postshot; the last one
-    counts.
-    """
+    """Whether comments of this program, Brush or Postshot mark splats as antialiased; the last one counts."""
     found = False
     for comment in comments:
         name, _, value = comment.strip().partition(" ")
@@ -246,7 +244,7 @@ def is_antialiased(comments: Iterable[str]) -> bool:
 
 
 def stated_origin(comments: Iterable[str]) -> tuple[float, float, float]:
-    """The origin that comments state (`SplatArrays.origin`), zeros if they state none, or an invalid one."""
+    """The origin in the comments (`SplatArrays.origin`); zeros if it is missing or invalid."""
     for comment in comments:
         if comment.startswith(_ORIGIN):
             try:
@@ -259,5 +257,5 @@ def stated_origin(comments: Iterable[str]) -> tuple[float, float, float]:
 
 
 def origin_of_file(path: Path) -> tuple[float, float, float]:
-    """The origin that the header of a PLY of splats states, zeros for other files."""
+    """The origin in the header of a PLY of splats; zeros for other files."""
     return stated_origin(header_comments(path))

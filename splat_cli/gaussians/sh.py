@@ -10,14 +10,14 @@ _C2 = (1.0925484305920792, 0.31539156525252005, 0.5462742152960396)
 _C3 = (0.5900435899266435, 2.890611442640554, 0.4570457994644658, 0.3731763325901154, 1.445305721320277)
 
 _ODD_AXES = ("y", "z", "x", "xy", "yz", "", "xz", "", "y", "xyz", "y", "z", "x", "z", "x")
-"""Axes in which a value of `_bands` is an odd function."""
+"""Axes in which each value of `_bands` is an odd function."""
 
 
 def rotate_sh(shN: np.ndarray, rotation: np.ndarray) -> np.ndarray:
     """Coefficients [N, K, 3] after a rotation [3, 3] of the scene.
 
-    A rotation mixes coefficients within a band. The matrix of a band maps its values in some directions to those in the
-    rotated directions; the number of directions makes it invertible.
+    A rotation mixes coefficients within a band. The matrix of a band is fitted to its values in 64 directions before
+    and after the rotation, which determine it.
     """
     directions = np.random.default_rng(0).normal(size=(64, 3))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
@@ -35,7 +35,7 @@ def rotate_sh(shN: np.ndarray, rotation: np.ndarray) -> np.ndarray:
 
 
 def flip_sh(shN: np.ndarray, signs: tuple[int, int, int]) -> np.ndarray:
-    """Coefficients [N, K, 3] of the same colours where the axes x, y, z change their signs, each 1 or -1."""
+    """Coefficients [N, K, 3] after the axes x, y, z are multiplied by `signs`, each 1 or -1."""
     sign = dict(zip("xyz", signs, strict=True))
     factors = [np.prod([sign[axis] for axis in axes]) for axes in _ODD_AXES[: shN.shape[1]]]
     return shN * np.array(factors, np.float32)[:, None]

@@ -1,4 +1,4 @@
-"""Splats on the device: one array of parameter planes with geometric growth."""
+"""Splats on the device as planes of raw parameters, and the 3D smoothing filter on the host."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from splat_cli.device import Backend, DeviceArray
 from splat_cli.errors import UsageError
 from splat_cli.gaussians.arrays import SplatArrays, zero_splats
 
-MEANS, LOG_SCALES, QUATS, OPACITIES, SH0, SHN = (
-    slice(0, 3), slice(3, 6), slice(6, 10), slice(10, 11), slice(11, 14), slice(14, None)
-)  # fmt: skip
+MEANS, LOG_SCALES, QUATS = slice(0, 3), slice(3, 6), slice(6, 10)
+OPACITIES, SH0, SHN = slice(10, 11), slice(11, 14), slice(14, None)
 OPACITY = 10  # row of the opacities
 CHUNK = 1 << 16  # splats copied between host and device at a time
 MAX_SPLATS = {"cuda": 2**28, "cpu": 2**27}
-"""By backend: with more, 32-bit indices of projected splats would overflow (on the CPU, those of single floats)."""
+"""By backend: with more, 32-bit indices of projected splats (on the CPU, of single floats) would overflow."""
 
 
 def num_rows(sh_degree: int, num_features: int = 0) -> int:
@@ -77,7 +76,7 @@ class Splats:
 
     @property
     def capacity(self) -> int:
-        """Number of splats that the planes have room for."""
+        """Number of splats that fit into the planes."""
         return int(self.params.shape[1])
 
     @property
@@ -105,17 +104,17 @@ class Splats:
         return smoothed_3d(arrays, self.backend.download(self.smooth_3d_sigmas)[0, : self.num])
 
 
-_LARGEST = 80.0  # of logits: exp does not overflow float32
+_LARGEST = 80.0  # maximum logit: its exp does not overflow float32
 
 
 def smoothed_3d(splats: SplatArrays, sigmas: np.ndarray) -> SplatArrays:
-    """The splats convolved with isotropic Gaussians of standard deviations `sigmas` [N], world units; 0: unchanged.
+    """The splats convolved with isotropic Gaussians of standard deviations `sigmas` [N] in world units; 0: no change.
 
     Mip-Splatting (Yu et al. 2024, sec. 5.1, eq. 9): variances add, and opacity falls by the square root of the ratio of
     determinants. As in cuda_src/raster/smooth_3d.cuh.
     """
     wide = splats.log_scales.astype(np.float64)
-    with np.errstate(over="ignore"):  # degenerate and non-finite splats are unchanged
+    with np.errstate(over="ignore"):  # degenerate and non-finite splats do not change
         log_shares = -np.log1p(sigmas.astype(np.float64)[:, None] ** 2 * np.exp(-2 * wide))  # of raw in new variance
         logits = np.clip(splats.logit_opacities.astype(np.float64), -_LARGEST, _LARGEST)
         log_fades = 0.5 * log_shares.sum(axis=1)

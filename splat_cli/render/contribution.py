@@ -14,7 +14,7 @@ from splat_cli.scene.view import View
 
 
 def view_contributions(backend: Backend, splats: SplatArrays, views: Sequence[View]) -> Iterator[DeviceArray]:
-    """Blending weight of every splat, summed over each view: iterator of device arrays float32 [N], in pixels.
+    """Blending weight of every splat, summed over the pixels of each view: an iterator of device arrays float32 [N].
 
     Rendered with antialiasing if the splats were trained with it.
     """
@@ -31,5 +31,5 @@ def view_contributions(backend: Backend, splats: SplatArrays, views: Sequence[Vi
 
 
 def contributions(backend: Backend, splats: SplatArrays, views: Sequence[View]) -> np.ndarray:
-    """Mean of `view_contributions` over the views: float32 [N]; the same measure as in density control."""
+    """Mean of `view_contributions` over the views, float32 [N]; density control uses the same measure."""
     return backend.download(sum(view_contributions(backend, splats, views))) / np.float32(len(views))

@@ -1,4 +1,4 @@
-"""Rendered images as 8-bit arrays and image files."""
+"""Rendered images as 8-bit arrays and as files that carry a key of their contents."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
@@ -11,11 +11,11 @@ from splat_cli.io.files import replacing
 from splat_cli.io.image_files import open_image
 
 _TEXT, _DESCRIPTION = "splat", 270
-"""Place of the key: a PNG text chunk of this name, the TIFF tag ImageDescription."""
+"""Where files carry the key: in a PNG text chunk of this name, in the TIFF tag ImageDescription."""
 
 
 def background_color(name: str) -> tuple[float, float, float]:
-    """Background of rendered pictures, RGB, 0 to 1: white for runs trained on white, black for others."""
+    """Background of renders, RGB, 0 to 1: white for runs trained on white, black for others."""
     return (1.0, 1.0, 1.0) if name == "white" else (0.0, 0.0, 0.0)
 
 
@@ -25,7 +25,7 @@ def to_8bit(image: np.ndarray) -> np.ndarray:
 
 
 def save_png(path: Path, pixels: np.ndarray, key: str = "") -> None:
-    """Writes uint8 [H, W], [H, W, 3] or [H, W, 4], or uint16 [H, W], as a PNG file that carries `key`."""
+    """Write uint8 [H, W], [H, W, 3] or [H, W, 4], or uint16 [H, W], as a PNG file that carries `key`."""
     info = PngImagePlugin.PngInfo()
     info.add_text(_TEXT, key)
     with replacing(path) as temporary:
@@ -33,7 +33,7 @@ def save_png(path: Path, pixels: np.ndarray, key: str = "") -> None:
 
 
 def save_tiff(path: Path, pixels: np.ndarray, key: str) -> None:
-    """Writes float32 [H, W] as a TIFF file that carries `key`."""
+    """Write float32 [H, W] as a TIFF file that carries `key`."""
     with replacing(path) as temporary:
         Image.fromarray(pixels).save(
             temporary, format="TIFF", tiffinfo={_DESCRIPTION: key}, compression="tiff_adobe_deflate"
@@ -41,7 +41,7 @@ def save_tiff(path: Path, pixels: np.ndarray, key: str) -> None:
 
 
 def key_of(path: Path) -> str | None:
-    """The key that the picture was saved with; None without a file or for a picture of another program."""
+    """The key in an image file; None if there is no file, or for images of other programs."""
     try:
         with open_image(path) as image:
             found = image.tag_v2.get(_DESCRIPTION) if image.format == "TIFF" else image.info.get(_TEXT)  # type: ignore[attr-defined]
@@ -51,14 +51,14 @@ def key_of(path: Path) -> str | None:
 
 
 def refuse_foreign(paths: Iterable[Path]) -> None:
-    """UsageError if one of the files is a picture of another program, such as a photograph."""
+    """UsageError if one of the files is an image of another program, such as a photograph."""
     for path in paths:
-        if path.exists() and key_of(path) is None and _is_picture(path):
-            raise UsageError(f"{path} would be replaced, which this program has not written: name another folder")
+        if path.exists() and key_of(path) is None and _is_image(path):
+            raise UsageError(f"{path} was not written by splat and would be overwritten: name another folder")
 
 
-def _is_picture(path: Path) -> bool:
-    """Whether the file can be opened as an image; damaged ones may be replaced."""
+def _is_image(path: Path) -> bool:
+    """Whether the file can be opened as an image; damaged files may be replaced."""
     try:
         open_image(path).close()
     except Exception:  # as above
@@ -67,17 +67,17 @@ def _is_picture(path: Path) -> bool:
 
 
 def save_animation(path: Path, frames: Sequence[np.ndarray], frames_per_second: float) -> None:
-    """Writes uint8 [H, W, 3] frames as an animated WebP that repeats."""
-    pictures = [Image.fromarray(frame) for frame in frames]
+    """Write uint8 [H, W, 3] frames as an animated WebP that repeats."""
+    images = [Image.fromarray(frame) for frame in frames]
     duration = round(1000 / frames_per_second)
     with replacing(path) as temporary:
-        pictures[0].save(
-            temporary, format="WebP", save_all=True, append_images=pictures[1:], duration=duration, loop=0, quality=85
+        images[0].save(
+            temporary, format="WebP", save_all=True, append_images=images[1:], duration=duration, loop=0, quality=85
         )
 
 
 def png_names(names: Sequence[str]) -> list[PurePosixPath]:
-    """A unique relative PNG path for each photograph's name.
+    """A unique relative PNG path per photograph.
 
     The suffix is replaced if paths stay unique, else appended. Parts that lead out of the folder are dropped.
     """

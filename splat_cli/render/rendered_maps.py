@@ -1,4 +1,4 @@
-"""Rendered images with maps of alpha, depth and normals."""
+"""Renders with maps of alpha, depth and normals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from splat_cli.gaussians.splats import LOG_SCALES, MEANS, QUATS, Splats
 from splat_cli.render.view import ViewRenderer
 
 MIN_ALPHA = 1 / 255
-"""Pixels with less opacity have neither depth nor normal."""
+"""Pixels below this opacity have neither depth nor normal."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class RenderedMaps:
     alpha: np.ndarray | None = None
     """[H, W] opacity, 0 to 1."""
     depth: np.ndarray | None = None
-    """[H, W] world units along the optical axis: mean of the splats, weighted by blending weight; 0: none."""
+    """[H, W] world units along the optical axis: mean over splats by blending weight; 0: no depth."""
     normal: np.ndarray | None = None
-    """[H, W, 3] unit vectors in camera coordinates (x right, y down, z forward), facing the camera; 0: none."""
+    """[H, W, 3] unit vectors in camera coordinates (x right, y down, z forward), facing the camera; 0: no normal."""
 
     def maps(self) -> dict[str, np.ndarray]:
         """All rendered maps by name."""
@@ -44,7 +44,7 @@ def render_maps(
     maps: Collection[str] = (),
     distances: bool = False,
 ) -> RenderedMaps:
-    """View `index` with the requested ones of the maps "alpha", "depth" and "normal".
+    """Render view `index` with those of the maps "alpha", "depth" and "normal" that are requested.
 
     distances: depths are distances from the camera centre instead of z.
     """

@@ -1,4 +1,4 @@
-"""Camera rigs: images composed of the frames of several pinhole cameras."""
+"""Camera rigs: images composed from several pinhole cameras. Stereo pairs, equirectangular panoramas."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from splat_cli.scene.view import View
 
 
 class CameraRig(Protocol):
-    """Several pinhole cameras in place of one, and the composition of their frames.
+    """Several pinhole cameras that render one frame, and the composition of their frames.
 
     distances: depths are distances from the camera centre instead of z.
     """
@@ -72,9 +72,9 @@ _TURNS = np.array([  # camera to face: rows are the face's right, down and forwa
     [[1, 0, 0], [0, 0, -1], [0, 1, 0]],  # down
 ], np.float64)  # fmt: skip
 _OVERLAP = 1.2
-"""Extent of a face, relative to that of the cube's: adjacent faces are blended where they overlap.
+"""Extent of a rendered face relative to the cube's: adjacent faces are blended where they overlap.
 
-Adjacent faces differ slightly there: each sorts splats by depth along its own axis, and projects them linearly.
+They differ slightly there, since each face sorts and projects splats along its own axis.
 """
 _BAND = 64
 """Rows resampled at a time."""
@@ -82,10 +82,10 @@ _BAND = 64
 
 @dataclasses.dataclass(frozen=True)
 class Panorama:
-    """Pictures of `width` x `width` / 2 pixels, 360 by 180 degrees; the view's axis in the centre.
+    """Equirectangular images of `width` x `width` / 2 pixels, 360 by 180 degrees, resampled from six cube faces.
 
-    The resolution of faces at their centres is that of the picture at the horizon. Depths are distances from the
-    camera.
+    The view's axis is in the centre. Faces have the resolution of the panorama's horizon at their centres. Depths are
+    distances from the camera.
     """
 
     width: int

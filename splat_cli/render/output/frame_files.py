@@ -1,4 +1,4 @@
-"""Files of a rendered frame, each with a key that identifies its contents."""
+"""Files of a rendered frame: a PNG image and maps, each with a key that identifies its contents."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from splat_cli.render.images import key_of, save_png, save_tiff, to_8bit
 from splat_cli.render.rendered_maps import MIN_ALPHA, RenderedMaps
 
 MAPS = ("alpha", "depth", "normal")
-_MOST = 65535
+_MAX_LEVEL = 65535
 _OPENGL = np.array([1, -1, -1], np.float32)
 """Camera coordinates (x right, y down, z forward) to those of normal maps (x right, y up, z towards the viewer)."""
 
 
 @dataclass(frozen=True)
 class FrameFiles:
-    """Files to write for each frame: a PNG picture, and maps of the same name in folders named after the maps.
+    """Files to write per frame: a PNG image, and maps of the same name in folders named after the maps.
 
-    maps: of MAPS. transparent: the picture has an alpha channel and no background. Depths: 16-bit PNG, `depth_levels`
+    maps: of MAPS. transparent: the image has an alpha channel and no background. Depths: 16-bit PNG, `depth_levels`
     per world unit, clamped to 65535; or float32 TIFF ("tiff") in world units; 0 where there is no surface. Alpha: 0 to
     255. Normals: 127.5 (1 + n), in camera coordinates with x right, y up and z towards the viewer.
     """
@@ -36,20 +36,20 @@ class FrameFiles:
         """Maps to render."""
         return self.maps | {"alpha"} if self.transparent else self.maps
 
-    def paths(self, picture: Path, folder: Path) -> dict[str, Path]:
-        """File of each map, for a frame with the picture file `picture` in or below `folder`."""
-        beside = {name: folder / name / picture.relative_to(folder) for name in sorted(self.maps)}
+    def paths(self, image: Path, folder: Path) -> dict[str, Path]:
+        """File of each map, for a frame with the image file `image` in or below `folder`."""
+        beside = {name: folder / name / image.relative_to(folder) for name in sorted(self.maps)}
         if "depth" in beside:
             beside["depth"] = beside["depth"].with_suffix(f".{self.depth_format}")
-        return {**beside, "color": picture}
+        return {**beside, "color": image}
 
     def exceeds_range(self, frame: RenderedMaps) -> bool:
         """Whether depths of the frame exceed the range of its file."""
         far = frame.depth is not None and self.depth_format == "png"
-        return far and float(frame.depth.max()) * self.depth_levels > _MOST + 0.5  # type: ignore[union-attr]
+        return far and float(frame.depth.max()) * self.depth_levels > _MAX_LEVEL + 0.5  # type: ignore[union-attr]
 
     def save(self, frame: RenderedMaps, paths: dict[str, Path], key: str) -> None:
-        """Write the frame's files; the picture last."""
+        """Write the frame's files, the image last."""
         for name, path in paths.items():
             save = save_tiff if path.suffix == ".tiff" else save_png
             save(path, self._pixels(frame, name), key)
@@ -65,7 +65,7 @@ class FrameFiles:
         if name == "normal":
             return to_8bit(0.5 + 0.5 * maps["normal"] * _OPENGL)
         if name == "depth" and self.depth_format == "png":
-            return np.rint(np.clip(maps["depth"] * self.depth_levels, 0, _MOST)).astype(np.uint16)
+            return np.rint(np.clip(maps["depth"] * self.depth_levels, 0, _MAX_LEVEL)).astype(np.uint16)
         if name == "depth":
             return maps["depth"].astype(np.float32)
         if not self.transparent:
@@ -75,17 +75,17 @@ class FrameFiles:
 
 
 def remove_frames_from(folder: Path, number: int) -> int:
-    """Remove frames `number`, `number` + 1, ... of a path, with their maps; returns how many there were.
+    """Remove frames `number`, `number` + 1, ... of a path with their maps; returns their number.
 
-    They remain from an earlier, longer path and would be appended to videos made of the folder. Files without a key
-    belong to others and are kept.
+    They are left from an earlier, longer path and would end up in a video made from the folder. Files without a key
+    are not ours and are kept.
     """
-    pictures = (folder / f"{i:05d}.png" for i in itertools.count(number))
-    left = list(itertools.takewhile(lambda picture: key_of(picture) is not None, pictures))
-    for picture in reversed(left):  # if interrupted, the rest stays contiguous and is found again
+    images = (folder / f"{i:05d}.png" for i in itertools.count(number))
+    left = list(itertools.takewhile(lambda image: key_of(image) is not None, images))
+    for image in reversed(left):  # if interrupted, the rest stays contiguous and is found again
         for name in MAPS:
-            for path in (folder / name / picture.name, (folder / name / picture.name).with_suffix(".tiff")):
+            for path in (folder / name / image.name, (folder / name / image.name).with_suffix(".tiff")):
                 if key_of(path) is not None:
                     path.unlink()
-        picture.unlink()
+        image.unlink()
     return len(left)

@@ -43,7 +43,7 @@ class RenderSettings:
 
 @dataclass
 class SequenceResult:
-    """Pictures in the order of the views, number of frames kept, number of frames with clamped depths."""
+    """Image files in the order of the views, number of frames kept, number of frames with clamped depths."""
 
     pictures: list[Path]
     num_kept: int = 0
@@ -62,9 +62,9 @@ def render_sequence(
 ) -> SequenceResult:
     """Render each view and write the files that `settings.files` selects, named after the view, into `folder`.
 
-    UsageError if that would replace a picture of another program. source: digest of the file of the splats; with it,
-    frames are kept whose files all carry the key of the same source, view and settings. on_frame: called with the
-    number of frames just done. colorings: colour models by view number, in place of spherical harmonics.
+    UsageError if that would overwrite an image of another program. source: digest of the splats' file; with it, frames
+    are kept if all their files carry the key of the same source, view and settings. on_frame: called with the
+    number of frames just done. colorings: colour models by view number, used instead of spherical harmonics.
     """
     pictures = [folder / name for name in png_names([view.name for view in views])]
     paths = [settings.files.paths(picture, folder) for picture in pictures]
@@ -101,7 +101,7 @@ def _frames(renderer: ViewRenderer, settings: RenderSettings, cameras_each: int)
 
 
 def frame_key(source: str, view: View, settings: RenderSettings) -> str:
-    """Digest of everything that determines the contents of a frame's files, except device and name."""
+    """Digest of everything that determines the contents of a frame's files, except the device and the name."""
     files = settings.files
     camera = [view.width, view.height, view.fx, view.fy, view.cx, view.cy, *view.radial, view.w2c.tolist()]
     shown = [settings.background, settings.antialias, repr(settings.rig), settings.samples]

@@ -1,7 +1,7 @@
 """Supersampling, for renders of lower resolution than the training photographs.
 
-Antialiasing treats the splats in a pixel as overlapping at random, although training placed them side by side. Rendered
-at the training resolution they are correct, and the picture can be downscaled like a photograph.
+Antialiasing assumes that the splats in a pixel overlap at random, but training placed them side by side. At training
+resolution they render correctly, and the image can be downscaled like a photograph.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def finer(view: View, samples: int) -> View:
 
 
 def coarser(frame: RenderedMaps, samples: int) -> RenderedMaps:
-    """The frame of a view from that of `finer`.
+    """The frame of a view, from the frame of its `finer` view.
 
     Colours and alpha are resampled like photographs (scene/images/decode.py); depths and normals are means over the
     samples that have one.

@@ -35,7 +35,7 @@ def require_video(path: Path) -> None:
 def write_video(
     path: Path, pictures: Sequence[Path], frames_per_second: float, on_frame: Callable[[int], object]
 ) -> None:
-    """Write picture files of equal size as a video; an odd last row or column is cropped. Calls on_frame(1) for each.
+    """Write image files of equal size as a video; an odd last row or column is cropped. Calls on_frame(1) per image.
 
     UsageError if sizes differ, DiskError for a full disk, SplatError if ffmpeg fails otherwise.
     """
@@ -65,7 +65,7 @@ def write_video(
         if code and os.strerror(errno.ENOSPC) in said:
             raise OSError(errno.ENOSPC, reason)  # a DiskError of `replacing`
         if code or not temporary.is_file():
-            raise SplatError(f"{path} was not written: ffmpeg failed ({reason}); the pictures are there")
+            raise SplatError(f"{path} was not written: ffmpeg failed ({reason}); the images are kept")
 
 
 def _command(path: Path, width: int, height: int, frames_per_second: float) -> list[str]:
@@ -86,7 +86,7 @@ def _even_size(pictures: Sequence[Path]) -> tuple[int, int]:
         with open_image(picture) as image:
             sizes.add(image.size)
     if len(sizes) > 1:
-        raise UsageError(f"the pictures of a video have to be of one size, and these have {len(sizes)}: give --size")
+        raise UsageError(f"all frames of a video need the same size, but these have {len(sizes)} sizes: give --size")
     width, height = sizes.pop()
     if min(width, height) < 2:
         raise UsageError(f"{width}x{height} is too small for a video; give a larger --size")

@@ -102,7 +102,7 @@ def test_files_of_others_are_never_overwritten(write, tmp_path):
     photograph.parent.mkdir()
     Image.new("RGB", (4, 3)).save(photograph)
     before = photograph.read_bytes()
-    with pytest.raises(UsageError, match="a_01.png would be replaced"):
+    with pytest.raises(UsageError, match="a_01.png was not written by splat and would be overwritten"):
         write(ring_of_views(2), RenderSettings())
     assert [*photograph.parent.iterdir()] == [photograph]
     assert photograph.read_bytes() == before

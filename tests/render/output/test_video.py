@@ -54,9 +54,7 @@ def test_failure_of_ffmpeg_keeps_the_earlier_video(tmp_path, monkeypatch, capfd,
     program.chmod(0o755)
     monkeypatch.setattr(ffmpeg, "get_ffmpeg_exe", lambda: str(program))
     (tmp_path / "a.mp4").write_bytes(b"earlier")
-    with pytest.raises(
-        SplatError, match=rf"a\.mp4 was not written: ffmpeg failed \({reason}\); the pictures are there"
-    ):
+    with pytest.raises(SplatError, match=rf"a\.mp4 was not written: ffmpeg failed \({reason}\); the images are kept"):
         write_video(tmp_path / "a.mp4", pictures(tmp_path, 40), 12, lambda count: None)
     assert (tmp_path / "a.mp4").read_bytes() == b"earlier"
     assert not list(tmp_path.glob(".*"))
