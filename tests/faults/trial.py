@@ -11,6 +11,7 @@ import importlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sys
@@ -317,9 +318,10 @@ def _wrong_end(ended: Ended) -> str:
         return "unexpected exit code"
     if "Traceback" in ended.text or "Exception" in ended.text:
         return "a traceback"
-    if ended.code in (1, 2) and sum(line.startswith("Error: ") for line in lines) != 1:
+    is_error = [bool(re.match(r"Error: |\d+ of \d+ scenes failed: ", line)) for line in lines]
+    if ended.code in (1, 2) and sum(is_error) != 1:
         return "not one line of error"
-    if ended.code in (1, 2) and not lines[-1].startswith("Error: "):
+    if ended.code in (1, 2) and not is_error[-1]:
         return "the error is not the last line"
     return ""
 
