@@ -28,22 +28,21 @@ masks and points that cannot be used do not end training: they are left out and 
 | 0 | success |
 | 1 | failure: memory, disk, device, or a defect of the program |
 | 2 | invalid usage or input |
-| 75 | with `--gpus`, a process was lost, and restarts did not help; the run may go on with `--resume` |
+| 75 | with `--gpus`, a process was lost and restarts did not help; continue with `--resume` |
 | 130, 143, 129 | interrupted by Ctrl-C, by SIGTERM, by a closed terminal |
 
-Where the address space is limited (`ulimit -v`, as some batch systems set), one arena of the C library and one thread
-of OpenBLAS save it: the smallest scenes train within 250 MiB on 2 cores. With still less, OpenBLAS ends the process
+If the address space is limited (`ulimit -v`, as in some batch systems), splat uses one arena of the C library and one
+thread of OpenBLAS. The smallest scenes then train within 250 MiB on 2 cores. With still less, OpenBLAS ends the process
 with its own message and exit code 1.
 
 `--debug` adds the traceback. On a GPU it also waits after every kernel launch and names the kernel that failed, with
-its grid and the shapes of its arguments; this turns the CUDA graph off and is slow.
+its grid and the shapes of its arguments. This turns the CUDA graph off and is slow.
 
-Damaged files are read up to the damage, or refused. `python -m tests.fuzz` mutates files of 50 kinds. Of 54,800
-mutated files of 30 kinds, each gave a result or one line with exit code 2; memory stayed under 64 MiB plus four times
-the file's length, and the slowest took 2.9 s.
+Damaged files are read up to the damage, or refused. `python -m tests.fuzz` mutates files of 50 kinds. 54,800 mutated
+files of 30 kinds each gave a result, or one line with exit code 2. Memory stayed under 64 MiB plus four times the
+file's length. The slowest file took 2.9 s.
 
-The messages below are printed by `python -m tests.error_cases`; a test compares them. `SCENE` stands for the scene's
-folder.
+`python -m tests.error_cases` prints the messages below; a test compares them. `SCENE` stands for the scene's folder.
 """
 
 
@@ -159,7 +158,7 @@ CASES = (
     Case("A split that names none of the photographs", _colmap(_names), ("--eval", "--split", "SCENE/names.txt")),
     Case("Too few photographs to hold one out", _colmap(num_views=1), ("--eval",)),
     Case("A crop that leaves no point", _colmap(), ("--crop", "9,9,9,1", "--crop-start")),
-    Case("A crop that is none", _colmap(), ("--crop", "1,2,3")),
+    Case("An invalid crop", _colmap(), ("--crop", "1,2,3")),
 )  # fmt: skip
 
 
