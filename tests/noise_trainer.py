@@ -11,16 +11,16 @@ from splat_cli.train.training_inputs import TrainingInputs
 from tests.views import ring_of_views
 
 
-def noise_trainer(backend: Backend, num_points: int, **settings: object) -> Trainer:
-    """On four photographs, the same in every call."""
+def noise_trainer(backend: Backend, num_points: int, *, scene_points: bool = False, **settings: object) -> Trainer:
+    """On four photographs, the same in every call. scene_points: the scene has the initial points, too."""
     views = ring_of_views(4)
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 255, (view.height, view.width, 3), dtype=np.uint8) for view in views]
     points = rng.normal(0, 0.5, (num_points, 3)).astype(np.float32)
     colors = rng.integers(0, 255, (num_points, 3), dtype=np.uint8)
-    return build_trainer(
-        backend, load_config(None, settings), TrainingInputs(ImageSet(views, images, [None] * 4, [])), (points, colors)
-    )
+    image_set = ImageSet(views, images, [None] * 4, [])
+    inputs = TrainingInputs(image_set, points=points if scene_points else None)
+    return build_trainer(backend, load_config(None, settings), inputs, (points, colors))
 
 
 def launch_anew(trainer: Trainer) -> None:

@@ -9,10 +9,12 @@ from splat_cli.density.unseen import hide_unseen
 from splat_cli.errors import UsageError
 from splat_cli.ranks.share import RANK_BLOCK, Share
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
+from splat_cli.run.checkpoints.state import capture_state, restore_state
 from splat_cli.terminal.interrupt import Interrupted
 from splat_cli.train import density_control
 from tests.noise_trainer import launch_anew
 from tests.ranks.runs import Callback, before_scores, bits, children, train
+from tests.ranks.threads import trainers_of_two_ranks
 from tests.small_scene import write_small_scene
 
 
@@ -147,6 +149,20 @@ def test_checkpoint_of_two_ranks_resumes_on_another_number(alone, training, tmp_
         training.resume(run.path, gpus=gpus)
         assert bits(run) == bits(alone)
     assert len([line for line in training.said if line == "Continuing from step 32"]) == 2
+
+
+def test_restored_state_reaches_all_ranks():
+    """Steps that are repeated from an earlier state end with the same bits."""
+    splats = []
+    with trainers_of_two_ranks() as (leading, _):
+        leading.run_until(8)
+        checkpoint = capture_state(leading)
+        for _ in range(2):
+            leading.run_until(16)
+            leading.collect()
+            splats.append(leading.splats.params[:, : leading.model.num].copy())
+            restore_state(leading, checkpoint)
+    np.testing.assert_array_equal(*splats)
 
 
 def test_nonfinite_loss_on_one_rank_skips_the_batch_on_all(training, tmp_path):

@@ -7,7 +7,8 @@ import pytest
 
 from splat_cli.device import Backend, open_backend
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.splats import Splats
+from splat_cli.gaussians.splats import MEANS, Splats
+from splat_cli.joint.depth.sparse_depth import DepthSupervision
 from splat_cli.model.model import Moments
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
@@ -179,3 +180,28 @@ def test_batch_with_nonfinite_loss_changes_nothing() -> None:
     assert trainer.nonfinite_counts["skipped_steps"] == 4
     trainer.run_until(8)
     assert (trainer.splats.params != before).any()
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_models_add_their_gradients_of_positions(batch: int) -> None:
+    """Depth supervision adds to the gradients that the colour field has written: of no weight, it changes little."""
+    field = {"color": "field", "field_table_size": 2**10, "field_moves": True, "free_space": 0.0, "batch": batch}
+    settings = SETTINGS | {"noise_scale": 0.0, "densify_start": 60} | field
+    means = []
+    for changes in ({"depth_weight": 0.0}, {"depth_weight": 1e-12}, {"depth_weight": 0.0, "field_moves": False}):
+        backend = open_backend("cpu", threads=1)
+        trainer = noise_trainer(backend, 200, scene_points=True, **settings | changes)
+        trainer.run_until(8)
+        means.append(trainer.splats.params[MEANS, :200].copy())
+    without, added, unmoved = means
+    assert np.abs(added - without).max() < 0.01 * np.abs(unmoved - without).max()
+
+
+def test_buffers_of_models_grow_with_the_splats() -> None:
+    settings = SETTINGS | {"max_splats": 20_000, "depth_weight": 0.1}
+    trainer = noise_trainer(open_backend("cpu"), 2000, scene_points=True, **settings)
+    capacity = trainer.splats.capacity
+    trainer.run_until(50)
+    assert trainer.splats.capacity > capacity
+    (supervision,) = (model for model in trainer.joint.models if isinstance(model, DepthSupervision))
+    assert len(supervision.blended.values) == trainer.rasterizer.projection.d_means.shape[1] == trainer.splats.capacity
