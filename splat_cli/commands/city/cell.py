@@ -12,12 +12,12 @@ from PIL import Image as Picture
 
 from splat_cli.commands.city.city import read_city
 from splat_cli.commands.city.coarse_views import CoarseViews, is_shown, picture_of_cell, without_exposure
-from splat_cli.commands.city.plan import CellFiles, CityPlan, last_ply, read_plan
+from splat_cli.commands.city.plan import CellFiles, CityPlan, last_splats, named_damage, read_plan
 from splat_cli.device import Backend, num_cores
 from splat_cli.errors import SceneError, UsageError
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.selection import merged
-from splat_cli.gaussians.ply import count_splats, read_ply, write_ply
+from splat_cli.gaussians.ply import count_splats, write_ply
 from splat_cli.io.files import remove_leftovers
 from splat_cli.io.folder_lock import locked_folder
 from splat_cli.processes.threads import run_in_threads
@@ -67,7 +67,7 @@ def prepare_cell(coarse: RunDir, out: Path, plan: CityPlan, number: int, backend
     files, cell, before = CellFiles.of(out, number), plan.cells[number], plan.before(number)
     if files.start.is_file():
         return
-    splats = read_ply(last_ply(coarse))
+    splats = last_splats(coarse)
     places = plan.places(splats)
     around = cell.cell.trains(places)
     names = set(cell.views)
@@ -120,8 +120,9 @@ def own_splats(out: Path, plan: CityPlan, number: int) -> SplatArrays:
     The latter complete the splats of that cell, beside which they were trained. No splat is in two cells.
     """
     files = CellFiles.of(out, number)
-    trained = read_ply(last_ply(files.run))
-    num_frozen = count_splats(files.frozen) if files.frozen.is_file() else 0
+    trained = last_splats(files.run)
+    with named_damage(files.folder):
+        num_frozen = count_splats(files.frozen) if files.frozen.is_file() else 0
     own = trained.select(np.arange(num_frozen, len(trained)))
     places = plan.ground(own.means)
     return own.select(plan.cells[number].cell.holds(places) | plan.filled(places, plan.before(number)))

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from splat_cli.commands.city.cell import own_splats
-from splat_cli.commands.city.plan import CellFiles, CityPlan, last_ply
+from splat_cli.commands.city.plan import CellFiles, CityPlan, last_splats
 from splat_cli.commands.city.seconds import timed
 from splat_cli.commands.evaluate import evaluate_run
 from splat_cli.device import Backend, num_cores
@@ -42,7 +42,7 @@ def merge_cells(coarse: RunDir, out: Path, plan: CityPlan) -> RunDir:
 
 def merged_splats(coarse: RunDir, out: Path, plan: CityPlan) -> SplatArrays:
     """The splats of all cells (see `own_splats`), and the coarse splats that no cell has trained."""
-    splats, numbers = read_ply(last_ply(coarse)), range(len(plan.cells))
+    splats, numbers = last_splats(coarse), range(len(plan.cells))
     untrained = splats.select(~plan.filled(plan.places(splats), numbers))
     reads = (partial(own_splats, out, plan, number) for number in numbers)
     return merged([untrained, *run_in_threads(reads, num_cores())])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -103,6 +104,22 @@ def last_ply(run: RunDir) -> Path:
     return run.ply_path(steps[-1])
 
 
+def last_splats(run: RunDir) -> SplatArrays:
+    """The splats of `last_ply`. UsageError if the file is damaged."""
+    with named_damage(run.path):
+        return read_ply(last_ply(run))
+
+
+@contextmanager
+def named_damage(folder: Path) -> Iterator[None]:
+    """Context in which files of a stage are read. UsageError that names the stage's folder if one is damaged."""
+    try:
+        yield
+    except FormatError as error:
+        reason = str(error).partition(";")[0].partition(": ")[0]
+        raise UsageError(f"{reason}: remove {folder}, and the same command trains it again") from None
+
+
 def trainable_places(places: np.ndarray, splats: SplatArrays, cells: Sequence[Cell]) -> np.ndarray:
     """Positions of coarse splats on the ground, float64 [N, 2]; infinite for splats that no cell trains.
 
@@ -181,7 +198,7 @@ def divide(
 
     Cells that no photograph shows are left out: their coarse splats are kept.
     """
-    splats, views = read_ply(last_ply(coarse)), coarse.views("train")
+    splats, views = last_splats(coarse), coarse.views("train")
     axes = ground_axes(up_direction(views, splats.means))
     growth = max(max_splats / len(splats), 1.0)
     ground = splats.means @ axes.T

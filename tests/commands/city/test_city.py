@@ -372,6 +372,9 @@ def test_damaged_seconds_do_not_stop_a_city(city, copy, splat):
         ("city.json", "remove it, and the same command continues"),
         ("cells/plan.json", "and the cells are planned again"),
         ("coarse/result.json", "remove the file"),
+        ("coarse/point_cloud/iteration_60/point_cloud.ply", "/coarse, and the same command trains it again"),
+        ("cells/000/run/point_cloud/iteration_40/point_cloud.ply", "/run, and the same command trains it again"),
+        ("cells/000/frozen.ply", "/cells/000, and the same command trains it again"),
     ],
 )
 def test_a_file_cut_short_is_named_with_what_to_do(city, copy, splat, name, advice):
