@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def _commands(root: Path, extras: str) -> list[list[str]]:
-    """Those of the README."""
+    """Commands of the README."""
     binaries = root / "venv" / "bin"
     return [
         [sys._base_executable, "-m", "venv", str(root / "venv")],  # type: ignore[attr-defined]

@@ -15,8 +15,8 @@ from tests.scene.colmap_cameras import distorted_cameras
 _HEAD = """## Undistortion
 
 The kernel `cuda_src/image/undistort.cu` resamples photographs to the pinhole camera that COLMAP's `image_undistorter`
-computes. A test pattern of 320x240 pixels, undistorted by it and by pycolmap {version}, for one camera of each model
-with visible distortion:
+computes. The table compares it with pycolmap {version} on a test pattern of 320x240 pixels, for one camera of each
+model, with visible distortion:
 
 | model | pinhole, pixels | maximum difference of fx, fy, cx, cy, pixels | mean of colours, of 255 | maximum |
 | --- | --- | --- | --- | --- |
