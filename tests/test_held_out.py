@@ -17,14 +17,38 @@ from tests.training import Trained
 
 STEPS = 16  # each of 8 photographs twice
 BASE = {
-    "deterministic": True, "steps": STEPS, "save_at": (), "densify_start": 4, "densify_interval": 4, "densify_stop": 14,
-    "checkpoint_every": 0, "keep": 1, "report": False, "init": "points", "depths": "none", "eval": True,
-    "test_every": TEST_EVERY, "batch": 1,
-}  # fmt: skip
+    "deterministic": True,
+    "steps": STEPS,
+    "save_at": (),
+    "densify_start": 4,
+    "densify_interval": 4,
+    "densify_stop": 14,
+    "checkpoint_every": 0,
+    "keep": 1,
+    "report": False,
+    "init": "points",
+    "depths": "none",
+    "eval": True,
+    "test_every": TEST_EVERY,
+    "batch": 1,
+}
 OPTIONS = [
-    "--device", "cpu", "--deterministic", "--eval", "--test-every", TEST_EVERY, "--steps", STEPS, "--init", "points",
-    "--depths", "none", "--no-report", "--densify-interval", 4,
-]  # fmt: skip
+    "--device",
+    "cpu",
+    "--deterministic",
+    "--eval",
+    "--test-every",
+    TEST_EVERY,
+    "--steps",
+    STEPS,
+    "--init",
+    "points",
+    "--depths",
+    "none",
+    "--no-report",
+    "--densify-interval",
+    4,
+]
 CITY = ["--cell-steps", 8, "--max-splats", 1500, "--splat-budget", 0, "--cell-splats", 1300]
 
 SETTINGS = {

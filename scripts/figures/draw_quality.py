@@ -63,16 +63,29 @@ def quality_svg(table: list[Row]) -> str:
         parts.append(_text(x, height - 8, f"{tick:+.1f} dB" if tick else "FastGS", "tick"))
     parts += [part for place, row in enumerate(table) for part in _bars(row, _TOP + place * _ROW)]
     paper, box = tag("rect", width="100%", height="100%", fill="white"), f"0 0 {_WIDTH} {height}"
-    svg = tag("svg", tag("style", _STYLE), paper, *parts, xmlns="http://www.w3.org/2000/svg", viewBox=box,
-              width=_WIDTH, height=height)  # fmt: skip
+    svg = tag(
+        "svg",
+        tag("style", _STYLE),
+        paper,
+        *parts,
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=box,
+        width=_WIDTH,
+        height=height,
+    )
     return svg + "\n"
 
 
 def _row(scene: str, splat: str, seconds: str, _splats: str, fastgs: str, gsplat: str) -> Row:
     return Row(
-        scene.split(",")[0], _psnr(splat), mean(_numbers(seconds.split("(")[0])), _psnr(fastgs), _seconds(fastgs),
-        _psnr(gsplat) if gsplat else None, _seconds(gsplat),
-    )  # fmt: skip
+        scene.split(",")[0],
+        _psnr(splat),
+        mean(_numbers(seconds.split("(")[0])),
+        _psnr(fastgs),
+        _seconds(fastgs),
+        _psnr(gsplat) if gsplat else None,
+        _seconds(gsplat),
+    )
 
 
 def _cell(psnr: float | None, seconds: float | None) -> str:
