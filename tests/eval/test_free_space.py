@@ -73,6 +73,9 @@ def test_facts_are_named_after_the_views(backend: Backend) -> None:
     splats, points = Splats.from_arrays(backend, wall_and([])), grid(30, 4.0)
     metrics = free_space_metrics(backend, splats, {"": [FRONT], "_train": [FRONT] * 40}, points, antialias=False)
     assert set(metrics) == {
-        "hidden_points", "opacity_before_points", "hidden_points_train", "opacity_before_points_train",
-    }  # fmt: skip
+        "hidden_points",
+        "opacity_before_points",
+        "hidden_points_train",
+        "opacity_before_points_train",
+    }
     assert free_space_metrics(backend, splats, {"": [FRONT]}, np.zeros((0, 3), np.float32), antialias=False) == {}

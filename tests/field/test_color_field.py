@@ -62,9 +62,15 @@ class Case:
         tables = np.split(values.reshape(-1, GRID.features), np.cumsum(grid.sizes())[:-1])
         embedding = self.field.embedding_rows()[VIEW].astype(float)
         field = reference.Field(
-            grid, tables, layers_of(self.field.network), embedding, self.field.shape.direction_degree,
-            FRAME["center"].astype(float), 1 / float(FRAME["inv_radius"]), self.features[self.rows].astype(float),
-        )  # fmt: skip
+            grid,
+            tables,
+            layers_of(self.field.network),
+            embedding,
+            self.field.shape.direction_degree,
+            FRAME["center"].astype(float),
+            1 / float(FRAME["inv_radius"]),
+            self.features[self.rows].astype(float),
+        )
         splats = self.scene.splats
         w2c = self.scene.camera.w2c
         camera = -w2c[:3, :3].T @ w2c[:3, 3]
@@ -74,9 +80,7 @@ class Case:
 
 
 @pytest.mark.parametrize(("num_features", "sh_degree"), [(0, 0), (3, 2)])
-def test_colors_and_gradients(
-    backend: Backend, comparison: Comparison, num_features: int, sh_degree: int
-) -> None:  # fmt: skip
+def test_colors_and_gradients(backend: Backend, comparison: Comparison, num_features: int, sh_degree: int) -> None:
     """By default, and with features and harmonics of splats."""
     case = Case(backend, dataclasses.replace(SHAPE, features=num_features), sh_degree)
     colors = case.forward()

@@ -26,8 +26,9 @@ def test_directions(backend: Backend, comparison: Comparison, degree: int) -> No
     encode_directions(backend, planes(directions), num_rows, degree, features)
     backward_directions(backend, planes(directions), num_rows, degree, planes(d_values), d_directions)
     expected = np.einsum("nkd,nk->nd", sh.basis_gradient(directions, degree - 1), d_values)
-    comparison.check("sh_encode", "features", backend.download(features)[:, :NUM].T, sh.basis(directions, degree - 1),
-                    FORWARD)  # fmt: skip
+    comparison.check(
+        "sh_encode", "features", backend.download(features)[:, :NUM].T, sh.basis(directions, degree - 1), FORWARD
+    )
     comparison.check(
         "sh_encode_backward", "d directions", backend.download(d_directions)[:, :NUM].T, expected, BACKWARD
     )

@@ -44,19 +44,44 @@ def assert_refused(path):
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("shape", None), ("shape", 3), ("shape", []), ("shape.grid", "x"), ("shape.hidden", 64),
-        ("shape.hidden", [64.0]), ("shape.hidden", ["a"]),
-        ("shape.hidden", [-8]), ("shape.hidden", [1 << 40]), ("shape.grid.growth", 1e308),
-        ("shape.grid.growth", float("nan")), ("shape.grid.growth", -2.0), ("shape.grid.growth", "2"),
-        ("shape.grid.levels", 1.0), ("shape.grid.levels", 1 << 70), ("shape.grid.features", 2.0),
-        ("shape.grid.dimensions", 2), ("shape.grid.base_resolution", 1 << 400), ("shape.appearance", -1),
-        ("shape.appearance", 1e300), ("shape.direction_degree", 99), ("shape.direction_degree", None),
-        ("frame", None), ("frame.center", [1, 2]), ("frame.center", ["a", 0, 0]), ("frame.center", [1e300, 0, 0]),
-        ("frame.inv_radius", float("nan")), ("frame.inv_radius", 0), ("frame.inv_radius", [1, 2]),
-        ("names", None), ("names", []), ("names", [1, 2, 3, 4, 5, 6]), ("names", {}), ("names", "abcdef"),
-        ("format", None), ("format", 2),
+        ("shape", None),
+        ("shape", 3),
+        ("shape", []),
+        ("shape.grid", "x"),
+        ("shape.hidden", 64),
+        ("shape.hidden", [64.0]),
+        ("shape.hidden", ["a"]),
+        ("shape.hidden", [-8]),
+        ("shape.hidden", [1 << 40]),
+        ("shape.grid.growth", 1e308),
+        ("shape.grid.growth", float("nan")),
+        ("shape.grid.growth", -2.0),
+        ("shape.grid.growth", "2"),
+        ("shape.grid.levels", 1.0),
+        ("shape.grid.levels", 1 << 70),
+        ("shape.grid.features", 2.0),
+        ("shape.grid.dimensions", 2),
+        ("shape.grid.base_resolution", 1 << 400),
+        ("shape.appearance", -1),
+        ("shape.appearance", 1e300),
+        ("shape.direction_degree", 99),
+        ("shape.direction_degree", None),
+        ("frame", None),
+        ("frame.center", [1, 2]),
+        ("frame.center", ["a", 0, 0]),
+        ("frame.center", [1e300, 0, 0]),
+        ("frame.inv_radius", float("nan")),
+        ("frame.inv_radius", 0),
+        ("frame.inv_radius", [1, 2]),
+        ("names", None),
+        ("names", []),
+        ("names", [1, 2, 3, 4, 5, 6]),
+        ("names", {}),
+        ("names", "abcdef"),
+        ("format", None),
+        ("format", 2),
     ],
-)  # fmt: skip
+)
 def test_wrong_header(saved, key, value):
     assert_refused(rewritten(saved, {}, {key: value}))
 
@@ -64,13 +89,22 @@ def test_wrong_header(saved, key, value):
 @pytest.mark.parametrize(
     ("name", "array"),
     [
-        ("means", np.zeros((20, 4))), ("means", np.zeros((0, 3), complex)), ("means", np.array(["a"] * 60)),
-        ("means", np.float32(3)), ("sh0", np.zeros((19, 3))), ("sh0", np.zeros((20, 3), int)), ("quats", np.zeros(80)),
-        ("tables", np.zeros(7)), ("network", np.zeros(0)), ("more", np.zeros(3)), ("header", np.zeros(3)),
-        ("header", np.frombuffer(b"[" * 100_000, np.uint8)), ("header", np.frombuffer(b"[]", np.uint8)),
+        ("means", np.zeros((20, 4))),
+        ("means", np.zeros((0, 3), complex)),
+        ("means", np.array(["a"] * 60)),
+        ("means", np.float32(3)),
+        ("sh0", np.zeros((19, 3))),
+        ("sh0", np.zeros((20, 3), int)),
+        ("quats", np.zeros(80)),
+        ("tables", np.zeros(7)),
+        ("network", np.zeros(0)),
+        ("more", np.zeros(3)),
+        ("header", np.zeros(3)),
+        ("header", np.frombuffer(b"[" * 100_000, np.uint8)),
+        ("header", np.frombuffer(b"[]", np.uint8)),
         ("embeddings", np.datetime64("2000-01-01")),
     ],
-)  # fmt: skip
+)
 def test_wrong_arrays(saved, name, array):
     with np.load(saved) as content:
         np.savez(saved, **(dict(content) | {name: array}))
@@ -108,9 +142,11 @@ def _member(header, data=b""):
         _member("{'descr': '<f4', 'fortran_order': 3, 'shape': 'abc'}"),
         _member("(" * 5000),
         _member("{'descr': '<M8[999999999999999Y]', 'fortran_order': False, 'shape': ()}", bytes(8)),
-        b"", b"\x93NUMPY\3\0", b"\x93NUMPY\1\0\xff\xff",
+        b"",
+        b"\x93NUMPY\3\0",
+        b"\x93NUMPY\1\0\xff\xff",
     ],
-)  # fmt: skip
+)
 def test_members_that_are_no_arrays(saved, content):
     with zipfile.ZipFile(saved) as before:
         members = {name: before.read(name) for name in before.namelist()}

@@ -77,8 +77,9 @@ def test_backward(backend: Backend, comparison: Comparison, shape: GridShape) ->
     d_tables = np.concatenate(expected).ravel()
     actual = backend.download(case.grid.parameters.gradients)[: d_tables.size]
     comparison.check("hash_encode_backward", "d tables", actual, 2 * d_tables, BACKWARD)
-    comparison.check("hash_encode_d_positions", "d positions", backend.download(d_positions)[:, :NUM].T, d_points,
-                    BACKWARD)  # fmt: skip
+    comparison.check(
+        "hash_encode_d_positions", "d positions", backend.download(d_positions)[:, :NUM].T, d_points, BACKWARD
+    )
 
 
 def test_half_tables_have_the_same_gradients_of_points(backend: Backend, comparison: Comparison) -> None:
@@ -86,8 +87,9 @@ def test_half_tables_have_the_same_gradients_of_points(backend: Backend, compari
     d_positions = case.planes(3)
     case.grid.backward_positions(case.positions, case.num_rows, case.d_planes(), d_positions)
     expected = reference.backward(case.expected, case.tables, case.points.astype(float), case.d_features)[1]
-    comparison.check("hash_encode_d_positions", "d positions, half", backend.download(d_positions)[:, :NUM].T, expected,
-                    BACKWARD)  # fmt: skip
+    comparison.check(
+        "hash_encode_d_positions", "d positions, half", backend.download(d_positions)[:, :NUM].T, expected, BACKWARD
+    )
 
 
 def test_reference_against_central_differences() -> None:

@@ -48,8 +48,13 @@ def test_adam(backend: Backend, comparison: Comparison, sparse: bool) -> None:
     for name, start, value in zip(before, columns, expected, strict=True):
         actual = backend.download(getattr(parameters, name)).astype(float)
         np.testing.assert_array_equal(actual[~touched], before[name][~touched])
-        comparison.check("adam_flat", f"{name}, {'sparse' if sparse else 'dense'}",
-                        actual[touched] - start[0, touched], (value - start)[0, touched], BACKWARD)  # fmt: skip
+        comparison.check(
+            "adam_flat",
+            f"{name}, {'sparse' if sparse else 'dense'}",
+            actual[touched] - start[0, touched],
+            (value - start)[0, touched],
+            BACKWARD,
+        )
     assert not backend.download(parameters.gradients).any()
     values = backend.download(parameters.values)[touched]
     np.testing.assert_array_equal(backend.download(parameters.halves)[touched], values.astype(np.float16))
@@ -67,9 +72,16 @@ def test_a_batch_moves_by_its_mean_gradient(backend: Backend, comparison: Compar
     parameters, before, gradients = prepared(backend)
     columns = [before[name].astype(float)[None] for name in ("values", "moments1", "moments2")]
     expected = reference.step(
-        columns[0], gradients[None] / 2, columns[1], columns[2], np.array([RATE * 2**0.5]), STEP, 0.9**2, 0.999**2,
+        columns[0],
+        gradients[None] / 2,
+        columns[1],
+        columns[2],
+        np.array([RATE * 2**0.5]),
+        STEP,
+        0.9**2,
+        0.999**2,
         bias_betas=(0.9, 0.999),
-    )  # fmt: skip
+    )
     parameters.adam_flat(state_of(backend), 1, views=batch_of(backend, 1.0, 2.0))
     for name, start, value in zip(before, columns, expected, strict=True):
         moved = backend.download(getattr(parameters, name)).astype(float) - start[0]

@@ -61,9 +61,15 @@ def test_packed_adam(backend: Backend, comparison: Comparison, reference_size: f
 def test_resumed_run_ends_with_the_same_bits(visible_adam: bool) -> None:
     backend = open_backend("cpu", threads=1)  # sums in a fixed order
     settings = {
-        "steps": 40, "densify_start": 5, "densify_stop": 35, "densify_interval": 10, "score_views": 3,
-        "noise_scale": 0.0, "moments": "bf16", "visible_adam": visible_adam,
-    }  # fmt: skip
+        "steps": 40,
+        "densify_start": 5,
+        "densify_stop": 35,
+        "densify_interval": 10,
+        "score_views": 3,
+        "noise_scale": 0.0,
+        "moments": "bf16",
+        "visible_adam": visible_adam,
+    }
     whole, resumed = (noise_trainer(backend, 200, **settings) for _ in range(2))
     whole.run_until(25)
     checkpoint = capture_state(whole)

@@ -100,9 +100,16 @@ def test_where_every_view_shows_every_splat_nothing_changes(changes: dict[str, o
         np.testing.assert_array_equal(planes[1][name], array, err_msg=name)
 
 
-@pytest.mark.parametrize("changes", [
-    {}, {"moments": "bf16"}, {"batch": 2}, {"pose_opt": True, "appearance": "exposure", "background": "learned"},
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"moments": "bf16"},
+        {"batch": 2},
+        {"pose_opt": True, "appearance": "exposure", "background": "learned"},
+    ],
+    ids=str,
+)
 def test_hidden_splats_keep_their_bits(changes: dict[str, object]) -> None:
     """With noise, regularisers and moments from steps in which they were visible; with plain Adam they change."""
     for visible_adam in (False, True):

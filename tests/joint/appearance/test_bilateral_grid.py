@@ -44,8 +44,9 @@ def test_reference_against_central_differences() -> None:
         moves = rng.normal(size=image.shape), rng.normal(size=grid.shape)
         by_image = central_difference(lambda x: loss_of(x, grid), image, moves[0])
         by_grid = central_difference(lambda g: loss_of(image, g), grid, moves[1])
-        np.testing.assert_allclose([(d_image * moves[0]).sum(), (d_grid * moves[1]).sum()], [by_image, by_grid],
-                                   rtol=1e-5, atol=1e-7)  # fmt: skip
+        np.testing.assert_allclose(
+            [(d_image * moves[0]).sum(), (d_grid * moves[1]).sum()], [by_image, by_grid], rtol=1e-5, atol=1e-7
+        )
 
 
 class Changed(PassedLoss):

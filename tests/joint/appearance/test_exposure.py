@@ -38,8 +38,12 @@ def test_reference_against_central_differences() -> None:
         moves = rng.normal(size=image.shape), rng.normal(size=difference.shape)
         by_image = central_difference(lambda x: loss_of(x, difference), image, moves[0])
         by_difference = central_difference(lambda d: loss_of(image, d), difference.astype(float), moves[1])
-        np.testing.assert_allclose([(d_image * moves[0]).sum(), (d_difference * moves[1]).sum()],
-                                   [by_image, by_difference], rtol=1e-5, atol=1e-8)  # fmt: skip
+        np.testing.assert_allclose(
+            [(d_image * moves[0]).sum(), (d_difference * moves[1]).sum()],
+            [by_image, by_difference],
+            rtol=1e-5,
+            atol=1e-8,
+        )
 
 
 class Exposed(PassedLoss):

@@ -57,9 +57,7 @@ class Taken(PassedLoss):
         self.image, self.photograph, self.photo, self.camera = some_case(*size)
         views = [dataclasses.replace(unplaced_view(*size), camera_id=number) for number in (3, 7, 7)]
         cameras = CameraTable(backend, views, [backend.upload(self.photograph)] * 3)
-        loss = IspLoss(
-            backend, cameras, SSIM_WEIGHT, PHOTO_DECAY, PHOTO_WEIGHT, CAMERA_DECAY, CAMERA_WEIGHT
-        )  # fmt: skip
+        loss = IspLoss(backend, cameras, SSIM_WEIGHT, PHOTO_DECAY, PHOTO_WEIGHT, CAMERA_DECAY, CAMERA_WEIGHT)
         loss.photo_params[1, 0] = backend.upload(self.photo)
         loss.camera_params[1, 0] = backend.upload(self.camera)
         loss.camera_steps[1] = CAMERA_STEPS

@@ -121,8 +121,9 @@ def test_reference_against_central_differences() -> None:
             lambda moved, name=name: depth.gradients_of(
                 replace(scene.splats, **{name: moved}), scene.camera, Options(), loss
             )[0],
-            at, direction,
-        )  # fmt: skip
+            at,
+            direction,
+        )
         assert float((getattr(gradients, name) * direction).sum()) == pytest.approx(expected, rel=1e-3, abs=1e-6)
 
 
