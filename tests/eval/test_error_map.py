@@ -5,7 +5,7 @@ import numpy as np
 from splat_cli.eval.error_map import COLORS, FULL_ERROR, error_map, side_by_side
 
 
-def test_colours_stand_for_differences():
+def test_colours_show_differences():
     photograph = np.full((1, 4, 3), 100, np.uint8)
     render = photograph.copy()
     full = round(255 * FULL_ERROR)
@@ -17,7 +17,7 @@ def test_colours_stand_for_differences():
     np.testing.assert_allclose(colors[1], COLORS[1], atol=2)
 
 
-def test_masked_pixels_show_none():
+def test_masked_pixels_are_black():
     mask = np.array([[255, 0]], np.uint8)
     colors = error_map(np.zeros((1, 2, 3), np.uint8), np.full((1, 2, 3), 255, np.uint8), mask)
     np.testing.assert_array_equal(colors[0], COLORS[[-1, 0]])

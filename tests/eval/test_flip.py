@@ -1,4 +1,4 @@
-"""FLIP, where it is installed: against itself, masked, and on the way to metrics.json."""
+"""FLIP, if installed: against the package, masked, and in metrics.json."""
 
 import numpy as np
 import pytest
@@ -17,12 +17,12 @@ def pair():
     return y, x
 
 
-def test_the_same_picture_does_not_differ(pair):
+def test_equal_images_have_no_difference(pair):
     assert flip(pair[1], pair[1]) == pytest.approx(0, abs=1e-6)
     assert flip(*pair) > 0.1
 
 
-def test_values_are_those_of_the_package(pair):
+def test_values_match_the_package(pair):
     package = pytest.importorskip("flip_evaluator")
     render, photograph = (image.astype(np.float32) / 255 for image in pair)
     expected = package.evaluate(photograph, render, "LDR", applyMagma=False, parameters={"ppd": 67.0})[0]
@@ -30,7 +30,7 @@ def test_values_are_those_of_the_package(pair):
     assert flip(*pair) == pytest.approx(np.mean(expected), rel=1e-6)
 
 
-def test_black_and_white_differ_as_much_as_can_be():
+def test_black_and_white_have_the_largest_difference():
     black = np.zeros((32, 32, 3), np.uint8)
     assert flip(black + np.uint8(255), black) == pytest.approx(1, abs=0.05)
 
@@ -41,10 +41,10 @@ def test_masked_pixels_do_not_count(pair):
     assert flip(*pair, left) < 0.1 * flip(*pair)
 
 
-def test_protocol_says_for_which_resolution_it_is():
+def test_protocol_states_the_resolution():
     assert "FLIP at 67 pixels per degree" in protocol(8, held_out=True, with_flip=True)
 
 
-def test_mean_is_of_all_or_of_none():
+def test_mean_needs_flip_of_all_images():
     assert mean_score([Score(20, 0.5, 0.1), Score(30, 0.7, 0.3)]).flip == pytest.approx(0.2)
     assert mean_score([Score(20, 0.5, 0.1), Score(30, 0.7)]).flip is None

@@ -36,7 +36,7 @@ def measured(backend: Backend, splats: SplatArrays, views: tuple[View, ...] = (F
     return free_space(backend, Splats.from_arrays(backend, splats), views, grid(30, 4.0), antialias=False)
 
 
-def test_nothing_stands_before_a_wall(backend: Backend) -> None:
+def test_space_before_a_wall_is_free(backend: Backend) -> None:
     found = measured(backend, wall_and([]))
     assert (found.hidden, found.opacity) == (0, 0)
     assert found.num_rays > 300
@@ -54,7 +54,7 @@ def test_a_floater_hides_the_points_behind_it(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("place", [(0, 0, 3.5), (0, 0, 8), (0, 9, 2)], ids=["near the wall", "behind", "beside"])
-def test_splats_elsewhere_are_no_floaters(backend: Backend, place: tuple[float, float, float]) -> None:
+def test_splats_elsewhere_are_not_floaters(backend: Backend, place: tuple[float, float, float]) -> None:
     assert measured(backend, wall_and([place])).hidden == 0
 
 
@@ -69,7 +69,7 @@ def test_points_at_many_depths(backend: Backend) -> None:
     assert free_space(backend, splats, [FRONT], far, antialias=False).hidden > 0.95
 
 
-def test_facts_are_named_after_the_views(backend: Backend) -> None:
+def test_metrics_are_named_after_the_views(backend: Backend) -> None:
     splats, points = Splats.from_arrays(backend, wall_and([])), grid(30, 4.0)
     metrics = free_space_metrics(backend, splats, {"": [FRONT], "_train": [FRONT] * 40}, points, antialias=False)
     assert set(metrics) == {

@@ -83,7 +83,7 @@ def test_only_the_left_half_decides_the_fit():
     np.testing.assert_allclose(right.astype(int) - fitted, 40, atol=1)
 
 
-def test_mask_that_leaves_no_right_half():
+def test_mask_without_a_right_half():
     render, mask = np.full((4, 6, 3), 0.5, np.float32), np.zeros((4, 6), np.uint8)
     mask[:, :2] = 255
     fitted, photograph, kept = fit_color_on_left_half(render, np.zeros((4, 6, 3), np.uint8), mask)
@@ -95,7 +95,7 @@ def test_rounding_to_8_bits():
     assert to_8bit(np.array([-1, 0.5 / 255 + 1e-6, 0.5, 2, np.nan, np.inf])).tolist() == [0, 1, 128, 255, 0, 255]
 
 
-def test_protocol_says_whether_the_images_were_held_out():
+def test_protocol_states_whether_images_were_held_out():
     assert "numbers 0, 8, 16, ..." in protocol(8, held_out=True)
     assert "NOT held out" in protocol(8, held_out=False)
 

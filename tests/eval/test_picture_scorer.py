@@ -33,7 +33,7 @@ def check(backend: Backend, picture: np.ndarray, photograph: np.ndarray, mask: n
 @given(
     st.integers(1, 70), st.integers(1, 70), st.sampled_from([0.0, 0.003, 0.1, 1.0]), st.booleans(), st.integers(0, 9)
 )
-def test_scores_are_those_in_float64(backend, height, width, noise, masked, seed):
+def test_scores_match_float64(backend, height, width, noise, masked, seed):
     picture, photograph = picture_and_photograph(height, width, noise, seed)
     mask = np.random.default_rng(seed).choice(np.array([0, 1, 255], np.uint8), (height, width)) if masked else None
     if mask is not None:
@@ -41,7 +41,7 @@ def test_scores_are_those_in_float64(backend, height, width, noise, masked, seed
     check(backend, picture, photograph, mask)
 
 
-def test_a_picture_of_a_usual_size(backend):
+def test_a_large_image(backend):
     check(backend, *picture_and_photograph(533, 800, 0.03))
 
 
@@ -57,7 +57,7 @@ def test_ties_round_to_even(backend):
     check(backend, picture, np.zeros((1, 255, 3), np.uint8))
 
 
-def test_equal_pictures(backend):
+def test_equal_images_score_best(backend):
     _, photograph = picture_and_photograph(40, 50, 0)
     scorer, planes = PictureScorer(backend), np.ascontiguousarray(photograph.transpose(2, 0, 1) / np.float32(255))
     found = scorer.score(backend.upload(planes), photograph)

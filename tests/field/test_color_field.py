@@ -55,7 +55,7 @@ class Case:
         self.coloring.backward(device.splats, device.cameras, device.state, device.projection)
 
     def reference(self) -> tuple[reference.Field, np.ndarray, np.ndarray, np.ndarray]:
-        """The field, and of the visible splats means and harmonics; the camera's centre."""
+        """The field, means and harmonics of the visible splats, and the camera's centre."""
         download = self.device.backend.download
         grid = hash_grid.Grid(3, GRID.levels, GRID.table_size, GRID.features, GRID.base_resolution, GRID.growth)
         values = download(self.field.grid.parameters.values).astype(float)[: GRID.num_entries * GRID.features]
@@ -81,7 +81,7 @@ class Case:
 
 @pytest.mark.parametrize(("num_features", "sh_degree"), [(0, 0), (3, 2)])
 def test_colors_and_gradients(backend: Backend, comparison: Comparison, num_features: int, sh_degree: int) -> None:
-    """By default, and with features and harmonics of splats."""
+    """With default settings, and with features and harmonics of splats."""
     case = Case(backend, dataclasses.replace(SHAPE, features=num_features), sh_degree)
     colors = case.forward()
     field, means, harmonics, camera = case.reference()
@@ -156,7 +156,7 @@ def test_reference_against_central_differences() -> None:
             assert slope(array, index) == pytest.approx(gradient[index], rel=1e-4, abs=1e-5)
 
 
-def test_field_begins_without_a_trace_and_a_halted_step_leaves_none(backend: Backend) -> None:
+def test_a_new_field_and_a_halted_step_change_nothing(backend: Backend) -> None:
     case = Case(backend)
     before = backend.download(case.device.projection.colors)
     fresh = ColorField(backend, SHAPE, FRAME, 2, case.device.splats.capacity, np.random.default_rng(0))
@@ -182,7 +182,7 @@ def test_a_field_without_appearance_has_no_embeddings(backend: Backend, comparis
     assert case.field.embedding_rows().shape == (2, 0)
 
 
-def test_frame_is_where_most_points_are() -> None:
+def test_frame_covers_most_points() -> None:
     rng = np.random.default_rng(0)
     points = rng.normal([1, 2, 3], 0.5, (1000, 3))
     points[:50] *= 1e6

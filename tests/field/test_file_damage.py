@@ -1,4 +1,4 @@
-"""Files of colour fields whose container is whole and whose contents are not: refused in one line."""
+"""Files of colour fields with an intact container and damaged contents are refused in one line."""
 
 import io
 import json
@@ -111,14 +111,14 @@ def test_wrong_arrays(saved, name, array):
     assert_refused(saved)
 
 
-def test_arrays_that_are_not_finite(saved):
+def test_nonfinite_arrays(saved):
     with np.load(saved) as content:
         tables = content["tables"].copy()
     tables[3] = np.nan
     assert_refused(rewritten(saved, {"tables": tables}, {}))
 
 
-def test_splats_that_are_not_finite_are_dropped(saved):
+def test_nonfinite_splats_are_dropped(saved):
     with np.load(saved) as content:
         means = content["means"].copy()
     means[3] = np.nan
@@ -147,7 +147,7 @@ def _member(header, data=b""):
         b"\x93NUMPY\1\0\xff\xff",
     ],
 )
-def test_members_that_are_no_arrays(saved, content):
+def test_members_that_are_not_arrays(saved, content):
     with zipfile.ZipFile(saved) as before:
         members = {name: before.read(name) for name in before.namelist()}
     with zipfile.ZipFile(saved, "w") as after:
@@ -158,7 +158,7 @@ def test_members_that_are_no_arrays(saved, content):
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA])
 def test_compressed_arrays(saved, method):
-    """Zeros that would unpack to a thousand times their length."""
+    """Zeros that unpack to a thousand times their length."""
     stream = io.BytesIO()
     np.save(stream, np.zeros(50_000_000, np.float32))
     with zipfile.ZipFile(saved, "a", method) as file:

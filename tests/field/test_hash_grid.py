@@ -18,7 +18,7 @@ NUM, SPARE = 700, 37  # points, and rows past them
 
 
 class Case:
-    """A grid with large entries and points: most inside, some on the border and beyond it."""
+    """A grid with large entries, and points: most inside, some on the border or outside."""
 
     def __init__(self, backend: Backend, shape: GridShape, half: bool = False) -> None:
         rng = np.random.default_rng(0)
@@ -67,7 +67,7 @@ def test_encode(backend: Backend, comparison: Comparison, shape: GridShape, half
 
 
 def test_backward(backend: Backend, comparison: Comparison, shape: GridShape) -> None:
-    """To the tables, where it adds, and to the points."""
+    """Gradients of the tables, which are added to, and of the points."""
     case = Case(backend, shape)
     d_positions = case.planes(shape.dimensions)
     for _ in range(2):
@@ -112,7 +112,7 @@ def test_reference_against_central_differences() -> None:
         assert (values[0] - values[1]) / (2 * h) == pytest.approx(d_tables[level][entry, feature], rel=1e-5, abs=1e-6)
 
 
-def test_tables_begin_small_and_are_as_large_as_their_grids(backend: Backend) -> None:
+def test_tables_start_with_small_entries_and_fit_their_grids(backend: Backend) -> None:
     shape = GridShape(2, levels=3, table_size=2**10, features=2, base_resolution=4, growth=4.0)
     grid = HashGrid(backend, shape, np.random.default_rng(0))
     levels = shape.level_table()

@@ -10,13 +10,13 @@ from splat_cli.field.network import Network, padded
 from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import network as reference
 
-ROWS, NUM = 3000, 2777  # more than a block of any kernel, and not a multiple of anything
+ROWS, NUM = 3000, 2777  # more than one block of any kernel, and no round number
 WIDTHS = [(5, 64, 64, 3), (48, 128, 128, 9), (128, 16, 1), (3, 96, 40, 8)]
 KINDS = {"l2": L2, "relative_l2": RELATIVE_L2, "huber": HUBER}
 
 
 def layers_of(network: Network) -> list[np.ndarray]:
-    """Weights [inputs + 1, outputs] without what pads them, float64."""
+    """Weights [inputs + 1, outputs] without padding, float64."""
     layers = []
     for k, layer in enumerate(network.layers):
         weights = network.backend.download(layer.weights).reshape(layer.num_inputs + 1, layer.num_outputs)

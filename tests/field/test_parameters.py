@@ -1,4 +1,4 @@
-"""Adam and gradient descent on flat values: against the reference, sparse, and with gradients that are not finite."""
+"""Adam and gradient descent on flat arrays: against the reference, sparse, and with nonfinite gradients."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ STEP, RATE = 5, 0.5
 
 
 def prepared(backend: Backend, half: bool = False) -> tuple[Parameters, dict[str, np.ndarray], np.ndarray]:
-    """Parameters in step 5, a copy of their arrays, and gradients of which two thirds are zero."""
+    """Parameters at step 5, a copy of their arrays, and gradients, two thirds of them zero."""
     rng = np.random.default_rng(0)
     parameters = Parameters(backend, rng.normal(size=1001).astype(np.float32), half)
     num = len(parameters)
@@ -68,7 +68,7 @@ def batch_of(backend: Backend, *losses: float) -> Any:
 
 
 def test_a_batch_moves_by_its_mean_gradient(backend: Backend, comparison: Comparison) -> None:
-    """By sqrt(2) times the rate, with squared decay rates (docs/architecture.md); not if a loss is not finite."""
+    """With sqrt(2) times the rate and squared decay rates (docs/architecture.md); not if a loss is not finite."""
     parameters, before, gradients = prepared(backend)
     columns = [before[name].astype(float)[None] for name in ("values", "moments1", "moments2")]
     expected = reference.step(
@@ -99,7 +99,7 @@ def test_gradient_descent(backend: Backend) -> None:
     np.testing.assert_allclose(backend.download(parameters.values), before["values"] - RATE * gradients, rtol=1e-6)
 
 
-def test_gradients_that_are_not_finite_are_skipped_and_counted(backend: Backend) -> None:
+def test_nonfinite_gradients_are_skipped_and_counted(backend: Backend) -> None:
     parameters, before, _ = prepared(backend)
     bad = [1, 90, 700]
     parameters.gradients[1], parameters.gradients[90], parameters.gradients[700] = np.nan, np.inf, -1e30
@@ -113,7 +113,7 @@ def test_gradients_that_are_not_finite_are_skipped_and_counted(backend: Backend)
     assert not backend.download(parameters.gradients).any()
 
 
-def test_nothing_moves_while_a_step_is_halted_or_its_loss_is_not_finite(backend: Backend) -> None:
+def test_nothing_moves_in_a_halted_step_or_with_a_nonfinite_loss(backend: Backend) -> None:
     parameters, before, _ = prepared(backend)
     for state in (IterState(backend, overflowed=1, lr=[1] * 6), IterState(backend, loss_l1=np.nan, lr=[1] * 6)):
         parameters.adam_flat(state, 1)

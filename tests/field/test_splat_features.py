@@ -29,7 +29,7 @@ def splats_with_features() -> SplatArrays:
 
 @pytest.mark.parametrize("dense", [False, True], ids=["visible", "dense"])
 def test_adam_on_features(backend: Backend, comparison: Comparison, dense: bool) -> None:
-    """Of all splats but frozen ones, or of those with a gradient; other rows stay."""
+    """Features of all splats except frozen ones, or of those with a gradient, move; other rows do not."""
     model = Model(backend, splats_with_features(), NUM, num_frozen=4, num_features=SIZE)
     shape: FieldShape = dataclasses.replace(SHAPE, features=SIZE)
     means = splats_with_features().means

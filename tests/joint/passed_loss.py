@@ -1,4 +1,4 @@
-"""Losses of pictures that are changed before the comparison, on a device."""
+"""Losses of images that are corrected before the comparison, on a device."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Learned background: gradient against the reference of the blend, steps, and a scene that has one."""
+"""Learned background: gradient against the reference of the blend, steps, a scene with a background."""
 
 import numpy as np
 
@@ -44,7 +44,7 @@ def test_gradient_and_step(backend: Backend, comparison: Comparison) -> None:
     np.testing.assert_allclose(learned.background_color(), moved[:, 0], atol=2e-6)
 
 
-def test_colour_stays_a_colour(backend: Backend) -> None:
+def test_colour_stays_between_0_and_1(backend: Backend) -> None:
     device, shown = on_device(backend, hard_scene(1), Options()), backend.xp.zeros(3, "float32")
     learned = LearnedBackground(backend, device.cameras, shown, DECAY._replace(first=10.0, last=10.0))
     learned.d_background[0] = backend.upload(np.array([1, -1, 0], np.float32))
@@ -54,7 +54,7 @@ def test_colour_stays_a_colour(backend: Backend) -> None:
 
 
 def test_colour_behind_the_splats_is_found(backend: Backend) -> None:
-    """Photographs of nothing but a colour, and a few splats that see little of it."""
+    """Photographs of a plain colour, and a few splats that hide little of it."""
     color = np.array([40, 200, 120], np.uint8)
     views = ring_of_views(4)
     images = [np.tile(color, (view.height, view.width, 1)) for view in views]

@@ -36,14 +36,14 @@ def camera_of(view: View) -> Camera:
 
 
 def _without_clamped(scene: Scene) -> Scene:
-    """Without splats so far outside that the projection clamps them, which gradients count as constant."""
+    """Without splats so far outside that the projection clamps them: gradients treat these as constant."""
     clamped = reference.intermediates(scene.splats, scene.camera, Options()).slope_clamped.any(axis=1)
     return replace(scene, splats=scene.splats[~clamped])
 
 
 @pytest.mark.parametrize("options", [Options(), Options(antialias=True)], ids=str)
 def test_reference_against_central_differences(options: Options) -> None:
-    """Of the whole pipeline's loss by the offset of its camera's intrinsics."""
+    """Gradient of the whole pipeline's loss with respect to the offset of the camera's intrinsics."""
     scene = _without_clamped(without_ties(hard_scene(1, num=72)))
 
     def moved_scene(offset: np.ndarray) -> Scene:
@@ -114,7 +114,7 @@ def test_step(backend: Backend, comparison: Comparison, distortion: bool, num: i
 
 
 def check_cameras(device: OnDevice, refined: CameraRefinement, offset: np.ndarray) -> None:
-    """The cameras in the table, and the host's, have the intrinsics that the offset says."""
+    """The cameras in the table and on the host have the intrinsics that follow from the offset."""
     rows = device.backend.download(device.cameras.array).reshape(-1).view(CAMERA_DTYPE)
     for row, given, view in zip(rows, device.cameras.views, refined.refined_views(), strict=True):
         expected = intrinsics.moved(camera_of(given), offset)
@@ -125,7 +125,7 @@ def check_cameras(device: OnDevice, refined: CameraRefinement, offset: np.ndarra
         assert view.radial == pytest.approx((expected.k1, expected.k2), rel=1e-6)
 
 
-def test_pictures_of_another_size_keep_the_offset(backend: Backend) -> None:
+def test_resizing_images_keeps_the_offset(backend: Backend) -> None:
     device, refined = refinement(backend, Options(), distortion=True)
     refined.intrinsics[0, 0] = backend.upload(OFFSET.astype(np.float32))
     device.cameras.resize(2, {})
@@ -138,7 +138,7 @@ def test_pictures_of_another_size_keep_the_offset(backend: Backend) -> None:
 
 @pytest.mark.parametrize(("num_cameras", "steps"), [(1, 30_000), (100, 3000)])
 def test_cameras_travel_as_far_in_many_steps_as_in_few(num_cameras: int, steps: int) -> None:
-    """By the sum of the rates of their own steps; a camera with a third of the photographs has a third of the steps."""
+    """The sum of the rates of a camera's own steps; with a third of the photographs, it has a third of the steps."""
     rates = first_rates(np.full(num_cameras, 7), steps)[0] * 0.01 ** (np.arange(steps) / steps)
     assert rates.sum() / num_cameras == pytest.approx(0.2, rel=0.01)
     np.testing.assert_allclose(
@@ -156,8 +156,8 @@ def test_offsets_move_the_corner_like_a_rotation() -> None:
         assert shift == pytest.approx(radians * view.fx, rel=0.03)  # fy is 3 % longer
 
 
-def test_offsets_without_distortion_leave_it_as_it_is(backend: Backend) -> None:
-    """As the alignment of poses finds them for views whose images are distorted."""
+def test_offsets_without_distortion_keep_it(backend: Backend) -> None:
+    """The alignment of poses returns such offsets for views with distorted images."""
     _, refined = refinement(backend, Options(), distortion=True)
     offsets = np.zeros((len(refined.offsets), 9), np.float32)
     offsets[:, 6:] = 0.01, 0.02, 0.03
@@ -166,7 +166,7 @@ def test_offsets_without_distortion_leave_it_as_it_is(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("distortion", [False, True])
-def test_first_step_of_a_photographs_own_camera_moves_the_image_no_farther_than_its_pose_does(
+def test_first_step_of_a_camera_with_one_photograph_moves_the_image_no_farther_than_its_pose(
     backend: Backend, distortion: bool
 ) -> None:
     """Adam's first step has the size of the rate, whatever the gradient: 21 cameras and 400 steps moved it by 2 px."""
@@ -189,7 +189,7 @@ def test_first_step_of_a_photographs_own_camera_moves_the_image_no_farther_than_
 
 
 @pytest.mark.parametrize("broken", [{"overflowed": 1}, {"loss_l1": np.nan}])
-def test_nothing_moves_where_the_step_does_not_count(backend: Backend, broken: dict) -> None:
+def test_nothing_moves_in_a_skipped_step(backend: Backend, broken: dict) -> None:
     device, refined = refinement(backend, Options())
     refined.d_pose[...] = 1
     device.state.write(step=1, **broken)

@@ -23,7 +23,7 @@ def test_loss(
     rng = np.random.default_rng(size[0])
     width, height = size
     photograph = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
-    # Partly like the photograph, since structure is what SSIM compares, and partly out of its range.
+    # Partly similar to the photograph, since SSIM compares structure, and partly out of its range.
     image = (0.7 * photograph / 255 + rng.uniform(-0.3, 0.7, photograph.shape)).transpose(2, 0, 1).astype(np.float32)
     mask = rng.uniform(size=(height, width)) < 0.7 if masked else None
     if mask is not None:
@@ -53,12 +53,12 @@ def test_loss(
 
 
 def expected_psnr(image: np.ndarray, photograph: np.ndarray, mask: np.ndarray | None) -> float:
-    """Of the image as it is, not clamped, over the pixels that count."""
+    """The loss of the image without clamping, over unmasked pixels."""
     squares = ((image - photograph.transpose(2, 0, 1) / 255) ** 2).mean(axis=0)
     return float(-10 * np.log10((squares if mask is None else squares[mask]).mean()))
 
 
-def test_nothing_of_a_masked_pixel_counts(backend: Backend) -> None:
+def test_masked_pixels_do_not_count(backend: Backend) -> None:
     """Not even a NaN."""
     rng = np.random.default_rng(0)
     photograph = rng.integers(0, 256, (20, 40, 3), dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""Outliers of rendered pictures against the reference, and the loss that leaves them out."""
+"""Outliers of renders against the reference, and the loss without them."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ SIZES = [(50, 37), (64, 32), (5, 3), (201, 130)]
 
 
 class Crossed:
-    """A view whose photograph is like the picture but for noise and a box."""
+    """A view whose photograph equals the render except for noise and a box."""
 
     def __init__(self, backend: Backend, size: tuple[int, int], masked: bool = False, start: int = 0) -> None:
         self.backend, (width, height) = backend, size
@@ -84,10 +84,10 @@ def test_every_pixel_counts_until_the_start(backend: Backend, state: dict) -> No
 
 @pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
 def test_loss_without_outliers(backend: Backend, comparison: Comparison, masked: bool) -> None:
-    """The gradient is that of a mask over the same pixels, but for the number of pixels that the mean is over."""
+    """The gradient equals that of a mask over the same pixels, except for the number of pixels in the mean."""
     case = Crossed(backend, (64, 45), masked)
     case.mask.learn(case.state, case.rendered)
-    case.state.write(step=1)  # from which the running mean begins
+    case.state.write(step=1)  # the running mean starts here
     loss = PhotometricLoss(backend, case.cameras, SSIM_WEIGHT)
     loss.mask = case.mask
     d_image = backend.xp.full_like(case.rendered, np.nan)
@@ -104,7 +104,7 @@ def test_loss_without_outliers(backend: Backend, comparison: Comparison, masked:
     comparison.check("l1_ssim_backward", "d image", actual, share * expected.d_image, BACKWARD)
 
 
-def test_memory_cost_is_what_it_allocates(backend: Backend) -> None:
+def test_memory_cost_equals_the_allocation(backend: Backend) -> None:
     case = Crossed(backend, (50, 37))
     assert OutlierMask.memory_cost(ResolvedConfig(robust=True), 1).per_pixel * 50 * 37 == case.mask.outliers.nbytes
     assert OutlierMask.memory_cost(ResolvedConfig(), 1).per_pixel == 0

@@ -21,7 +21,7 @@ RATES, EXTENT = Decay(first=1e-2, last=1e-4, steps=100), 2.0
 
 
 def test_reference_against_central_differences() -> None:
-    """Of the whole pipeline's loss by the offset of its camera."""
+    """Gradient of the whole pipeline's loss with respect to the camera's offset."""
     scene = without_ties(hard_scene(1, num=72))
 
     def moved_scene(offset: np.ndarray):
@@ -36,7 +36,7 @@ def test_reference_against_central_differences() -> None:
     np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6 * np.abs(expected).max())
 
 
-def test_pose_on_the_host_is_that_of_the_reference() -> None:
+def test_pose_on_the_host_equals_the_reference() -> None:
     w2c = hard_scene(1).camera.w2c
     for offset in (OFFSET, 30 * OFFSET, np.zeros(6)):
         np.testing.assert_allclose(moved_pose(w2c, offset), pose.moved(w2c, offset), atol=1e-12)
@@ -66,7 +66,7 @@ def test_gradient(backend: Backend, comparison: Comparison, options: Options, se
 
 @pytest.mark.parametrize(("step", "rate"), [(7, RATES.first), (75, np.sqrt(RATES.first * RATES.last))])
 def test_step(backend: Backend, comparison: Comparison, step: int, rate: float) -> None:
-    """From an offset that is not zero: the offset moves as the reference's Adam moves it, the camera as its formula."""
+    """From a nonzero offset: it moves as the reference's Adam, and the camera follows the formula of the pose."""
     device, poses = refinement(backend, Options())
     rng = np.random.default_rng(3)
     before = np.stack([OFFSET, rng.normal(0, 1e-2, 6), rng.uniform(1e-5, 1e-3, 6)]).astype(np.float32)
@@ -78,7 +78,7 @@ def test_step(backend: Backend, comparison: Comparison, step: int, rate: float) 
     poses.step(device.state)
 
     w2c = hard_scene(1).camera.w2c
-    # what the free entries of the moved matrix need to have these axes' gradient: an antisymmetric part and a shift
+    # gradient of the matrix entries that gives these gradients of the axes: an antisymmetric part and a shift
     at, turn = pose.moved(w2c, before[0]), 2.0 * axes[:3]
     d_w2c = np.zeros((3, 4))
     d_w2c[:, 3] = 2.0 * axes[3:]
@@ -97,7 +97,7 @@ def test_step(backend: Backend, comparison: Comparison, step: int, rate: float) 
 
 
 def check_camera(device: OnDevice, poses: PoseRefinement, offset: np.ndarray) -> None:
-    """The camera in the table, and the host's, are where the offset says."""
+    """The cameras in the table and on the host are at the offset pose."""
     expected = pose.moved(hard_scene(1).camera.w2c, offset)
     row = device.backend.download(device.cameras.array).reshape(-1).view(CAMERA_DTYPE)[VIEW]
     np.testing.assert_allclose(row["w2c"].reshape(3, 4), expected[:3], atol=2e-6)
@@ -118,8 +118,8 @@ def test_few_visits_make_no_large_steps() -> None:
 
 
 @pytest.mark.parametrize("size", [1e-3, 0.05, 0.2, 1.5])
-def test_cameras_are_placed_where_offsets_say(backend: Backend, size: float) -> None:
-    """Small turns by series, large ones by sines."""
+def test_cameras_are_placed_at_their_offsets(backend: Backend, size: float) -> None:
+    """Small rotations use a series, large ones sines."""
     device, poses = refinement(backend, Options())
     offset = size * OFFSET / np.linalg.norm(OFFSET)
     poses.offsets[VIEW, 0] = backend.upload(offset.astype(np.float32))
@@ -128,7 +128,7 @@ def test_cameras_are_placed_where_offsets_say(backend: Backend, size: float) -> 
 
 
 @pytest.mark.parametrize("broken", [{"overflowed": 1}, {"loss_l1": np.nan}])
-def test_nothing_moves_where_the_step_does_not_count(backend: Backend, broken: dict) -> None:
+def test_nothing_moves_in_a_skipped_step(backend: Backend, broken: dict) -> None:
     device, poses = refinement(backend, Options())
     poses.d_pose[...] = 1
     device.state.write(step=1, **broken)
@@ -136,7 +136,7 @@ def test_nothing_moves_where_the_step_does_not_count(backend: Backend, broken: d
     assert not device.download(poses.offsets).any()
 
 
-def test_gradient_that_is_not_finite_moves_nothing(backend: Backend) -> None:
+def test_a_nonfinite_gradient_moves_nothing(backend: Backend) -> None:
     device, poses = refinement(backend, Options())
     poses.d_pose[...] = 0
     poses.d_pose[3, 2] = np.nan

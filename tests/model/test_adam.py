@@ -14,7 +14,7 @@ from tests.reference.project import Options
 from tests.reference.random_scene import hard_scene
 from tests.render.on_device import OnDevice, on_device
 
-# So large that rounding of the parameters is little beside what they move.
+# Large, so that rounding of the parameters is small compared with their change.
 RATES = np.array([10.0, 20.0, 3.0, 50.0, 7.0, 1.0])
 RATE_OF_ROW = np.repeat(RATES, [3, 3, 4, 1, 3, 45])
 STEP = 7
@@ -22,7 +22,7 @@ REFERENCE_SIZE = 0.05  # of a splat; those of the scene are smaller and larger
 
 
 def prepared(backend: Backend, reference_size: float) -> tuple[OnDevice, Moments]:
-    """A scene at step 7, with moments of gradients that have been."""
+    """A scene at step 7, with moments of earlier gradients."""
     device = on_device(backend, hard_scene(1), Options())
     device.state.write(step=STEP, inv_bias1=1 / (1 - 0.9**STEP), inv_root_bias2=(1 - 0.999**STEP) ** -0.5, lr=RATES)
     device.state.write(reference_size=reference_size)
@@ -48,7 +48,7 @@ def check(
     touched: np.ndarray,
     reference_size: float,
 ) -> None:
-    """Elements that are not `touched`, bool [rows, num], must be those of before, to the bit."""
+    """Elements that are not `touched`, bool [rows, num], must keep their bits."""
     for planes_before, planes_after in zip(before, after, strict=True):
         np.testing.assert_array_equal(planes_after[~touched], planes_before[~touched])
     step = (
@@ -68,7 +68,7 @@ def check(
 @pytest.mark.parametrize("dense", [True, False], ids=["dense", "sparse"])
 @pytest.mark.parametrize("reference_size", [0.0, REFERENCE_SIZE], ids=["world", "own axes"])
 def test_adam(backend: Backend, comparison: Comparison, dense: bool, size: float, reference_size: float) -> None:
-    """View-dependent colours of splats that the view does not show stay as they are, and unless dense, the splats."""
+    """View-dependent colours of invisible splats do not change; unless dense, nor do these splats."""
     device, moments = prepared(backend, reference_size)
     before, num = parameters(device, moments), device.splats.num
     device.forward()

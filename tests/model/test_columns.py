@@ -97,7 +97,7 @@ def test_nothing_is_removed_from_nothing(backend, planes):
     assert len(mark_nonfinite(backend, planes, 0)) == 0
 
 
-def test_numbers_that_are_not_finite_are_marked(backend, planes):
+def test_nonfinite_numbers_are_marked(backend, planes):
     host = backend.download(planes)
     host[0, 3], host[4, 4], host[2, 5], host[1, NUM] = np.nan, np.inf, -np.inf, np.nan
     host[:, 6] = 3e38  # their sum overflows
@@ -105,7 +105,7 @@ def test_numbers_that_are_not_finite_are_marked(backend, planes):
     assert np.flatnonzero(backend.download(mask)).tolist() == [3, 4, 5]
 
 
-def test_columns_are_put_in_order(backend, planes):
+def test_columns_are_reordered(backend, planes):
     before, order = backend.download(planes), np.random.default_rng(2).permutation(NUM)
     reorder_columns(backend, planes, _index(backend, order))
     after = backend.download(planes)

@@ -12,7 +12,7 @@ NUM = 50
 
 @pytest.fixture(params=[False, True], ids=["plain", "smooth"])
 def model(backend, request):
-    """Every plane is marked by the splat's number, which its first position holds too."""
+    """Every plane holds the number of each splat, as does its first position."""
     model = Model(backend, some_splats(NUM), NUM, smooth_3d=request.param)
     for array in model.planes().values():
         array[0, :NUM] = backend.upload(np.arange(NUM, dtype=np.float32))
@@ -31,7 +31,7 @@ def _index(model, values):
     return model.backend.upload(np.asarray(values, np.int64))
 
 
-def test_there_are_sigmas_with_smooth_3d(backend):
+def test_smooth_3d_allocates_sigmas(backend):
     for smooth_3d in (False, True):
         assert ("filters" in Model(backend, some_splats(3), 3, smooth_3d=smooth_3d).planes()) is smooth_3d
 
@@ -85,7 +85,7 @@ def test_copies_have_fresh_moments_and_change_nothing_else(backend, model):
         np.testing.assert_array_equal(backend.download(array), before[name])
 
 
-def test_growing_keeps_what_is_there(backend, model):
+def test_growing_keeps_contents(backend, model):
     before = {name: backend.download(array) for name, array in model.planes().items()}
     model.reserve(GRAIN, 10 * GRAIN)
     assert model.splats.capacity == GRAIN
@@ -98,14 +98,14 @@ def test_growing_keeps_what_is_there(backend, model):
         assert not values[:, NUM:].any()
 
 
-def test_growth_to_spare_ends_at_the_limit(model):
+def test_headroom_ends_at_the_limit(model):
     model.reserve(GRAIN + 1, GRAIN + 2)
     assert model.splats.capacity == 2 * GRAIN
     model.reserve(5 * GRAIN, 0)
     assert model.splats.capacity == 5 * GRAIN
 
 
-def test_splats_that_are_not_finite_are_removed(backend, model):
+def test_nonfinite_splats_are_removed(backend, model):
     model.splats.params[13, 5], model.splats.params[10, 6] = np.nan, np.inf
     assert model.remove_nonfinite() == 2
     assert sorted(_marks(model)) == [k for k in range(NUM) if k not in (5, 6)]
@@ -117,7 +117,7 @@ def test_statistics_are_cleared(backend, model):
     assert not backend.download(model.stats).any()
 
 
-def test_planes_come_back_from_the_host(backend, model):
+def test_planes_are_restored_from_the_host(backend, model):
     planes = {name: backend.download(array)[:, :NUM] for name, array in model.planes().items()}
     other = Model(backend, some_splats(3), 3, smooth_3d=model.splats.smooth_3d_sigmas is not None)
     other.load_planes(planes, 2 * GRAIN)

@@ -1,4 +1,4 @@
-"""Adam with both moments packed as bfloat16, against its reference: exact but for the rounding, which is unbiased."""
+"""Adam with both moments packed as bfloat16, against its reference: exact except for unbiased rounding."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from tests.model.test_adam import RATE_OF_ROW, STEP, prepared
 from tests.noise_trainer import noise_trainer
 from tests.reference import adam as reference
 
-ULP = 2.0**-7  # of bfloat16, over the value, at most
+ULP = 2.0**-7  # maximum unit in the last place of bfloat16, relative to the value
 
 
 def pack(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -83,7 +83,7 @@ def test_resumed_run_ends_with_the_same_bits(visible_adam: bool) -> None:
         np.testing.assert_array_equal(capture_state(resumed).arrays[name], array)
 
 
-def test_training_goes_as_with_moments_of_full_precision() -> None:
+def test_training_matches_moments_of_full_precision() -> None:
     backend = open_backend("cpu")
     losses = []
     for moments in ("float32", "bf16"):

@@ -1,4 +1,4 @@
-"""--visible-adam: splats that no view of a batch shows stay as they are; others move as by Adam on all splats."""
+"""--visible-adam: splats that no view of a batch shows do not change; others move as with Adam on all splats."""
 
 import itertools
 
@@ -30,14 +30,14 @@ PLAIN = {
 
 @pytest.fixture
 def same_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of Adam on all splats: a compiler may round other code in another way."""
+    """Tolerance against Adam on all splats: compilers may round different code differently."""
     monkeypatch.setattr(project_backward, "FEW_BLOCKS", {})
 
 
 @pytest.mark.usefixtures("same_kernels")
 @pytest.mark.parametrize("packed", [False, True], ids=["float32", "bf16"])
-def test_visible_splats_move_as_by_adam_on_all(packed: bool) -> None:
-    """To the bit; the parameters and moments of others keep theirs."""
+def test_visible_splats_move_as_with_adam_on_all(packed: bool) -> None:
+    """Bits are equal; parameters and moments of other splats keep their bits."""
     backend = open_backend("cpu", threads=1)  # sums in a fixed order
     before, after, visible = [], [], np.empty(0)
     for dense in (True, False):
@@ -87,7 +87,7 @@ def hide(trainer: Trainer, mask: np.ndarray) -> None:
 
 @pytest.mark.usefixtures("same_kernels")
 @pytest.mark.parametrize("changes", [{}, {"moments": "bf16"}, {"batch": 2}, {"local_frame_adam": False}], ids=str)
-def test_where_every_view_shows_every_splat_nothing_changes(changes: dict[str, object]) -> None:
+def test_no_difference_if_every_view_shows_every_splat(changes: dict[str, object]) -> None:
     planes = []
     for visible_adam in (False, True):
         trainer = trainer_of(visible_adam=visible_adam, noise_scale=0.0, **changes)
@@ -125,7 +125,7 @@ def test_hidden_splats_keep_their_bits(changes: dict[str, object]) -> None:
 
 
 def test_one_view_of_a_batch_is_enough() -> None:
-    """Each camera sees splats behind the camera opposite, which nobody else sees: updated in one of two batches."""
+    """Each camera sees splats behind the opposite camera that no other sees: they are updated in one of two batches."""
     trainer = trainer_of(batch=2, visible_adam=True, noise_scale=0.0)
     positions = np.concatenate([5.0 * trainer.cameras.current_views[k].w2c[2:3, :3].T for k in range(4)], axis=1)
     group = np.arange(NUM) % 4

@@ -1,4 +1,4 @@
-"""Bilateral grids: pictures, gradients and steps against the reference, that against central differences."""
+"""Bilateral grids: pictures, gradients and steps against the reference, the reference against central differences."""
 
 import numpy as np
 import pytest
@@ -94,7 +94,7 @@ def test_step(backend: Backend, comparison: Comparison) -> None:
 
 
 @pytest.mark.parametrize("broken", [{"overflowed": 1}, {"loss_ssim": np.nan}])
-def test_nothing_moves_where_the_step_does_not_count(backend: Backend, broken: dict) -> None:
+def test_nothing_moves_in_a_skipped_step(backend: Backend, broken: dict) -> None:
     case = Changed(backend, SIZES[2])
     case.state.write(**broken)
     before = case.download(case.loss.grids)
@@ -102,7 +102,7 @@ def test_nothing_moves_where_the_step_does_not_count(backend: Backend, broken: d
     np.testing.assert_array_equal(case.download(case.loss.grids), before)
 
 
-def test_a_gradient_that_is_not_finite_leaves_its_value(backend: Backend) -> None:
+def test_a_nonfinite_gradient_keeps_its_value(backend: Backend) -> None:
     case = Changed(backend, SIZES[2])
     before = case.download(case.loss.grids)
     case.loss.d_exposure[...] = np.nan
@@ -120,7 +120,7 @@ def test_constraint_keeps_differences_between_views_and_places(backend: Backend)
     np.testing.assert_allclose(after[0, :, 1:] - after[0, :, :-1], before[0, :, 1:] - before[0, :, :-1], atol=1e-6)
 
 
-def test_memory_cost_is_what_it_allocates(backend: Backend) -> None:
+def test_memory_cost_equals_the_allocation(backend: Backend) -> None:
     loss = Changed(backend, (50, 37)).loss
     cost = BilateralGridLoss.memory_cost(ResolvedConfig(appearance="grid"), num_views=2)
     assert cost.fixed == sum(array.nbytes for array in (loss.grids, loss.d_exposure, loss.d_grid))

@@ -1,4 +1,4 @@
-"""Exposure of photographs: pictures, gradients and steps against the reference, that against central differences."""
+"""Exposure of photographs: pictures, gradients and steps against the reference, it against central differences."""
 
 import numpy as np
 import pytest
@@ -86,7 +86,7 @@ def test_step(backend: Backend, comparison: Comparison) -> None:
 
 
 @pytest.mark.parametrize("broken", [{"overflowed": 1}, {"loss_ssim": np.nan}])
-def test_nothing_moves_where_the_step_does_not_count(backend: Backend, broken: dict) -> None:
+def test_nothing_moves_in_a_skipped_step(backend: Backend, broken: dict) -> None:
     case = Exposed(backend, SIZES[2])
     case.state.write(**broken)
     case.loss.step(case.state)

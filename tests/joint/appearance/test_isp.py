@@ -122,7 +122,7 @@ def test_curves_keep_rising(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("broken", [{"overflowed": 1}, {"loss_ssim": np.nan}])
-def test_nothing_moves_where_the_step_does_not_count(backend: Backend, broken: dict) -> None:
+def test_nothing_moves_in_a_skipped_step(backend: Backend, broken: dict) -> None:
     case = Taken(backend, SIZES[2])
     case.state.write(**broken)
     case.loss.step(case.state)
@@ -130,7 +130,7 @@ def test_nothing_moves_where_the_step_does_not_count(backend: Backend, broken: d
     np.testing.assert_array_equal(case.download(case.loss.camera_params)[1, 0], case.camera)
 
 
-def test_a_gradient_that_is_not_finite_leaves_everything(backend: Backend) -> None:
+def test_a_nonfinite_gradient_changes_nothing(backend: Backend) -> None:
     case = Taken(backend, SIZES[2])
     case.loss.d_isp[3, 2] = np.nan
     case.loss.step(case.state)
@@ -138,7 +138,7 @@ def test_a_gradient_that_is_not_finite_leaves_everything(backend: Backend) -> No
     assert case.download(case.loss.camera_steps).tolist() == [0, CAMERA_STEPS]
 
 
-def test_response_on_the_host_is_that_of_the_reference(backend: Backend) -> None:
+def test_response_on_the_host_equals_the_reference(backend: Backend) -> None:
     case = Taken(backend, SIZES[0])
     found = case.loss.camera_responses()
     assert sorted(found) == [3, 7]
@@ -156,7 +156,7 @@ def test_constraint_keeps_differences_between_photographs(backend: Backend) -> N
     np.testing.assert_allclose(after[1] - after[0], before[1] - before[0], atol=1e-6)
 
 
-def test_memory_cost_is_what_it_allocates(backend: Backend) -> None:
+def test_memory_cost_equals_the_allocation(backend: Backend) -> None:
     loss = Taken(backend, (50, 37)).loss
     cost = IspLoss.memory_cost(ResolvedConfig(appearance="camera"), num_views=3)
     assert cost.per_pixel * 50 * 37 == loss.changed.nbytes
@@ -171,6 +171,6 @@ def test_mean_of_responses() -> None:
 @pytest.mark.parametrize(
     "content", [{}, [], {"center": [0, 0], "vignetting": [[0] * 3] * 3, "response": [[0, float("nan")]] * 3}]
 )
-def test_response_that_is_none(content: object) -> None:
+def test_invalid_responses_are_refused(content: object) -> None:
     with pytest.raises(ValueError, match="camera"):
         CameraResponse.from_dict(content)

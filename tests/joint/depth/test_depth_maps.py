@@ -1,4 +1,4 @@
-"""Supervision by depth maps: fits and gradients against the reference, that against central differences."""
+"""Supervision by depth maps: fits and gradients against the reference, the reference against central differences."""
 
 from dataclasses import replace
 
@@ -28,9 +28,9 @@ def blended(scene: Scene) -> np.ndarray:
 
 
 def map_of(scene: Scene, relative: bool, seed: int = 0) -> DepthMap:
-    """A map of half the resolution, with holes: the scene's own, a little off in some pixels, far off in others.
+    """A map at half resolution, with holes: the scene's depths with small errors in some pixels, large ones in others.
 
-    relative: of an unknown scale and shift."""
+    relative: with unknown scale and shift."""
     rng = np.random.default_rng(seed)
     inverse = blended(scene)[::2, ::2]
     inverse = np.where(inverse > 0, inverse, inverse.max() / 2) * rng.choice([0.6, 0.99, 1.5], inverse.shape)
@@ -79,7 +79,7 @@ def test_fit(backend: Backend, comparison: Comparison, relative: bool, masked: b
 
 @pytest.mark.parametrize("relative", [False, True], ids=["metric", "relative"])
 def test_gradients(backend: Backend, comparison: Comparison, relative: bool) -> None:
-    """The difference that supervision makes to the gradients by raw parameters; scale and shift are constants there."""
+    """Change of the gradients of raw parameters due to supervision; scale and shift are treated as constants."""
     scene = hard_scene(2)
     device, targets, supervision, depth_map = supervised(backend, scene, relative)
     num, xp = scene.splats.num, backend.xp
@@ -128,7 +128,7 @@ def test_reference_against_central_differences() -> None:
 
 
 def test_scale_and_shift_are_found_among_outliers() -> None:
-    """A tenth of the picture is twice as near as in the map: weights that follow the residuals leave it out."""
+    """A tenth of the image is twice as near as in the map: weights based on residuals exclude it."""
     rng = np.random.default_rng(0)
     inverse = rng.uniform(0.1, 1.0, (30, 40))
     values, truth = (inverse + 0.3) / (inverse + 0.3).mean(), (inverse + 0.3).mean()
@@ -154,8 +154,8 @@ def test_a_view_without_a_map_has_no_depth_loss(backend: Backend) -> None:
     assert targets is not none
 
 
-def test_flat_relative_maps_are_left_out(backend: Backend) -> None:
-    """A constant map has no scale that could be fitted."""
+def test_flat_relative_maps_are_ignored(backend: Backend) -> None:
+    """The scale of a constant map cannot be fitted."""
     scene = hard_scene(1)
     device, _, supervision, _ = supervised(backend, scene, relative=True)
     flat = DepthMap.of(np.ones((5, 7)), relative=True)

@@ -1,4 +1,4 @@
-"""Opacity in free space and its penalty, against the reference, and that against central differences."""
+"""Opacity in free space and its penalty, against the reference, and the reference against central differences."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ WEIGHT = 50.0
 
 
 def some_points(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
-    """Pixels far enough from where a splat enters or leaves them, and depths whose free space ends before no splat."""
+    """Pixels far from the edges of splats, and depths whose free space ends far from any splat."""
     rng, camera = np.random.default_rng(0), scene.camera
     projected = project.forward(scene.splats, camera, Options())
     margin = blend.forward(projected.flat(), np.zeros(3), camera.width, camera.height).margin
@@ -59,7 +59,7 @@ def penalized(backend: Backend, scene: Scene) -> tuple[OnDevice, FreeSpaceRays, 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_opacities_and_gradients(backend: Backend, comparison: Comparison, seed: int) -> None:
-    """The difference that the penalty makes to the gradients by raw parameters."""
+    """Change of the gradients of raw parameters due to the penalty."""
     scene = hard_scene(seed)
     device, rays, pixels, depths = penalized(backend, scene)
     _, opacities, expected = free_space.loss_and_gradients(scene.splats, scene.camera, pixels, depths, WEIGHT)
@@ -79,7 +79,7 @@ def test_opacities_and_gradients(backend: Backend, comparison: Comparison, seed:
         comparison.check("free_space", name, actual, getattr(expected, name), 20 * BACKWARD)
 
 
-def test_fixed_sums_are_those_of_floats(backend: Backend) -> None:
+def test_fixed_sums_equal_float_sums(backend: Backend) -> None:
     device, rays, _, _ = penalized(backend, hard_scene(1))
     view, rows, sums = device.cameras.views[VIEW], device.visible(), []
     for deterministic in (False, True):
@@ -95,7 +95,7 @@ def test_fixed_sums_are_those_of_floats(backend: Backend) -> None:
     np.testing.assert_allclose(sums[1], sums[0], rtol=1e-3, atol=1e-6 * np.abs(sums[0]).max())
 
 
-def test_a_view_without_points_stays_as_it_is(backend: Backend) -> None:
+def test_a_view_without_points_does_not_change(backend: Backend) -> None:
     device, rays, _, _ = penalized(backend, hard_scene(1))
     device.state.write(view=0)
     device.forward()

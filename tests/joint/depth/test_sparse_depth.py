@@ -1,4 +1,4 @@
-"""Supervision of depth: gradients against the reference, that against central differences, and what points are seen."""
+"""Supervision of depth: gradients against the reference, the reference against central differences, visible points."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -26,7 +26,7 @@ WEIGHT = 0.7
 
 
 def some_points(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
-    """Pixels and inverse depths, on both sides of what is blended there and far enough from where its sign turns."""
+    """Pixels and inverse depths, above and below the blended ones and far from the change of sign."""
     rng, camera = np.random.default_rng(0), scene.camera
     flat = depth.inverse_depths(project.forward(scene.splats, camera, Options()))
     blended = blend.forward(flat, np.zeros(3), camera.width, camera.height)
@@ -70,7 +70,7 @@ def supervised(backend: Backend, scene: Scene) -> tuple[OnDevice, DepthSupervisi
 @pytest.mark.parametrize("others", [False, True], ids=["alone", "with other gradients of positions"])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_gradients(backend: Backend, comparison: Comparison, seed: int, others: bool) -> None:
-    """The difference that supervision makes to the gradients by raw parameters."""
+    """Change of the gradients of raw parameters due to supervision."""
     scene = hard_scene(seed)
     device, supervision, pixels, targets = supervised(backend, scene)
     num, xp = scene.splats.num, backend.xp
@@ -91,7 +91,7 @@ def test_gradients(backend: Backend, comparison: Comparison, seed: int, others: 
 
 
 def test_background_is_infinitely_far_away(backend: Backend) -> None:
-    """Whatever its colour is, it brings no inverse depth."""
+    """Its colour does not contribute to the inverse depth."""
     device, supervision, _, _ = supervised(backend, hard_scene(1))
     supervision.accumulate(device.splats, device.state, device.rasterizer, False)
     camera = hard_scene(1).camera
@@ -112,8 +112,8 @@ def test_points_are_seen_where_they_project_to() -> None:
     assert np.abs(row - view.cy).max() < 3
 
 
-def test_hidden_points_are_left_out() -> None:
-    """A wall of points hides one behind it, not one beside it; others are behind the camera and out of the image."""
+def test_hidden_points_are_ignored() -> None:
+    """A wall hides the point behind it, not the one beside it; others are behind the camera or outside the image."""
     view = replace(ring_of_views(1)[0], w2c=np.eye(4))
     across, down = (grid.ravel() for grid in np.meshgrid(np.linspace(-0.5, 0, 60), np.linspace(-0.4, 0.4, 60)))
     wall = np.column_stack([across, down, np.full(across.size, 2.0)])
@@ -128,13 +128,13 @@ def test_hidden_points_are_left_out() -> None:
 def _setup(
     backend: Backend, weight: float | None, points: np.ndarray | None, depth_maps: DepthMaps | None = None
 ) -> SimpleNamespace:
-    """Of a run of 100 steps."""
+    """Settings of a run of 100 steps."""
     cameras = SimpleNamespace(current_views=ring_of_views(3))
     config = SimpleNamespace(depth_weight=weight, steps=100)
     return SimpleNamespace(backend=backend, cameras=cameras, config=config, points=points, depth_maps=depth_maps)
 
 
-def test_depths_are_supervised_where_they_are_asked_for_and_there_are_points(backend: Backend) -> None:
+def test_depths_are_supervised_if_requested_and_the_scene_has_points(backend: Backend) -> None:
     points = np.zeros((5, 3), np.float32)
     assert DepthSupervision.from_setup(_setup(backend, 0.0, points)) is None
     assert DepthSupervision.from_setup(_setup(backend, None, points)) is None
