@@ -143,7 +143,7 @@ class Model:
     def rebuild(self, num: int) -> None:
         """Reallocate for `num` splats through host memory: device memory never holds old and new arrays at once."""
         planes = {name: self.backend.download(array)[:, : self.num] for name, array in self.planes().items()}
-        self.set_planes(dict.fromkeys(planes, self.backend.xp.zeros((0, 0), "float32")))
+        self.set_planes(dict.fromkeys(planes, self.backend.xp.zeros((2, 0), "float32")))
         self.backend.release_cached()
         self._place(planes, _rounded(num))
 
