@@ -111,7 +111,7 @@ def shown_name(name: str) -> str:
 
 
 def path_ends(path: str) -> list[str]:
-    """A path of any system without its root, then without its first folders one by one; the last is the file's name."""
+    """A path of any system without its root, then with fewer and fewer leading folders, down to the file's name."""
     pure = PureWindowsPath(path) if "\\" in path else PurePosixPath(path)
     parts = pure.parts[1:] if pure.anchor else pure.parts
     return ["/".join(parts[start:]) for start in range(len(parts)) if ".." not in parts[start:]]

@@ -37,7 +37,7 @@ def centered(dataset: Dataset, origin: Iterable[float] | None = None) -> Dataset
 
 
 def is_relative(positions: np.ndarray, origin: np.ndarray) -> bool:
-    """Whether points [P, 3] are nearer to zero than to `origin`, hence in coordinates relative to it."""
+    """Whether points [P, 3] are nearer to zero than to `origin`: in coordinates relative to it."""
     some = _some(positions)
     if not origin.any() or not len(some):
         return True
@@ -58,12 +58,12 @@ def relative_views(views: Sequence[View], origin: np.ndarray) -> list[View]:
 
 
 def relative_crop(crop: Crop, origin: np.ndarray) -> Crop:
-    """A region that a user gives, in the scene's coordinates or already relative to `origin`."""
+    """A region given by a user, in the scene's coordinates or already relative to `origin`."""
     return crop if is_relative(np.array([crop.center]), origin) else crop.relative_to(origin)
 
 
 def relative_point(point: tuple[float, float, float], origin: np.ndarray) -> tuple[float, float, float]:
-    """A point that a user gives, in the scene's coordinates or already relative to `origin`."""
+    """A point given by a user, in the scene's coordinates or already relative to `origin`."""
     return point if is_relative(np.array([point]), origin) else point_of(np.subtract(point, origin))
 
 

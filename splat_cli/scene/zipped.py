@@ -85,7 +85,7 @@ def _unpack(path: Path, folder: Path) -> None:
 
 
 def _check(members: list[zipfile.ZipInfo], limit: int) -> None:
-    """ValueError if the members are too many or too large, or one of them would lie elsewhere."""
+    """ValueError if the members are too many or too large, or one leads out of the folder."""
     if not members or len(members) > _MAX_FILES:
         raise ValueError(f"it holds {len(members):,} files, expected 1 to {_MAX_FILES:,}")
     if (size := sum(member.file_size for member in members)) > limit:
@@ -98,5 +98,5 @@ def _check(members: list[zipfile.ZipInfo], limit: int) -> None:
 
 
 def _path_of(member: zipfile.ZipInfo) -> PurePosixPath:
-    """The name of a file, also as older programs of Windows write it, with backslashes."""
+    """The name of a file, also with backslashes, as older Windows programs write it."""
     return PurePosixPath(member.filename.replace("\\", "/"))

@@ -12,6 +12,7 @@ import splat_cli as splat
 from splat_cli.errors import DiskError, UsageError
 from splat_cli.terminal.interrupt import Interrupted
 from tests.documented import notebook_cells, python_blocks, run_cell
+from tests.gaussians.some_splats import some_splats
 from tests.scene.colmap_cameras import distorted_cameras
 from tests.scene.models import small_model, write_scene
 from tests.subprocesses import ROOT, finished
@@ -213,6 +214,15 @@ def test_every_example_of_the_page_runs(few_steps):
         run_cell(block, names)
     assert names["curve"]
     assert (few_steps / "room.html").is_file()
+
+
+def test_convert_warns_of_splats_that_edits_make_infinite(tmp_path):
+    splats = some_splats(10, 0)
+    splats.means[0, 0] = 3e38
+    splat.write_splats(tmp_path / "a.ply", splats)
+    with pytest.warns(UserWarning, match="left out 1 splats that are not finite after the edits"):
+        written = splat.convert(tmp_path / "a.ply", tmp_path / "b.ply", scale=10)
+    assert len(written) == len(splat.read_splats(tmp_path / "b.ply")) == 9
 
 
 def test_the_training_loop_of_the_page_takes_photographs_with_distortion(tmp_path):

@@ -70,7 +70,7 @@ def test_a_round_without_splats(backend, name):
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_scene_depends_on_the_seed(backend, name):
+def test_the_seed_decides(backend, name):
     """If a strategy is random: splits into halves are not, and only one splat can be split."""
     if name == "splits":
         return

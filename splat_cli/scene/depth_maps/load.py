@@ -115,7 +115,7 @@ class Units(Enum):
 
 
 def units_of(files: Sequence[DepthFile], found: FitErrors | None, wanted: str) -> Units:
-    """By --depth-maps (`wanted`) and, with "auto", the errors relative to the scene's points; without points, metric.
+    """Units by --depth-maps (`wanted`) and, with "auto", by the errors at the scene's points; metric without points.
 
     Relative maps are inverse depths, as monocular networks make them, unless points or the dataset's format say
     otherwise.

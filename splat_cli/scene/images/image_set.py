@@ -134,7 +134,7 @@ class Loader:
     def _undistorted(
         self, lens: Lens, photo: np.ndarray, mask: np.ndarray | None, size: tuple[int, int]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Photograph and mask of the lens, at the lens' size or smaller, as its pinhole camera's of `size`."""
+        """Photograph and mask, at the lens' size or smaller, undistorted to its pinhole camera at `size`."""
         assert self.backend is not None
         height, width = photo.shape[:2]
         pinhole, x, y = lens.pinhole, width / lens.width, height / lens.height

@@ -222,7 +222,7 @@ class DepthLocator:
         return None if scale is None else DepthFile(path, confidence, inverse=scale)
 
     def _existing(self, file: str | None) -> Path | None:
-        """The file of the scene's folder, if it is there."""
+        """The file in the scene's folder, if it exists."""
         try:
             path = None if file is None else file_inside(self.root, file, from_elsewhere=True)
             return path if path is not None and path.is_file() else None

@@ -10,7 +10,7 @@ from splat_cli.scene.view import View
 
 MAX_POINTS = 8192  # per view
 _NEAR = 0.001  # world units, as the rasterizer's
-_CELLS = 40  # across the longer side of an image, for the test of occlusion
+_CELLS = 40  # across the longer side of an image, for the occlusion test
 _SLACK = 1.1  # maximum depth relative to the nearest point in adjacent cells
 
 

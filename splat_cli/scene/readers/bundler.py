@@ -30,7 +30,7 @@ _FLIP_Y_AND_Z = np.diag([1.0, -1.0, -1.0])
 
 
 def find_bundler(root: Path) -> Path | None:
-    """The first .out file in `root` that begins as Bundler's do."""
+    """The first .out file in `root` that starts like Bundler's."""
     for path in filter(Path.is_file, sorted(root.glob("*.out"))):
         with path.open("rb") as file:
             if file.read(len(_HEADER)) == _HEADER:
@@ -106,7 +106,7 @@ def _frame(images: ImageIndex, label: str, camera: np.ndarray) -> Frame:
 
 
 def _points(values: np.ndarray, num: int) -> Points:
-    """Each is a position, a colour, and a list of observations of four numbers; read as far as they go."""
+    """Each is a position, a colour, and a list of observations of four numbers; read up to the first damaged one."""
     positions: list[np.ndarray] = []
     colors: list[np.ndarray] = []
     lengths: list[int] = []

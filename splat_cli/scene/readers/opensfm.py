@@ -41,7 +41,7 @@ _MAX_NUMBER = 1e15
 
 
 def find_opensfm(root: Path) -> Path | None:
-    """The reconstruction.json in `root` or in its folder `opensfm`, if it begins as OpenSfM's do."""
+    """The reconstruction.json in `root` or in its folder `opensfm`, if it starts like OpenSfM's."""
     for path in (root / name for name in _FILES):
         if path.is_file():
             with path.open("rb") as file:
@@ -120,7 +120,7 @@ def _lens(camera: dict[str, Any]) -> Lens:
 
 
 def _without_points(path: Path) -> tuple[bytes, np.ndarray]:
-    """The file without points, and colours and coordinates of the first reconstruction's, float64 [P, 6].
+    """The file without points; colours and coordinates of the first reconstruction's points, float64 [P, 6].
 
     Points as Python objects would take four times the memory of their text. Points in another layout stay in the JSON.
     OSError; ValueError for a file that is too long or a number that is damaged.
@@ -136,7 +136,7 @@ def _without_points(path: Path) -> tuple[bytes, np.ndarray]:
         if is_first:
             numbers.extend(map(float, match.groups()))
         rest += between
-        if not match[0].endswith(b","):  # the last point: one that stays before it no longer has a successor
+        if not match[0].endswith(b","):  # the last point: no comma may remain before it
             while rest[-1:].isspace() or rest.endswith(b","):
                 del rest[-1:]
         end = match.end()

@@ -24,13 +24,13 @@ _POLYCAM = [f"t_{row}{column}" for row in range(3) for column in range(4)]
 
 
 def find_polycam(root: Path) -> Path | None:
-    """The folder of the cameras in an export of "raw data": the corrected ones where there are any."""
+    """The folder of the cameras in an export of "raw data": the corrected ones, if any."""
     folders = [root / place / kind for place in ("keyframes", ".") for kind in ("corrected_cameras", "cameras")]
     return next((folder for folder in folders if next(folder.glob("*.json"), None)), None)
 
 
 def read_polycam(root: Path, options: SceneOptions) -> Dataset:
-    """A file per photograph, with pose and lens; images or corrected_images lie beside. Raises SceneError."""
+    """A file per photograph, with pose and lens; images or corrected_images are beside them. Raises SceneError."""
     cameras = find_polycam(root)
     if cameras is None:
         raise SceneError(f"{root} holds no keyframes/cameras of Polycam: export the capture as raw data")
@@ -49,7 +49,7 @@ def read_polycam(root: Path, options: SceneOptions) -> Dataset:
 
 
 def find_scanner_app(root: Path) -> Path | None:
-    """The first frame_*.json with an ARKit pose, as 3D Scanner App's "all data" has them."""
+    """The first frame_*.json with an ARKit pose, as in 3D Scanner App's "all data"."""
     for path in sorted(root.glob("frame_*.json"))[:1]:
         if b"cameraPoseARFrame" in path.read_bytes():
             return path
@@ -110,7 +110,7 @@ def read_record3d(root: Path, options: SceneOptions) -> Dataset:
 
 
 def _depth(root: Path, folder: Path, file: str, confidence: str) -> FrameDepth | None:
-    """Depths in millimetres, or metres in OpenEXR, and confidences; None where there are no depths."""
+    """Depths in millimetres, or metres in OpenEXR, and confidences; None without depths."""
     if not (folder / file).is_file():
         return None
     place = folder.relative_to(root)

@@ -124,7 +124,7 @@ def rotation_from_angles(heading: float, pitch: float, roll: float) -> np.ndarra
 
 
 def _number(row: dict[str, str], name: str) -> float:
-    """A finite number; 0 where a column that may be missing is empty. Unusable for anything else."""
+    """A finite number; 0 for an empty optional column. Unusable for anything else."""
     text = row[name].strip()
     if not text and name not in _REQUIRED:
         return 0.0

@@ -142,7 +142,7 @@ def without_training_frames(root: Path) -> str | None:
 
 
 def read_blender(root: Path, options: SceneOptions) -> Dataset:
-    """Training and test frames; points from points3d.ply if it is there. Raises SceneError."""
+    """Training and test frames; points from points3d.ply if it exists. Raises SceneError."""
     if reason := without_training_frames(root):
         raise SceneError(reason)
     photos = root if options.images is None else image_folder(root, root, options)
@@ -190,7 +190,7 @@ def name_of(entry: Any, index: int) -> str:
 
 
 def located(photos: Path, file: str, match_basename: bool = False) -> str:
-    """The file relative to `photos`, by the longest end of its path that is there; Blender omits the suffix. Unusable.
+    """The file relative to `photos`, by the longest end of its path that exists; Blender omits the suffix. Unusable.
 
     instant-ngp's paths start where colmap2nerf.py ran, with backslashes on Windows. Ends without a folder only count
     with match_basename, for folders that the user chose: cameras of a rig may number their files alike.

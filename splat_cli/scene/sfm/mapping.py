@@ -151,7 +151,7 @@ def _degrees(parts: Sequence[float], reference: object, negative: str) -> float:
 
 
 def _east_north_up(places: np.ndarray) -> np.ndarray:
-    """East, north, up [N, 3] in metres from the mean of latitudes, longitudes and altitudes [N, 3]."""
+    """East, north, up [N, 3] in metres from the mean place, of latitudes, longitudes and altitudes [N, 3]."""
     middle = np.median(places, axis=0)
     latitude, longitude = np.radians(middle[:2])
     (sin_a, cos_a), (sin_o, cos_o) = ((math.sin(angle), math.cos(angle)) for angle in (latitude, longitude))

@@ -101,4 +101,4 @@ def _link(path: Path, target: Path) -> None:
         try:
             shutil.copy2(path, target)
         except OSError as error:
-            raise (write_error(target, error) if is_full(error) else error) from error  # copy2 blames the source
+            raise (write_error(target, error) if is_full(error) else error) from error  # copy2 names the source

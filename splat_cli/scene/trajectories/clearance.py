@@ -12,7 +12,7 @@ SHARE = 0.5
 _DEPTH_SHARE = 0.75
 """Required depth of obstacles in the picture, relative to the given cameras': nearer ones would enclose the camera."""
 _CELLS = 8
-"""Number of obstacles in a picture that its depth ignores, as misplaced splats."""
+"""Number of obstacles in a picture that its depth ignores, since they may be misplaced splats."""
 _NEAREST = 5
 """Percentile used as the minimum: some cameras are inside misplaced splats."""
 _ROWS = 64
@@ -23,10 +23,10 @@ _MARGIN = 1.1
 _BACK_ROUNDS = 10
 """Maximum number of moves backwards, repeated since the picture then shows other obstacles."""
 _SUPPORTS = 400
-"""Maximum number of positions of a curve that are checked and moved; those between follow."""
+"""Maximum number of positions of a curve that are checked and moved; those between are interpolated."""
 _BEND_ROUNDS = 30
 _WIDTH, _WIDTH_IN_DISTANCES = 8.0, 2.0
-"""Standard deviation of a displacement along the curve: this many positions and distances at least."""
+"""Standard deviation of a displacement along the curve: minimum number of positions and of distances."""
 _BLOCK = 64
 
 

@@ -149,7 +149,7 @@ def _smoothed_directions(forward: np.ndarray, up: np.ndarray, width: float) -> n
 
 
 def _smoothed(values: np.ndarray, width: float) -> np.ndarray:
-    """Values [N, C] convolved with a Gaussian of `width` samples; the ends continue as they are."""
+    """Values [N, C] convolved with a Gaussian of `width` samples; the end values are repeated."""
     reach = int(np.ceil(_REACH * width))
     kernel = np.exp(-0.5 * (np.arange(-reach, reach + 1) / width) ** 2)
     padded = np.pad(values, ((reach, reach), (0, 0)), mode="edge")
