@@ -104,6 +104,13 @@ def test_cap_is_what_fits_into_the_memory_allowed():
     assert _plan(backend, max_memory=0.1, sh_degree=0).max_splats > 1.5 * plan.max_splats
 
 
+def test_five_percent_of_the_free_memory_stay_free(monkeypatch):
+    backend = open_backend("cpu")
+    monkeypatch.setattr(backend, "memory", lambda: (10_000 * MIB, 20_000 * MIB))
+    assert _plan(backend).available == 9_500 * MIB
+    assert _plan(backend, max_memory=1.0).available == 1024 * MIB
+
+
 def test_of_very_many_splats_few_pairs_are_planned():
     backend = open_backend("cpu")
     plan = _plan(backend, max_memory=140.0, max_splats=200_000_000)
