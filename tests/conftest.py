@@ -35,11 +35,11 @@ class SkippedTests:
         self.names: set[str] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Of a test."""
+        """Record a skipped test."""
         self._add(report)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Of a module."""
+        """Record a module that was skipped while it was collected."""
         self._add(report)
 
     def _add(self, report: pytest.TestReport | pytest.CollectReport) -> None:
@@ -52,13 +52,13 @@ class SkippedTests:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Collect skipped tests, in the process that the workers of pytest-xdist report to."""
+    """Record skipped tests in the main process, to which workers of pytest-xdist report."""
     if (path := config.getoption("--write-skipped")) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(SkippedTests(path))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is not in the file of --only."""
+    """Keep only the tests and modules in the file of --only."""
     if (path := config.getoption("--only")) is None:
         return
     names = set(path.read_text().splitlines())
@@ -68,7 +68,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _without_group(name: str) -> str:
-    """The name of a test as pytest gives it; pytest-xdist appends @GROUP."""
+    """The name of a test without the @GROUP that pytest-xdist appends."""
     return name.partition("@")[0]
 
 
@@ -87,7 +87,7 @@ def default_signals() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def open_device(pytestconfig: pytest.Config) -> Callable[..., Backend]:
-    """`open_device(name, sources=None)`: as open_backend; skips the test where there is no GPU for "cuda"."""
+    """`open_device(name, sources=None)`: as open_backend; skips the test if there is no GPU for "cuda"."""
 
     def open_device(name: str, sources: Path | None = None) -> Backend:
         if name == "cuda" and (reason := why_no_cuda()):
@@ -105,13 +105,13 @@ def backend(request: pytest.FixtureRequest, open_device: Callable[..., Backend])
 
 @pytest.fixture(scope="session", params=DEVICES)
 def small_kernels(request: pytest.FixtureRequest, open_device: Callable[..., Backend]) -> Backend:
-    """Each device of this machine, with the small kernels of tests/device/kernels beside the real ones."""
+    """Each device of this machine with the small kernels of tests/device/kernels beside the real ones."""
     return open_device(request.param, Path(__file__).parent / "device" / "kernels")
 
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
-    """A headless browser without a GPU, driven with playwright; skips the test where there is none."""
+    """A headless browser without a GPU, driven with playwright; skips the test if there is none."""
     api = pytest.importorskip("playwright.sync_api", reason="browsers are driven with playwright (extra browser)")
     found = shutil.which("chromium") or shutil.which("google-chrome")
     if found is None:

@@ -1,4 +1,4 @@
-"""What README and docs/ point to is there: files, headings, options."""
+"""Files, headings and options that README and docs/ mention exist."""
 
 import functools
 import re
