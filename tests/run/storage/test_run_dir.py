@@ -5,7 +5,7 @@ import re
 import pytest
 
 from splat_cli.config.presets import load_config
-from splat_cli.errors import FormatError, UsageError
+from splat_cli.errors import FormatError, UnreadableError, UsageError
 from splat_cli.run.storage.find_run import find_splats, open_run
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.storage.run_lock import new_run_folder, unused_folder
@@ -135,6 +135,20 @@ def test_a_damaged_file_is_named(run, name, content):
     (run.path / f"{name}.json").write_text(content)
     with pytest.raises(FormatError, match=f"{name}.json"):
         getattr(run, name)()
+
+
+@pytest.mark.parametrize("name", ["metrics", "result", "background", "inputs"])
+def test_a_file_that_cannot_be_read_now_is_neither_damaged_nor_empty(run, name):
+    """As on a failing disk: no advice to remove it, no other content in its place."""
+    (run.path / f"{name}.json").mkdir()
+    with pytest.raises(UnreadableError, match=rf"{name}\.json cannot be read: Is a directory; make it readable"):
+        getattr(run, name)()
+
+
+def test_a_log_that_cannot_be_read_now_is_not_replaced(run):
+    run.log.path.mkdir()
+    with pytest.raises(UnreadableError, match=r"train\.jsonl cannot be read: Is a directory"):
+        run.log.cut(0)
 
 
 def test_scene_and_settings_read_back(run, tmp_path):
