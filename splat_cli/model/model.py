@@ -106,7 +106,7 @@ class Model:
         self.splats.smooth_3d_sigmas = planes.get("filters")
 
     def _set_stats(self, stats: DeviceArray) -> None:
-        self.stats, self.last_seen = stats, stats[1]
+        self.stats, self.last_seen = stats, stats[1:].reshape(-1)  # a view; empty if `rebuild` has freed the planes
 
     def load_planes(self, planes: dict[str, np.ndarray], capacity: int) -> None:
         """Restore arrays that `planes` returned: host arrays [.., num] of the same rows. ShapeError if rows differ."""
