@@ -44,7 +44,7 @@ struct Camera {
 struct BatchView {
     Camera camera;                  // as rendered: --pose-opt moves the camera afterwards
     float loss;                     // if it is not finite, the whole batch is skipped
-    int view, step, sh_degree;      // copies of IterState's
+    int view, step, sh_degree;      // copied from IterState
     float background[3];
 };
 

@@ -22,7 +22,7 @@ class Comparison:
         """Holds `actual` to |actual - expected| <= tolerance |expected|, and no element to more than ten times that.
 
         An element's error is relative to its size, or to the root mean square of its column (last axis) if that is
-        more: what cancels to nearly nothing has no relative accuracy to lose.
+        more: a sum that nearly cancels has no relative accuracy.
         """
         actual = np.asarray(actual, np.float64)
         assert actual.shape == expected.shape

@@ -18,9 +18,9 @@ HELD_OUT = NAMES[::TEST_EVERY]
 
 
 def write_scene(folder: Path, changed: list[str]) -> Path:
-    """A textured ball before a plain sky, 80x60, with depth maps in `depths/`. changed: photographs with other pixels.
+    """A textured ball before a plain sky, 80x60, with depth maps in `depths/`. Returns `folder`.
 
-    The depth maps of these are others, too. Cameras and points are the same in all scenes. Returns `folder`.
+    changed: photographs with other pixels and depth maps. Cameras and points are the same in all scenes.
     """
     views = [_wide(view.resized(80, 60)) for view in views_of_ball(2 * NUM_VIEWS)[:NUM_VIEWS]]
     for part in ("images", "depths"):

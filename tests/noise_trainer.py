@@ -24,6 +24,6 @@ def noise_trainer(backend: Backend, num_points: int, *, scene_points: bool = Fal
 
 
 def launch_anew(trainer: Trainer) -> None:
-    """From now on, steps call the trainer's functions anew in place of a captured graph: patched ones act."""
+    """From now on, steps call the trainer's functions instead of a captured graph, so that patches take effect."""
     trainer.backend.capture_graph = lambda launch: launch  # type: ignore[method-assign]
     trainer.rasterizer.generation += 1

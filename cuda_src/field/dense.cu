@@ -101,7 +101,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) dense_forward(
         for (int k = 0; k < LANE_SUMS; ++k)                 // begins with the bias
             sum[k / WARP_RESULTS][k % WARP_RESULTS] = w[num_inputs * PITCH + own + k % WARP_RESULTS];
         add_product(x + row, stride, num_inputs, w + own, own < num_results, n - row, sum);
-        if (own >= num_results) continue;                   // all 8 results exist or none, because O is a multiple of 8
+        if (own >= num_results) continue;                   // either all 8 results exist or none does: O is a multiple of 8
 #pragma unroll
         for (int c = 0; c < WARP_RESULTS; ++c) {
             float* plane = y + (size_t)(first + own + c) * stride + row;

@@ -26,15 +26,15 @@
 //     A [16, 8]   4 registers: (row r, column q), (r+8, q), (r, q+4), (r+8, q+4)
 //     B [8, 8]    2 registers: (row q, column r), (q+4, r)
 //     C [16, 8]   4 registers: (r, 2q), (r, 2q+1), (r+8, 2q), (r+8, 2q+1)
-// Step t of eight takes the two pixels of each of lanes 4t to 4t+3, first the upper ones. Through shared memory, lane 4 r + q gets for A
-// the terms of lane 4t+q for splat r.
+// Step t of eight processes the two pixels of each of lanes 4t to 4t+3, the upper pixels first. For A, lane 4 r + q reads the terms of
+// lane 4t+q for splat r from shared memory.
 #pragma once
 #include "raster/mma.cuh"
 
 #define MATRIX_SPLATS 8
 #define TERMS_STRIDE 36             // 32 lanes, plus 4 so that 8 lanes load from different banks
 
-struct MatrixBuffer { float4 terms[MATRIX_SPLATS * TERMS_STRIDE]; };   // of a warp: G, W of a lane's first pixel, G, W of its second
+struct MatrixBuffer { float4 terms[MATRIX_SPLATS * TERMS_STRIDE]; };   // one per warp: G, W of a lane's first pixel, then G, W of its second
 
 struct Features { float value[8][2]; };                            // B: the lane's two registers of each step
 

@@ -116,7 +116,7 @@ extern "C" __global__ void scan_tiles(
     }
     sums[threadIdx.x] = sum;
     __syncthreads();
-    // Every thread adds up its predecessors itself: one barrier and no tree, and its loads do not depend on each other.
+    // Each thread adds up all sums before its own: one barrier instead of one per level of a tree, and the loads are independent.
     for (unsigned k = threadIdx.x; k < NUM_LENGTHS; k += blockDim.x) {
         unsigned longer = 0;
         for (unsigned l = k + 1; l < NUM_LENGTHS; ++l) longer += lengths[l];

@@ -2,9 +2,9 @@
 
   python scripts/bench/bench_large.py --splats 100000000 --gpus 2 --folder /tmp/large
 
-Makes a room of that many splats (a PLY of SH degree 0, 68 bytes a splat), of which each of 8 photographs of noise shows
-about 30 %, and runs `splat train --init-from` on it without density control. The result is saved with --save only: as a
-PLY of degree 3 it has 248 bytes a splat.
+Makes a room of that many splats (a PLY of SH degree 0, 68 bytes per splat) and 8 photographs of noise that show about
+30 % of them each. Runs `splat train --init-from` on it without density control. The result is saved with --save only:
+as a PLY of degree 3 it has 248 bytes per splat.
 """
 
 from __future__ import annotations

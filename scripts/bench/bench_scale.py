@@ -38,7 +38,7 @@ GIB = 2**30
 def room(num: int, rng: np.random.Generator, total: int | None = None, sh_degree: int = 3) -> SplatArrays:
     """`num` flat splats on the walls of a cube, three of four rather transparent as in a trained model.
 
-    total: number of splats of which these are a part; they are as small as it makes them.
+    total: number of splats in the whole room, which determines their size; these are a part of them.
     """
     means = rng.uniform(-HALF_SIDE, HALF_SIDE, (num, 3)).astype(np.float32)
     axis = rng.integers(0, 3, num)

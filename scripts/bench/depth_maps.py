@@ -1,12 +1,12 @@
-"""What do depth maps bring where photographs are few? Trains on a few views of a scene without and with depth maps.
+"""Gain from depth maps with few photographs. Trains on a few views of a scene, without and with depth maps.
 
 Prints a table of held-out PSNR and SSIM for each kind of map and weight:
 
   python scripts/bench/depth_maps.py SCENE DEPTHS --views 7 --steps 600 --device cpu
 
 DEPTHS: folder of depth maps in world units, as --depths takes them; the sample scene (SCENE "sample") has exact ones.
-none: no maps; points: the scene's points in the loss in place of maps. metric: the maps as they are. relative: inverse
-depths with a scale (0.2 to 5) and a shift (0 to half of their median) of each view's own, as of monocular networks.
+none: no maps; points: the scene's points in the loss instead of maps. metric: the maps as they are. relative: inverse
+depths with a scale (0.2 to 5) and a shift (0 to half of their median) for each view, like those of monocular networks.
 noisy: depths with smooth errors of 5 % (standard deviation) and holes of 30 % of the pixels; noisy relative: both.
 The training views are spread evenly over the scene; all others are held out. The scene's points are those of all views.
 """

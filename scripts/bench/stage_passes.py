@@ -37,9 +37,9 @@ class Work:
 
     pixels: int
     pairs: int  # of a splat and a tile
-    reached_pairs: int  # those in segments of which a pixel takes part
+    reached_pairs: int  # pairs in segments where at least one pixel takes part
     segments: int
-    warp_visits: int  # pairs of a splat and a warp of 16x2 pixels, one of which the splat may still reach
+    warp_visits: int  # pairs of a splat and a warp of 16x2 pixels where the splat may still reach a pixel
     hits: int
     hits_16x2: int
     hits_8x4: int

@@ -61,9 +61,9 @@ class TrainedScene:
         print(result.evaluate())                            # PSNR 27.41 dB, SSIM 0.8644 over 24 photographs
         result.save("garden.spz")
 
-    config: the settings of the training. steps: done. views: all cameras of the scene, refined ones with pose_opt;
-    held_out: those of them that were not trained on. path: the run's folder, None in memory.
-    origin: what was subtracted from geographic coordinates, otherwise zeros (docs/formats.md).
+    config: training settings. steps: number of training steps done. views: all cameras of the scene, refined with
+    pose_opt. held_out: the views that were not trained on. path: the run's folder, None in memory.
+    origin: offset that was subtracted from geographic coordinates, otherwise zeros (docs/formats.md).
     """
 
     config: TrainConfig

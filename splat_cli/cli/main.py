@@ -198,7 +198,7 @@ def _explain(error: Exception) -> tuple[str, int]:
         return f"Error: {escape_unprintable(str(error))}", error.exit_code
     if isinstance(error, SplatError):
         return (str(error) if isinstance(error, Interrupted) else f"Error: {error}"), error.exit_code
-    if isinstance(error, click.UsageError) and type(error).__name__ == "NoArgsIsHelpError":  # of click 8.2 and later
+    if isinstance(error, click.UsageError) and type(error).__name__ == "NoArgsIsHelpError":  # raised since click 8.2
         return error.format_message(), 2
     if isinstance(error, click.UsageError):
         hint = f" (see '{error.ctx.command_path} --help')" if error.ctx else ""
@@ -214,6 +214,8 @@ def _explain(error: Exception) -> tuple[str, int]:
     if isinstance(error, OSError) and error.errno in _WRONG_PATH and error.filename:
         path = escape_unprintable(os.fsdecode(error.filename))
         return f"Error: {path} cannot be used: {error.strerror}; name another path", 2
-    if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):  # of Path.resolve before Python 3.13
+    if isinstance(error, RuntimeError) and str(error).startswith(
+        "Symlink loop"
+    ):  # from Path.resolve before Python 3.13
         return f"Error: {one_line(error)}; name another path", 2
     return f"Error: {type(error).__name__}: {one_line(error)} (--debug shows where)", 1

@@ -50,7 +50,7 @@ def _train(
 ) -> RunSummary:
     """Run the job on one worker per GPU of the settings, or fewer (see `_jobs`), and show its log.
 
-    is_asked: whether the user gave this number; the first attempt uses no other.
+    is_asked: whether the user gave the number of GPUs; then the first attempt uses exactly that many.
     SplatError with the exit code and message of the job, RankError where workers are lost too often, Interrupted.
     """
     from splat_cli.engine.clusters import connected_client
@@ -136,7 +136,7 @@ class _Log:
             with self._path.open("rb") as file:
                 file.seek(self._position)
                 whole, newline, _ = file.read().rpartition(b"\n")
-        except OSError:  # of shared storage
+        except OSError:  # shared storage may fail
             return
         self._position += len(whole) + len(newline)
         for line in whole.decode("utf-8", "replace").splitlines():

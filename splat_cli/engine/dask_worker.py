@@ -89,7 +89,7 @@ class _Task:
     def on_free_device(self, device: str) -> Iterator[dict[str, str]]:
         """Context with the environment variables of a device that no other job of this worker uses.
 
-        The task counts for `num_running`. Waits for a device; raises Reschedule as soon as the task must end.
+        `num_running` counts the task meanwhile. Waits for a device; raises Reschedule as soon as the task must end.
         """
         with _lock:
             _running[self._topic] += 1

@@ -56,8 +56,8 @@ class Splats:
     ) -> Splats:
         """Upload host arrays of N splats into planes of `capacity` columns (default N).
 
-        sh_degree, num_features: of the planes, at least those of the arrays, which are the defaults; missing rows are
-        zero.
+        sh_degree, num_features: layout of the planes, by default that of the arrays and never smaller; rows that the
+        arrays lack are zero.
         """
         num = len(arrays)
         check_capacity(backend, max(capacity or num, num))
@@ -68,7 +68,7 @@ class Splats:
             row = 0
             for name, table in zip(arrays.arrays(), arrays.rows(), strict=True):
                 if name == "features":
-                    row = rows - num_features  # after coefficients that the arrays lack
+                    row = rows - num_features  # skips coefficients that the arrays lack
                 columns = backend.upload(table[first : first + CHUNK])
                 planes[row : row + columns.shape[1], first : first + len(columns)] = columns.T
                 row += columns.shape[1]

@@ -17,7 +17,7 @@ START = 0.5  # grey
 
 
 class LearnedBackground(JointModel):
-    """One background colour of all views, clamped to 0 to 1; initially grey.
+    """One background colour for all views, clamped to 0 to 1; initially grey.
 
     trained: float32 [1, 3, 3], the colour and Adam's first and second moments. shown: float32 [3] on the device, the
     background of the next step.

@@ -126,7 +126,7 @@ class Heartbeat:
         end_with_parent()
 
     def fail(self, reason: str, of_device: bool = False) -> None:
-        """Tell rank 0 why this process ends. of_device: the device failed, and a restart may help."""
+        """Tell rank 0 why this process ends. of_device: whether the device failed, so that a restart may help."""
         os.write(self._output, (_DEVICE_FAILED if of_device else _FAILED) + reason.encode())
 
     def _beat(self) -> None:

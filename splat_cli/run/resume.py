@@ -169,7 +169,7 @@ class Restarts(Generic[Start]):
 def resume_advice(run: RunDir, config: TrainConfig, options: str = "") -> str:
     """The end of a message: the command that resumes a run; empty if it cannot be resumed.
 
-    options: those of the command that are not settings.
+    options: the command's options that are not settings.
     """
     command = " ".join(filter(None, ("splat train --resume", str(run.path), options)))
     return f"; continue with: {command}" if config.keep and is_run(run.path) else ""

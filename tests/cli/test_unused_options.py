@@ -23,7 +23,7 @@ from splat_cli.config.combinations import (
     ],
 )
 def test_option_without_effect_is_reported(splat, options, owner):
-    """Before the scene is read: there is none."""
+    """The warning comes before the scene is read: this scene does not exist."""
     warning = (
         f"{options[0]} does nothing without {' '.join(owner[:1] if owner[0] in ('--crop', '--appearance') else owner)}"
     )

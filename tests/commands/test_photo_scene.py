@@ -30,7 +30,7 @@ def photos(scene, tmp_path):
 
 @pytest.fixture
 def colmap(scene, monkeypatch):
-    """Puts the known camera poses in place of COLMAP's; lists its calls."""
+    """Replaces COLMAP's camera poses by the known ones; lists its calls."""
     calls = []
 
     def run_colmap(job, counting):

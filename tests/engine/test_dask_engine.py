@@ -69,7 +69,7 @@ def test_jobs_of_higher_priority_begin_first(one_worker, connect, tmp_path):
 
 
 def test_jobs_that_fail_on_all_workers_do_not_stop_others(two_workers, connect, tmp_path):
-    """Nor do the workers count as damaged: the logs of these jobs are folders."""
+    """The logs of these jobs are folders. The workers do not count as damaged."""
     engine = DaskEngine(connect(two_workers), "cpu", print, lambda: None)
     bad, good = [f"bad-{i}" for i in range(3)], [f"good-{i}" for i in range(3)]
     for name in bad:

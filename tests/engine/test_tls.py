@@ -36,7 +36,7 @@ def _variables(folder, authority):
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory):
-    """Variables of two authorities, of which the cluster knows the first only."""
+    """Variables of two authorities; the cluster knows only the first."""
     folder = tmp_path_factory.mktemp("certificates")
     return {authority: _variables(folder, authority) for authority in ("ours", "other")}
 

@@ -56,7 +56,7 @@ def test_a_gpu_of_two_workers_is_used_once():
 
 
 def test_jobs_of_several_workers_may_share_a_gpu():
-    """As those of `--cluster local:N` do if N is larger than the number of GPUs."""
+    """Workers of `--cluster local:N` share GPUs if N is larger than the number of GPUs."""
     same = {name: WorkerInfo("one", ("0",), "") for name in "ab"}
     assert places_of(same, {"a": 1, "b": 1}, "cuda", shared=True) == {"a": 1, "b": 1}
     assert places_of(same, {"a": 1, "b": 1}, "cuda") == {"a": 1}

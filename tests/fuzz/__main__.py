@@ -1,8 +1,8 @@
 """Attacks every reader with thousands of files: `python -m tests.fuzz [--count N] [--seed S] [--only NAME]`.
 
-Some are damaged anywhere, most are whole containers around wrong contents. Prints a table: how many each reader took
-and refused, and the worst time and memory of one. A reader is left at the first file that crashes it, takes more than 5
-seconds or too much memory, or changes files; the exit code is then 1.
+Some files are damaged at random places, most are intact containers with wrong contents. Prints a table: how many files
+each reader accepted and refused, and the worst time and memory of a file. A reader's turn ends at the first file that
+crashes it, takes more than 5 seconds or too much memory, or makes it change files; the exit code is then 1.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Large files that are made for it take no more memory than SECURITY.md says; `python -m tests.fuzz.large` has more."""
+"""Large files made to use much memory stay below the limits of SECURITY.md; `python -m tests.fuzz.large` tests more."""
 
 import pytest
 

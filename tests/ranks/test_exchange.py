@@ -79,7 +79,7 @@ class _Pair:
 
 @pytest.mark.parametrize("rows", [COLUMNS, 1024])
 def test_rows_of_visible_splats(backend: Backend, rows: int) -> None:
-    """Each has one of its own, those of a group of 32 follow one another, and all of them are used."""
+    """Each visible splat has its own row, rows of a group of 32 are consecutive, and no row is left unused."""
     pair = _Pair(backend, rows)
     for view, exchange in itertools.product(range(SIZE), pair.exchanges):
         seen = backend.download(exchange.whole.depths)[view] > 0

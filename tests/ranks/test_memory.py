@@ -10,7 +10,7 @@ from tests.ranks.threads import NUM, trainers_of_two_ranks
 
 
 def _restrict(trainer, most):
-    """From now on, memory is too scarce for more than `most` splats; what there is remains."""
+    """From now on, there is memory for at most `most` splats; buffers that exist remain."""
     raster = trainer.rasterizer
     resize_splats, resize_pairs = raster.resize_splats, raster.resize_pairs
 

@@ -18,7 +18,7 @@ FIRST = nccl._FIRST_BYTES
 
 
 class _Array:
-    """Bytes at an address, of which the first index is a rank."""
+    """Bytes at an address; the first index is a rank."""
 
     def __init__(self, address: int, shape: tuple[int, ...]) -> None:
         self.data, self.shape, self.nbytes = SimpleNamespace(ptr=address), shape, int(np.prod(shape))

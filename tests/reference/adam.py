@@ -57,9 +57,9 @@ def step_along_axes(
 
 
 def is_updated(seen: Array, num_rows: int, dense: bool = True) -> Array:
-    """Which parameters have an update, bool [num_rows, n], of splats of which a view shows those `seen`, bool [n].
+    """Mask of the parameters that are updated, bool [num_rows, n]. seen: whether a view shows the splat, bool [n].
 
-    View-dependent colours only where they are seen; all others, too, unless dense.
+    Parameters of seen splats are updated. If dense, so are those of all other splats, except view-dependent colours.
     """
     constant = np.arange(num_rows)[:, None] < FIRST_VIEW_DEPENDENT_ROW
     return np.asarray(seen | (dense & constant))

@@ -29,7 +29,7 @@ class Grid:
 
 
 def corners(grid: Grid, level: int, positions: Array) -> tuple[Array, Array, Array]:
-    """Of points [N, d]: entries [N, 2^d] in the level's table, weights [N, 2^d] and their derivatives [N, 2^d, d]."""
+    """For points [N, d]: entries [N, 2^d] in the level's table, weights [N, 2^d] and their derivatives [N, 2^d, d]."""
     resolution, size = grid.resolutions()[level], grid.sizes()[level]
     inside = (positions >= 0) & (positions <= 1)
     scaled = np.clip(positions, 0, 1) * resolution
@@ -55,7 +55,7 @@ def corners(grid: Grid, level: int, positions: Array) -> tuple[Array, Array, Arr
 
 
 def encode(grid: Grid, tables: list[Array], positions: Array) -> Array:
-    """Features [N, L * F] of points [N, d]; tables: an array [entries, F] a level."""
+    """Features [N, L * F] of points [N, d]; tables: one array [entries, F] per level."""
     parts = []
     for level, table in enumerate(tables):
         entries, weights, _ = corners(grid, level, positions)

@@ -1,4 +1,4 @@
-"""What every reference takes: a camera and splats, float64, named and shaped as in docs/architecture.md."""
+"""Inputs of every reference: a camera and splats, float64, named and shaped as in docs/architecture.md."""
 
 from dataclasses import dataclass, fields
 

@@ -88,18 +88,18 @@ def hard_scene(seed: int, num: int = 144) -> Scene:
 
 
 def distorted(scene: Scene) -> Scene:
-    """Seen through a lens with radial distortion, of a few per cent at the corners."""
+    """The scene seen through a lens with radial distortion, of a few per cent at the corners."""
     k1, k2 = float32_exact(np.array([0.11, -0.07]))
     return replace(scene, camera=replace(scene.camera, k1=float(k1), k2=float(k2)))
 
 
 def without_ties(scene: Scene) -> Scene:
-    """Twins moved apart: moved by a finite difference, they would change places and the loss would jump."""
+    """The scene with twins moved apart: a finite difference could swap their depth order and make the loss jump."""
     means = scene.splats.means + np.random.default_rng(0).normal(0, 1e-3, scene.splats.means.shape)
     return replace(scene, splats=replace(scene.splats, means=float32_exact(means)))
 
 
-# One bad number of a splat that would else cover the middle of the image: field, value.
+# One bad number of a splat that would otherwise cover the middle of the image: field, value.
 POISONS = {
     "mean NaN": ("means", np.nan),
     "mean Inf": ("means", np.inf),

@@ -1,4 +1,4 @@
-"""cameras.json: our own read back, others' without cx and cy, and broken ones."""
+"""Reading cameras.json: our own files, other programs' files without cx and cy, and damaged files."""
 
 import dataclasses
 import json

@@ -74,8 +74,8 @@ def test_a_zipped_scene_is_unpacked_and_trained(scene, tmp_path, splat):
 @pytest.mark.parametrize(
     ("head", "separator", "more"),
     [
-        ("garden/", "/", ["__MACOSX/garden/._a_00.jpg", ".DS_Store", "garden/.DS_Store"]),  # of the Finder
-        ("garden\\", "\\", ["garden\\empty\\"]),  # of older programs of Windows
+        ("garden/", "/", ["__MACOSX/garden/._a_00.jpg", ".DS_Store", "garden/.DS_Store"]),  # made by the Finder
+        ("garden\\", "\\", ["garden\\empty\\"]),  # made by older Windows programs
         ("a/b c/ü/", "/", []),
         ("", "/", ["Thumbs.db"]),
     ],

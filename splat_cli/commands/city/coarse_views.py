@@ -65,7 +65,7 @@ class CoarseViews:
 
 
 def views_of_cells(shares: np.ndarray) -> list[np.ndarray]:
-    """Indices of the views of each cell, ascending: all of which it covers MIN_SHARE, and at least MIN_VIEWS.
+    """Indices of the views of each cell, ascending: all views where it covers MIN_SHARE, and at least MIN_VIEWS views.
 
     shares: share of each picture that each cell covers, float64 [views, cells].
     """

@@ -11,7 +11,7 @@ from typing import Any
 from splat_cli.device.compilation.sources import source_folders
 from splat_cli.errors import DeviceError
 
-_VALUES = {"BATCH": 2}  # of defines; all others are 1
+_VALUES = {"BATCH": 2}  # values of defines; all others are 1
 _NO_CACHE_SINCE = (12, 9)  # first version of NVRTC with the option -no-cache
 ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)  # Turing, Ampere, Ampere, Ada, Hopper, Blackwell, Blackwell
 
@@ -53,8 +53,8 @@ def _nvrtc() -> Any:
 def variants(path: Path) -> list[dict[str, int]]:
     """All combinations of the defines, except SPLAT_CPU, that a kernel file tests with #ifdef; the empty one first.
 
-    Includes defines of headers that the file itself includes. Those of headers further down, such as
-    RADIAL_DISTORTION, would be too many.
+    Includes defines of headers that the file itself includes, but not of headers further down, such as
+    RADIAL_DISTORTION: there would be too many combinations.
     """
     folders = source_folders(path.parent)
     texts = [path.read_text(encoding="utf-8")]

@@ -12,8 +12,8 @@ from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 
 PHOTO_VALUES, CAMERA_VALUES, SUMS = 13, 17, 29  # as in cuda_src/optim/isp.cuh
-_FINAL_RATE = 0.1  # of the cameras' learning rate
-_VISITS = 100  # of each photograph; with fewer visits, its rate is higher
+_FINAL_RATE = 0.1  # relative to the cameras' initial learning rate
+_VISITS = 100  # visits per photograph; with fewer, its rate is higher
 
 
 def photo_decay(config: ResolvedConfig, num_views: int) -> Decay:
@@ -102,7 +102,7 @@ class IspLoss(AppearanceLoss):
         }
 
     def constrain(self) -> None:
-        """Subtract the mean over photographs, so that the splats, evaluated without these values, show the mean one."""
+        """Subtract the mean over photographs, so that splats rendered without these values look like the mean one."""
         values = self.photo_params[:, 0]
         values -= values.mean(axis=0)
 

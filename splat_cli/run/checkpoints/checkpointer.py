@@ -125,9 +125,9 @@ def checkpoint_paths(folder: Path) -> list[Path]:
 def newest_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
     """The newest undamaged checkpoint; None if none was saved.
 
-    Warns about damaged ones and renames them to FILE.unreadable. FormatError if all are damaged, those renamed earlier
-    included. UsageError and UnreadableError as `read_checkpoint`: nothing is renamed, as an older one would do without
-    steps that are not lost.
+    Warns about damaged ones and renames them to FILE.unreadable. FormatError if all are damaged, including any that
+    were renamed earlier. UsageError and UnreadableError as in `read_checkpoint`: that checkpoint is not damaged, so it
+    keeps its name, and no older one is used, which would lose steps.
     """
     reason = ""
     for path in checkpoint_paths(folder):

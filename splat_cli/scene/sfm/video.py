@@ -35,7 +35,7 @@ def extract_frames(video: Path, images: Path, num_frames: int, progress: Callabl
                 names.append(_save(images, len(names) + 1, pixels))
                 progress(1)
     except (OSError, RuntimeError, StopIteration, ValueError) as error:
-        said = str(error).strip().splitlines()  # of ffmpeg: its version first, the reason last
+        said = str(error).strip().splitlines()  # ffmpeg prints its version first, the reason last
         reason = one_line(said[-1] if said else type(error).__name__)[:200]
         raise UsageError(
             f"{video} cannot be decoded as a video ({reason}): convert it to MP4, or give photographs"

@@ -57,8 +57,8 @@ def ground_normal(points: np.ndarray, up: np.ndarray) -> np.ndarray | None:
 def focus_point(views: Sequence[View]) -> np.ndarray:
     """Point float64 [3] with the least sum of distances to the optical axes, robust to outliers.
 
-    For parallel axes or one camera: one scene extent ahead of the cameras; the mean of opposite ones. Iteratively
-    reweighted least squares (Weiszfeld).
+    Iteratively reweighted least squares (Weiszfeld). For one camera or parallel axes, the point is one scene extent
+    ahead of the cameras; for opposite axes, it is the mean of the cameras' centres.
     """
     centers = np.array([view.center for view in views])
     forward = np.array([view.w2c[2, :3] for view in views])
@@ -82,8 +82,8 @@ def up_direction(views: Sequence[View], points: np.ndarray | None = None) -> np.
     """Up direction, float64 [3], unit length: perpendicular to the horizontal axes of most cameras.
 
     Unlike the mean of the cameras' up axes, it is unbiased if all look down from one side. Nearly parallel axes leave a
-    rotation undetermined: then it is the normal of the ground, if `points` [P, 3] have one with which the cameras are
-    level, or the mean.
+    rotation undetermined. In this case the result is the normal of the ground, if `points` [P, 3] contain a ground on
+    which the cameras are level, otherwise the mean up axis.
     """
     right = np.array([view.w2c[0, :3] for view in views])
     mean = -np.mean([view.w2c[1, :3] for view in views], axis=0)

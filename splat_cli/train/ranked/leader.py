@@ -55,8 +55,8 @@ class Leader:
     def __init__(self, ranks: Ranks, config: ResolvedConfig, inputs: TrainingInputs) -> None:
         self.ranks, self.share = ranks, Share(ranks.rank, ranks.size)
         self._is_collected = True  # rank 0 has the splats that the others trained
-        self._num_scattered = -1  # number of splats of which the others have their shares; -1: they are out of date
-        self._buffers: ShareBuffers | None = None  # of a collection concurrent with scores
+        self._num_scattered = -1  # number of splats whose shares the others have; -1: shares are out of date
+        self._buffers: ShareBuffers | None = None  # for a collection concurrent with scores
         self._is_arriving = False  # whether that collection is queued
         points = inputs.points if config.free_space > 0 else None
         ranks.broadcast("train", config, inputs.images.views, inputs.budget, points)

@@ -155,7 +155,7 @@ def test_only_what_is_missing_is_trained(city, copy, splat):
 
 @pytest.mark.parametrize("begun", ["scene/images", "run/cameras.json"])
 def test_a_lost_worker_changes_no_byte(city, tmp_path, begun):
-    """Cells on two workers of a Dask cluster, of which one is killed while it prepares or trains the first cell."""
+    """Cells on two workers of a Dask cluster; one worker is killed while it prepares or trains the first cell."""
     pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
     scene, out = city[0], tmp_path / "out"
     command = [sys.executable, "-m", "splat_cli", "city", scene, "-o", out, "--cluster", "local:2", *OPTIONS]
@@ -261,7 +261,7 @@ def test_what_a_cluster_has_begun_is_continued_on_this_machine(city, splat, tmp_
 
 
 def test_trained_cells_are_merged_without_a_cluster(city, copy, splat):
-    """Whose jobs may wait for long; here there is none at the address."""
+    """A cluster's jobs may wait for a long time. Here no cluster listens at the address."""
     shutil.rmtree(copy / "point_cloud")
     (copy / "result.json").unlink()
     result = splat("city", city[0], "-o", copy, *OPTIONS, "--cluster", "tcp://127.0.0.1:9")

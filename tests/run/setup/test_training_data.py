@@ -1,4 +1,4 @@
-"""Photographs of a run, of which a rank reads its part."""
+"""Photographs of a run; each rank reads its part."""
 
 import dataclasses
 import io

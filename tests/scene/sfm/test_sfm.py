@@ -230,7 +230,7 @@ def test_photographs_without_a_pose_are_listed(tmp_path, monkeypatch):
 
 
 def test_a_full_disk_is_named(tmp_path, monkeypatch):
-    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as of a write: without a name
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # without a file name, like the error of a write
     monkeypatch.setattr(Path, "write_text", raising(full))
     monkeypatch.setattr(Image.Image, "save", raising(full))
     with pytest.raises(DiskError, match=r"scene/\.unfinished was not written: no space left"):
