@@ -34,7 +34,7 @@
 #define MATRIX_SPLATS 8
 #define TERMS_STRIDE 36             // 32 lanes, plus 4 so that 8 lanes load from different banks
 
-struct MatrixBuffer { float4 terms[MATRIX_SPLATS * TERMS_STRIDE]; };   // one per warp: G, W of a lane's first pixel, then G, W of its second
+struct MatrixBuffer { float4 terms[MATRIX_SPLATS * TERMS_STRIDE]; };   // per warp: G, W of a lane's first pixel, then of its second
 
 struct Features { float value[8][2]; };                            // B: the lane's two registers of each step
 

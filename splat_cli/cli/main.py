@@ -214,8 +214,6 @@ def _explain(error: Exception) -> tuple[str, int]:
     if isinstance(error, OSError) and error.errno in _WRONG_PATH and error.filename:
         path = escape_unprintable(os.fsdecode(error.filename))
         return f"Error: {path} cannot be used: {error.strerror}; name another path", 2
-    if isinstance(error, RuntimeError) and str(error).startswith(
-        "Symlink loop"
-    ):  # from Path.resolve before Python 3.13
+    if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):  # resolve() before Python 3.13
         return f"Error: {one_line(error)}; name another path", 2
     return f"Error: {type(error).__name__}: {one_line(error)} (--debug shows where)", 1

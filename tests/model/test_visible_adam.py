@@ -30,7 +30,7 @@ PLAIN = {
 
 @pytest.fixture
 def same_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tolerance against Adam on all splats: compilers may round different code differently."""
+    """Use the kernels of Adam on all splats: a compiler may round differently in other code."""
     monkeypatch.setattr(project_backward, "FEW_BLOCKS", {})
 
 

@@ -77,8 +77,8 @@ class FrameFiles:
 def remove_frames_from(folder: Path, number: int) -> int:
     """Remove frames `number`, `number` + 1, ... of a path with their maps; returns their number.
 
-    They are left over from an earlier, longer path and would end up in a video made from the folder. Files without a key
-    are not ours and are kept.
+    They are left over from an earlier, longer path and would end up in a video made from the folder. Files without a
+    key are not ours and are kept.
     """
     images = (folder / f"{i:05d}.png" for i in itertools.count(number))
     left = list(itertools.takewhile(lambda image: key_of(image) is not None, images))

@@ -143,7 +143,7 @@ def test_depths_are_supervised_if_requested_and_the_scene_has_points(backend: Ba
     assert supervision is not None
     assert supervision.weight == Decay(0.5, 0.005, 100)
     assert isinstance(supervision.targets, PointTargets)
-    np.testing.assert_array_equal(backend.download(supervision.targets.begins), [0, 1, 2, 3])  # on each other
+    np.testing.assert_array_equal(backend.download(supervision.targets.begins), [0, 1, 2, 3])  # points coincide
 
 
 def test_depth_maps_replace_points(backend: Backend) -> None:
