@@ -71,7 +71,7 @@ def test_jobs_of_higher_priority_begin_first(one_worker, connect, tmp_path):
 def test_jobs_that_fail_on_all_workers_do_not_stop_others(two_workers, connect, tmp_path):
     """The logs of these jobs are folders. The workers do not count as damaged."""
     engine = DaskEngine(connect(two_workers), "cpu", print, lambda: None)
-    bad, good = [f"bad-{i}" for i in range(3)], [f"good-{i}" for i in range(3)]
+    bad, good = [f"bad-{i}" for i in range(3)], [f"good-{i}" for i in range(8)]
     for name in bad:
         (tmp_path / f"{name}.log").mkdir()
     for name in bad + good:
@@ -79,6 +79,7 @@ def test_jobs_that_fail_on_all_workers_do_not_stop_others(two_workers, connect, 
     results = {result.job.name: result for result in engine.results()}
     engine.close()
     assert {name: results[name].exit_code for name in good} == dict.fromkeys(good, 0)
+    assert len({results[name].place for name in good}) == 2
     for name in bad:
         assert "cannot run it" in results[name].json_output()["error"]
         assert f"{name}.log: Is a directory" in results[name].json_output()["error"]

@@ -157,6 +157,17 @@ def test_a_worker_that_cannot_run_jobs_is_left_out(answer, reason):
         Workers(FakeClient({"bad": answer}), "auto", said.append).look(None)
 
 
+@pytest.mark.parametrize(
+    ("infos", "device", "kind"),
+    [(GPUS, "auto", "cuda"), (GPUS, "cuda", "cuda"), (CPUS, "auto", "cpu"), (GPUS, "cpu", "cpu")],
+)
+def test_jobs_of_auto_and_cuda_take_gpus_from_one_pool(infos, device, kind):
+    """A worker's pool of devices is that of the kind."""
+    workers = Workers(FakeClient(infos), device, pytest.fail)
+    workers.look(None)
+    assert workers.kind == kind
+
+
 def test_a_worker_that_leaves_before_it_answers_is_asked_again():
     client = FakeClient({"a": OSError("lost")})
     workers = Workers(client, "auto", pytest.fail)
