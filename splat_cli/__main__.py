@@ -7,7 +7,7 @@ import sys
 _AMPLE, _AMPLE_PER_CORE = 1 << 30, 160 << 20
 """Bytes of address space that suffice with an arena of the C library and buffers of OpenBLAS for each thread."""
 _M_ARENA_MAX = -8
-"""Of mallopt in the C library of GNU; others ignore or lack it."""
+"""An option of mallopt in the GNU C library; other libraries ignore it or have no mallopt."""
 
 
 def main() -> None:
@@ -25,8 +25,8 @@ def main() -> None:
 def _save_address_space() -> None:
     """With a limited address space (ulimit -v), gives this process and its children one arena and one BLAS thread.
 
-    Called before NumPy is imported. The C library reserves 64 to 128 MiB a thread, most of which no thread uses, and
-    OpenBLAS ends the process where its buffers do not fit.
+    Called before NumPy is imported. The C library reserves 64 to 128 MiB per thread, mostly unused, and OpenBLAS ends
+    the process if its buffers do not fit.
     """
     if sys.platform == "win32":
         return
@@ -38,7 +38,7 @@ def _save_address_space() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if "MALLOC_ARENA_MAX" in os.environ:
         return
-    os.environ["MALLOC_ARENA_MAX"] = "1"  # of children
+    os.environ["MALLOC_ARENA_MAX"] = "1"  # for child processes
     import ctypes
 
     try:

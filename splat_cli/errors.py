@@ -79,7 +79,7 @@ def name_advice(name: str, known: Iterable[str], otherwise: str) -> str:
 
 
 def kernel_error_before(error: BaseException) -> KernelError | None:
-    """The KernelError that `error` is, or that it was raised in handling: cleaning up fails, too, on such a device."""
+    """`error` if it is a KernelError, or the KernelError before it: cleaning up on such a device fails, too."""
     found = error if isinstance(error, KernelError) else None
     return found if error.__context__ is None else kernel_error_before(error.__context__) or found
 

@@ -1,4 +1,4 @@
-// Replaces the C library's start-up code on Windows, which zig would compile for a minute: thread-local storage, and functions that
+// Replaces the C library's start-up code on Windows, which zig would take a minute to compile: thread-local storage, and functions that
 // ucrtbase.dll does not export by name.
 #pragma once
 #include <cstdarg>

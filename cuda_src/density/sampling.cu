@@ -20,7 +20,7 @@ extern "C" __global__ void integer_weights(
 }
 
 // A splat of opacity o with n copies keeps the opacity 1 - (1 - o)^(1 / (n + 1)), like each copy (share_opacity in refine.cu). Limits its
-// share so that it gets at most as many copies as leave this at min_opacity: more would not survive until the next round.
+// share so that this stays at or above min_opacity: copies below it would not survive until the next round.
 extern "C" __global__ void limit_shares(
     const float* __restrict__ logit_opacities,  // [num]
     int num,

@@ -2,7 +2,7 @@
 //
 //     scores[i] = (sum over pixels of w_i, sum over pixels of w_i error)        w_i = T_i alpha_i; error: of the loss, see l1_ssim.cu
 //
-// The traversal is that of blend. One block owns a tile; if blend has saved its states, one block owns a segment of a tile, as in
+// Splats are traversed as in blend. One block owns a tile; if blend has saved its states, one block owns a segment of a tile, as in
 // blend_backward, because otherwise a few long lists would keep a few blocks busy.
 #define PIXELS 2
 #include "raster/blend.cuh"

@@ -35,7 +35,7 @@ __device__ __forceinline__ void compare_exchange(Key* keys /* [n] */, unsigned i
     if (a > b) { keys[i] = b; keys[j] = a; }
 }
 
-// Steps of a stage: of mirror images, and of keys a stride apart. half: half of n, rounded up to a power of two.
+// The steps of a stage compare mirror images, then keys a stride apart. half: half of n, rounded up to a power of two.
 __device__ __forceinline__ void mirrored_step(Key* keys /* [n] */, unsigned n, unsigned half, unsigned run)
 {
     __syncthreads();

@@ -1,4 +1,4 @@
-"""Rendered pictures in the hands of a program."""
+"""The image type of the Python API."""
 
 from __future__ import annotations
 

@@ -70,9 +70,9 @@ def train_scene(
             print(progress.step, progress.psnr)
             return progress.num_splats < 500_000
 
-    Without `quiet`, messages and a bar go to standard error. `out` has to be new or empty, and needs a scene in a
-    folder, with which the run can continue. In memory, settings of files (save_at, checkpoints, tensorboard, report)
-    have no effect. UsageError, SceneError, DeviceError, OutOfMemory.
+    Without `quiet`, messages and a bar go to standard error. `out` must be new or empty. It needs a scene in a folder,
+    so that the run can be resumed. In memory, settings about files (save_at, checkpoints, tensorboard, report) have no
+    effect. UsageError, SceneError, DeviceError, OutOfMemory.
     """
     config = with_initial_points(with_settings(config or TrainConfig(), settings))
     display = _display(quiet)

@@ -68,7 +68,7 @@ def evaluate(
         scores = splat.evaluate("garden.spz", "scenes/garden")
         print(scores, scores.per_image["DSC_0042.jpg"].psnr)
 
-    background: "black" or "white". For splats of a run, `Result.evaluate` does it as in training.
+    background: "black" or "white". For splats of a run, `Result.evaluate` renders as in training.
     """
     if test_every < 1:
         raise UsageError(f"test_every={test_every}: expected 1 (all photographs) or more")
@@ -76,7 +76,7 @@ def evaluate(
     scene = scene.checked() if isinstance(scene, Scene) else read_scene_folder(scene)
     config = TrainConfig(antialias=arrays.antialiased, background=background)
     backend = shared_backend(device)
-    arrays = with_origin(arrays, scene.origin)  # those of other programs may have the scene's own coordinates
+    arrays = with_origin(arrays, scene.origin)  # other programs may use the scene's own coordinates
     held_out = split(scene.views, test_every, scene.test_names)[1]
     photographs = load_image_set(held_out, config, backend, Display(level=Level.QUIET))
     return Scores(evaluate_images(TrainedModel(Splats.from_arrays(backend, arrays)), photographs, config))

@@ -62,7 +62,7 @@ def refuse_foreign_run(scene: BatchScene) -> None:
         given = scene_folder(scene.path, scene.config.format)[0].resolve()
     except SceneError:
         return
-    if recorded != given and has_dataset(recorded) and has_dataset(given):  # neither moved nor made of photographs
+    if recorded != given and has_dataset(recorded) and has_dataset(given):  # else the scene was moved
         raise UsageError(
             f"{scene.run} is a run of {recorded}, not of {scene.path}: name another -o, or the scene in a .toml list"
         )

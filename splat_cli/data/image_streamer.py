@@ -39,7 +39,7 @@ class ImageStreamer:
 
     images: uint8 [H, W, 3], masks: uint8 [H, W] or None, of the cameras' views; read on demand. order: int32 [steps],
     the view of each step. When the budget is exhausted, the photograph with the latest next use is evicted (Belady
-    1966), so that of a set that nearly fits, only a small part is decoded repeatedly.
+    1966), so if a set nearly fits, only a small part of it is decoded repeatedly.
 
     The device does not wait for the host as long as decoding keeps up: a third of the budget is for steps that run, a
     third for queued steps, a third for steps whose photographs are being loaded.
@@ -96,7 +96,7 @@ class ImageStreamer:
         self._publish(missing)
 
     def restart(self, downscale: int) -> None:
-        """Drop all photographs between two steps; those to come are downscaled by this factor, and more of them fit."""
+        """Drop all photographs between two steps; later ones are downscaled by this factor, so more of them fit."""
         self._pass_queued()
         for pending in self._pending.values():
             pending.cancel()

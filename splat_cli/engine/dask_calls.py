@@ -74,7 +74,7 @@ def lacks_program(error: ImportError) -> UsageError:
 
 
 def drop(client: Client, futures: Sequence[Future], topic: str) -> None:
-    """Cancel tasks, and wait until they have saved. topic: that of their events, which `num_running` takes."""
+    """Cancel tasks, and wait until they have saved. topic: of their events, see `num_running`."""
     left = [future for future in futures if not future.done()]
     if not left or client.status != "running":
         return

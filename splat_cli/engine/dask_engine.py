@@ -19,8 +19,8 @@ from splat_cli.engine.workers import Workers
 from splat_cli.errors import SplatError, reason_of
 
 _POLL = 0.1  # seconds
-_LOOK_INTERVAL = 1.0  # seconds between two looks for free places
-_MAX_FAILURES = 2  # after as many, a worker gets no more jobs
+_LOOK_INTERVAL = 1.0  # seconds between two checks for free places
+_MAX_FAILURES = 2  # failures after which a worker gets no more jobs
 
 
 class DaskEngine:
@@ -81,13 +81,13 @@ class DaskEngine:
             if found or time.monotonic() > self._next_look:
                 self._next_look = time.monotonic() + _LOOK_INTERVAL
                 found += self._assign()
-        except OSError as error:  # of a connection, as distributed raises them
+        except OSError as error:  # distributed raises it for a lost connection
             raise SchedulerLost from error
         return [result for result in found if result]
 
     def _assign(self) -> list[JobResult | None]:
         """Give waiting jobs to free places. Returns failures of jobs that no worker can run."""
-        jobs = sorted(self._waiting, key=lambda job: -job.priority)  # of equal ones, the first
+        jobs = sorted(self._waiting, key=lambda job: -job.priority)  # stable: equal priorities keep their order
         for job in jobs[:1] or [job for job, _ in self._running.values()][:1]:
             self._workers.look(dataclasses.replace(job, log=job.log.parent, inputs=()))  # what all jobs need
         self._take_back()

@@ -23,7 +23,7 @@ _POLL = 0.2  # seconds
 _LOST_CHECK_INTERVAL = 2.0  # seconds
 _PATIENCE = 120.0  # seconds in which lost workers may return before a run continues with fewer
 _START = 120.0  # seconds in which all ranks must run once rank 0 listens
-_FIRST = 1_000_000  # Dask's priority of ranks: they wait for each other, jobs of batches for nothing
+_FIRST = 1_000_000  # Dask's priority of ranks, which wait for each other; jobs of batches wait for nothing
 
 
 class RankGroup:
@@ -62,7 +62,7 @@ class RankGroup:
                 if tasks.num_running == size:
                     self._turn.give_back()
             return tasks.result
-        except OSError as error:  # of a connection, as distributed raises them
+        except OSError as error:  # distributed raises it for a lost connection
             raise SchedulerLost from error
         finally:
             if tasks:
@@ -88,8 +88,8 @@ class RankGroup:
         """Workers of all ranks of a job, each with a free place.
 
         sizes: possible numbers of ranks, in descending order: the first, or if the cluster has too few workers, the
-        largest for which it has enough. Workers that join, or return after a loss, are waited for up to _PATIENCE
-        seconds. UsageError if there will be too few, or if the job cannot run on them.
+        largest for which it has enough. Waits up to _PATIENCE seconds for workers that join or return after a loss.
+        UsageError if there will be too few, or if the job cannot run on them.
 
         Takes the turn as soon as the cluster has enough workers: other commands start no job until these are free and
         all ranks run. Two commands that each hold some of the workers would deadlock.

@@ -14,7 +14,7 @@ from splat_cli.config.presets import read_toml
 from splat_cli.errors import UsageError, name_advice, one_line
 from splat_cli.terminal.interrupt import kept_signal_handlers
 
-_RESUBMIT = 30.0  # seconds between two looks for SLURM jobs that have ended
+_RESUBMIT = 30.0  # seconds between two checks for SLURM jobs that have ended
 _OURS = ("n_workers", "asynchronous", "loop", "job_cls", "scheduler_cls", "silence_logs")
 """Arguments of dask_jobqueue.SLURMCluster that this program sets itself."""
 _LISTS = ["job_extra_directives", "job_script_prologue", "worker_extra_args", "job_directives_skip"]
@@ -49,7 +49,7 @@ def read_slurm_file(path: Path) -> dict[str, Any]:
 def slurm_cluster(path: Path, settings: dict[str, Any]) -> Iterator[Any]:
     """Context with a cluster whose workers run in SLURM jobs. settings: of read_slurm_file(path). Raises UsageError."""
     try:
-        with kept_signal_handlers():  # at SIGINT it would have the program exit with code 0
+        with kept_signal_handlers():  # at SIGINT, its handler exits with code 0
             from dask_jobqueue import SLURMCluster
     except ImportError:
         raise UsageError(f"{path} needs dask-jobqueue: pip install 'splat-cli[cluster]'") from None

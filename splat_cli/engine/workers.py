@@ -24,7 +24,7 @@ _ANSWER = 60.0  # seconds in which a new worker must answer; it imports this pro
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """A worker. host: equal for workers that can share memory; gpus: names of those it sees."""
+    """A worker. host: equal for workers that can share memory; gpus: names of the GPUs it sees."""
 
     host: str
     gpus: tuple[str, ...]
@@ -34,8 +34,8 @@ class WorkerInfo:
 class Workers:
     """The workers that can run jobs. A place runs one job or rank: a thread of a worker, with a GPU of its own.
 
-    On the CPU, a worker has one place. Dask's resources cannot count places: workers that join have none until they are
-    told, and the scheduler does not look again at tasks that wait for some.
+    On the CPU, a worker has one place. Dask's resources cannot count places: a worker that joins has none until it is
+    told, and the scheduler does not check again whether waiting tasks can then run.
 
     device: "auto", "cuda" or "cpu"; `kind` is the same without "auto": "cuda" if any worker has a GPU. say: shows a
     line of progress.
@@ -43,8 +43,8 @@ class Workers:
 
     def __init__(self, client: Client, device: str, say: Callable[[str], None]) -> None:
         self._client, self._device, self._say, self.kind = client, device, say, "cpu"
-        self.threads: dict[str, int] = {}  # of the workers that are there
-        self._infos: dict[str, WorkerInfo] = {}  # of all that can run jobs, lost ones among them
+        self.threads: dict[str, int] = {}  # by connected worker
+        self._infos: dict[str, WorkerInfo] = {}  # by worker that can run jobs, including lost ones
         self._refused: dict[str, SplatError] = {}
 
     def look(self, job: Job) -> None:

@@ -236,9 +236,9 @@ def is_antialiased(comments: Iterable[str]) -> bool:
         match name.lower():
             case "antialiased:":
                 found = True
-            case "splatrendermode:":  # of Brush and splat-transform: default, mip or 2dgs
+            case "splatrendermode:":  # from Brush and splat-transform: default, mip or 2dgs
                 found = value.strip().lower() == "mip"
-            case "antialiased":  # of Postshot: 0 or 1
+            case "antialiased":  # from Postshot: 0 or 1
                 found = value.strip() == "1"
     return found
 

@@ -15,7 +15,7 @@ OPACITIES, SH0, SHN = slice(10, 11), slice(11, 14), slice(14, None)
 OPACITY = 10  # row of the opacities
 CHUNK = 1 << 16  # splats copied between host and device at a time
 MAX_SPLATS = {"cuda": 2**28, "cpu": 2**27}
-"""By backend: with more, 32-bit indices of projected splats (on the CPU, of single floats) would overflow."""
+"""Maximum by backend: with more, 32-bit indices of projected splats (on the CPU, of single floats) would overflow."""
 
 
 def num_rows(sh_degree: int, num_features: int = 0) -> int:
@@ -115,7 +115,7 @@ def smoothed_3d(splats: SplatArrays, sigmas: np.ndarray) -> SplatArrays:
     """
     wide = splats.log_scales.astype(np.float64)
     with np.errstate(over="ignore"):  # degenerate and non-finite splats do not change
-        log_shares = -np.log1p(sigmas.astype(np.float64)[:, None] ** 2 * np.exp(-2 * wide))  # of raw in new variance
+        log_shares = -np.log1p(sigmas.astype(np.float64)[:, None] ** 2 * np.exp(-2 * wide))  # raw over new variance
         logits = np.clip(splats.logit_opacities.astype(np.float64), -_LARGEST, _LARGEST)
         log_fades = 0.5 * log_shares.sum(axis=1)
         logits = log_fades - np.log(np.exp(-logits) - np.expm1(log_fades))

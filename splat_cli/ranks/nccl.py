@@ -70,9 +70,9 @@ class NcclRanks:
 
         self.rank, self.size, self._channel = channel.rank, channel.size, channel
         self._stream, self._nccl = stream, nccl
-        # of high priority: transfers start although kernels of the other stream occupy the device
+        # high priority: transfers start even if kernels of the other stream occupy the device
         self._exchange_stream = Stream(non_blocking=True, priority=-1)
-        self._begin, self._end = (Event(disable_timing=True) for _ in range(2))  # of exchanges on it
+        self._begin, self._end = (Event(disable_timing=True) for _ in range(2))  # around exchanges
         self.broadcast, self.next_message = channel.broadcast, channel.next_message
         if channel.rank == 0:
             channel.broadcast(unique_id := nccl.get_unique_id())

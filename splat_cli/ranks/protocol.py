@@ -19,7 +19,7 @@ class RankError(SplatError):
 
 
 class FailedRankError(RankError):
-    """A rank has reported an error that a restart would not mend."""
+    """A rank has reported an error that a restart would not fix."""
 
     exit_code = 1
 
@@ -32,7 +32,7 @@ class Ranks(Protocol):
     size: int
 
     def exchange(self, pairs: Sequence[Pair]) -> None:
-        """All-to-all, in stream order: of each (sent, received) [size, ...], part r goes to and comes from rank r.
+        """All-to-all, in stream order: in each pair (sent, received) [size, ...], part r goes to or comes from rank r.
 
         Shapes and dtypes are the same on all ranks. A rank's own part stays as it is.
         """

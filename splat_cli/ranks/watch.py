@@ -28,8 +28,8 @@ Loss = tuple[type[RankError], str]
 class RankWatch:
     """Monitors the processes of the other ranks in threads, until `close`. Subclasses start or connect to them.
 
-    connections: for messages with each. Called in another thread: on_lost, when the first one has ended or hangs;
-    is_waiting, whether the main thread then still waits for a rank without calling `check`.
+    connections: one per rank, for messages. on_lost and is_waiting are called in another thread: on_lost when the first
+    process has ended or hangs; is_waiting tells whether the main thread then still waits for a rank without `check`.
     """
 
     def __init__(self) -> None:

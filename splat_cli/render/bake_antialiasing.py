@@ -35,7 +35,7 @@ def bake_antialiasing(backend: Backend, splats: SplatArrays, views: Sequence[Vie
 
 
 def without_antialiasing(splats: Splats, views: Sequence[View], max_views: int = MAX_VIEWS) -> Splats:
-    """Splats that render without antialiasing as the antialiased `splats` of SH degree 0 do with it.
+    """Splats that look the same without antialiasing as the antialiased `splats`, of SH degree 0, look with it.
 
     Splats become slightly narrower and keep opacity times area, summed over the views that show them. Splats that no
     view shows do not change. At most `max_views` views are rendered.

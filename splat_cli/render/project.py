@@ -32,7 +32,7 @@ SLOT_LAYOUT_DTYPE = np.dtype([
 class Projection:
     """Projected splats of one view, up to `capacity`, on the device; rows of culled splats are undefined.
 
-    depths float32 [capacity], z and 0 for a culled splat.  means2d float32 [capacity, 2] px.
+    depths float32 [capacity], z, or 0 for a culled splat.  means2d float32 [capacity, 2] px.
     conic_opacity float32 [capacity, 4].  colors float32 [capacity, 4] (rgb, unused).
     tile_counts uint32 [max_tiles]: 0 except between `project` and `TileLists.build`.
     large_splats uint32 [capacity]: the state's `num_large` splats whose tiles `project` left to `TileLists.build`.
@@ -181,7 +181,7 @@ def project(
 class SentView:
     """One view of a rank's share of the splats, projected for the rank that renders it.
 
-    view: `struct BatchView`. depths: float32 [columns], z and 0 for a culled splat; colors: float32 [columns, 4]; these
+    view: `struct BatchView`. depths: float32 [columns], z, or 0 for a culled splat; colors: float32 [columns, 4]; these
     remain on the rank. slot: float32, the visible splats (cuda_src/raster/visible.cuh), with room for `rows`.
     """
 

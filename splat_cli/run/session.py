@@ -56,7 +56,7 @@ class Session:
         Writes results that earlier sessions failed to write.
         """
         if checkpoint is None:
-            if self.run.log.path.is_file():  # of a session without a checkpoint
+            if self.run.log.path.is_file():  # left by a session without a checkpoint
                 self.run.log.cut(0)
             return
         self.run.log.cut(checkpoint.step)
@@ -83,7 +83,7 @@ class Session:
     def train(self, wait_for_kernels: Callable[[], None]) -> RunSummary:
         """Train to the last step and save the result.
 
-        wait_for_kernels: returns when those of later steps are compiled.
+        wait_for_kernels: returns when the kernels of later steps are compiled.
         """
         trainer, first, last = self.trainer, self.trainer.step, self.config.steps
         self.log.start_from(first, self.clock.seconds)

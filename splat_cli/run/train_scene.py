@@ -51,7 +51,7 @@ def train_scene(
 ) -> RunSummary:
     """Train on the scene, from the start or from `checkpoint`, and write results to the run's folder.
 
-    timer: has measured since the command started.
+    timer: started with the command.
     With several GPUs, continues from the newest checkpoint after the loss of a rank, unless another program started
     the ranks. Raises SceneError; Interrupted after Ctrl-C or SIGTERM, when the state is saved; DiskError if the final
     splats could not be written; RankError.
@@ -64,7 +64,7 @@ def train_scene(
         check_source(config)
 
     job = _Job(scene_path, run, config, backend, display, callback)
-    timers = iter([timer] if timer else [])  # of the first attempt: each logs its own seconds
+    timers = iter([timer] if timer else [])  # for the first attempt: each logs its own seconds
 
     def attempt(start: Checkpoint | None) -> RunSummary:
         own = next(timers, None) or PhaseTimer("starting")
@@ -77,7 +77,7 @@ def train_scene(
         free_memory(backend)
 
     try:
-        if inherited_links():  # of ranks that only their parents can start again
+        if inherited_links():  # only the parents of these ranks can restart them
             return attempt(checkpoint)
         newest = functools.partial(newest_checkpoint, run.checkpoints_path, display.warn)
         return Restarts(run, config, checkpoint, newest, display).repeat(attempt, clean_up)

@@ -18,7 +18,7 @@ Texture = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def linear(matrix: np.ndarray) -> np.ndarray:
-    """A matrix [3, 3] as `turned` takes it: of a diagonal one, the diagonal [3, 1]."""
+    """A matrix [3, 3] as `turned` takes it; for a diagonal matrix, only its diagonal [3, 1]."""
     diagonal = np.diag(matrix)
     return diagonal[:, None].copy() if (matrix == np.diag(diagonal)).all() else matrix
 

@@ -68,7 +68,7 @@ class Points:
 class Dataset:
     """found: description of what was read. test_names: photographs that the dataset holds out.
 
-    origin: float64 [3], what was subtracted from all coordinates (scene/georeferenced.py).
+    origin: float64 [3], offset subtracted from all coordinates (scene/georeferenced.py).
     """
 
     found: str

@@ -142,7 +142,7 @@ class View:
         )
 
     def downscaled(self, factor: int) -> View:
-        """The same camera with pixels of `factor` x `factor` of these; incomplete columns and rows are cropped."""
+        """The same camera, each pixel covering `factor` x `factor` pixels; incomplete columns and rows are cropped."""
         return dataclasses.replace(
             self,
             width=self.width // factor,
@@ -159,8 +159,8 @@ class Scene:
     """Views sorted by name, points float32 [P, 3] in world units, their colours uint8 [P, 3].
 
     `skipped`: photographs as "name: reason"; `dropped_points`: number of points by reason; `found`: description of what
-    was read; `test_names`: photographs that the dataset holds out, if any; `origin`: float64 [3], what was subtracted
-    from its coordinates, of a scene in geographic ones; `missing_depths`: depth maps that the dataset names and that
+    was read; `test_names`: photographs that the dataset holds out, if any; `origin`: float64 [3], offset that
+    was subtracted from geographic coordinates; `missing_depths`: depth maps that the dataset names and that
     are missing, as "name: reason".
     """
 

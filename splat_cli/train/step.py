@@ -148,7 +148,7 @@ class BatchStep:
 
     @property
     def _unit(self) -> float:
-        """Size of the scene over that for which settings are given."""
+        """Size of the scene, relative to the size that settings are given for."""
         return self.size / REFERENCE_SIZE
 
     def _views(self, first: int) -> Iterator[int]:

@@ -63,10 +63,10 @@ class Sharding(Protocol):
         """Update the splats, moments and statistics that other ranks train."""
 
     def begin_round(self, num_score_views: int) -> None:
-        """Before density control: collect, and score as many views meanwhile."""
+        """Before density control: collect, and meanwhile score this many views."""
 
     def replaced(self, changed: Sequence[DeviceArray] | None) -> None:
-        """After splats were changed: those of the indices `changed`, or any. Density control and checkpoints do so."""
+        """Called after density control or a checkpoint changed splats, at the indices `changed`; None: any splats."""
 
     def begin_constraints(self) -> None:
         """Before constraints of the splats, which every rank applies to its share."""

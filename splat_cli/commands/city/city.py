@@ -182,7 +182,7 @@ def _has_settings(begun: dict[str, Any]) -> bool:
 
 
 def _require_same(out: Path, asked: Mapping[str, object], begun: Mapping[str, object]) -> None:
-    """UsageError that names the settings with which the city was not begun."""
+    """UsageError that names the settings that differ from those the city was begun with."""
     before, now = begun["settings"], asked["settings"]
     assert isinstance(before, dict)
     assert isinstance(now, dict)

@@ -47,7 +47,7 @@ def _train_parts(city: City, plan: CityPlan | None, display: Display) -> CityPla
             with timed(city.out, "division", display):
                 backend = open_device(city.device, city.config, display)
                 plan = divide(city.coarse, city.out, city.cell_splats, city.max_splats, backend, display)
-                backend.release_cached()  # for the jobs
+                backend.release_cached()  # the jobs need the memory
         display.say(f"{len(plan.cells)} cells in {1 + max(cell.round for cell in plan.cells)} rounds")
         with timed(city.out, "cells", display):
             _train_cells(city, plan, engine, display)
@@ -79,7 +79,7 @@ def _unfinished(city: City, plan: CityPlan) -> list[int]:
 def _train_cells(city: City, plan: CityPlan, engine: Engine, display: Display) -> None:
     """Train the cells that are not finished, each as soon as those before it have ended.
 
-    If several can begin, the one for which most others wait is the first.
+    If several can begin, the one that most others wait for begins first.
     """
     left = _unfinished(city, plan)
     before = {i: [other for other in plan.before(i) if other in left] for i in left}
@@ -89,7 +89,7 @@ def _train_cells(city: City, plan: CityPlan, engine: Engine, display: Display) -
 
 
 def _run(city: City, before: dict[Job, set[str]], engine: Engine, display: Display) -> None:
-    """Run the jobs to their end. before: of each, names of the jobs that it waits for. SplatError if some failed."""
+    """Run the jobs to their end. before: job -> names of the jobs that it waits for. SplatError if some failed."""
     failed = list[tuple[str, dict[str, Any]]]()
 
     def submit_ready() -> None:

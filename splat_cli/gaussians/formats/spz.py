@@ -314,7 +314,7 @@ def stated_axes(records: bytes) -> str | None:
 
 
 def to_ply_axes(splats: SplatArrays, axes: str) -> SplatArrays:
-    """The splats, given in `axes`, in those of a PLY."""
+    """The splats, given in `axes`, converted to the axes of a PLY."""
     axes = _AS_STORED.get(axes, axes)
     x, y, z = (_SIGNS[letter] for letter in axes)
     if axes[1] in "DU":
@@ -323,5 +323,5 @@ def to_ply_axes(splats: SplatArrays, axes: str) -> SplatArrays:
 
 
 def from_ply_axes(splats: SplatArrays, axes: str) -> SplatArrays:
-    """The splats, given in the axes of a PLY, in `axes`, RUB or RDF."""
+    """The splats, given in the axes of a PLY, converted to `axes`, RUB or RDF."""
     return to_ply_axes(splats, axes)  # flips are their own inverse

@@ -32,7 +32,8 @@ class FreeSpaceRays:
     def opacities(self, state: IterState, rasterizer: Rasterizer, out: DeviceArray | None = None) -> DeviceArray:
         """Queue the opacities in the free space of the state's view, after its tile lists are built.
 
-        Returns `out`, by default zeros, float32 [points of all views], with those of the view set, 0 to 1.
+        Returns `out`, float32 [points of all views], by default zeros, after writing the opacities of the view's points
+        to it, 0 to 1.
         """
         out = self.backend.xp.zeros(len(self.pixels), "float32") if out is None else out
         self._launch(state, rasterizer, 0.0, out, None)

@@ -24,7 +24,7 @@ _UNREADABLE = "unreadable"
 _VIEW_OPTIONS = ("images", "max_size", "downscale", "masks", "depths")
 """Settings that change sizes or files of views."""
 _TOLERANCE = 1e-5
-"""Of rotations, of positions relative to the cameras' extent, of intrinsics: some formats write rounded numbers."""
+"""For rotations, positions relative to the cameras' extent, intrinsics: some formats write rounded numbers."""
 
 
 def inputs_of(views: Sequence[View]) -> Inputs:
@@ -37,8 +37,8 @@ def inputs_of(views: Sequence[View]) -> Inputs:
 def refuse_other_inputs(run: RunDir, now: Inputs, scene: Path, config: TrainConfig) -> None:
     """UsageError that names what has changed if the scene is not the one that the run was trained on.
 
-    config: settings from now on; where they read the views in another way, sizes, intrinsics and files may differ. Runs
-    of earlier versions have no inputs.json: their cameras are those of cameras.json, unless refined, and their files
+    config: settings from now on; if they read the views differently, sizes, intrinsics and files may differ. Runs of
+    earlier versions have no inputs.json: their cameras are those of cameras.json, unless refined, and their files
     are unknown.
     """
     has_refined, earlier = config.pose_opt, run.config()
@@ -70,7 +70,7 @@ def _fingerprints(view: View) -> dict[str, str]:
 def _fingerprint(path: Path) -> str:
     """Size and hash of a few blocks of a file, or _UNREADABLE: edits of a photograph change most of its bytes.
 
-    Modification times do not count: copies of a scene have others.
+    Modification times do not count: a copy of a scene has other times.
     """
     digest = hashlib.sha256()
     try:

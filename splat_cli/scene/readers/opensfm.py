@@ -70,7 +70,7 @@ def read_opensfm(root: Path, options: SceneOptions) -> Dataset:
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
         raise SceneError(f"{path} is not a reconstruction of OpenSfM ({reason_of(error)}): make it again") from error
     check_count(path, "shots", len(entries))
-    is_part = root.name == "opensfm" and not (root / "images").is_dir()  # of OpenDroneMap's project
+    is_part = root.name == "opensfm" and not (root / "images").is_dir()  # in an OpenDroneMap project
     images = ImageIndex(export_image_folder(root.parent if is_part else root, options))
     frames, skipped = usable_frames(entries, partial(_frame, images, lenses))
     part = f", the first of {len(reconstructions)} that are not connected" if len(reconstructions) > 1 else ""

@@ -5,7 +5,7 @@ database breaks its POSIX locks (https://www.sqlite.org/howtocorrupt.html, secti
 `sqlite3`. It can also be killed at any time, which a call into pycolmap cannot be otherwise.
 
 colmap_process.py calls `main`. The job, a JSON object, is the first line of the standard input, which stays open as
-long as the parent lives. Messages, one JSON object a line behind MARK, go to the standard output, among the lines that
+long as the parent lives. Messages, one JSON object per line after MARK, go to the standard output, among the lines that
 COLMAP logs.
 """
 

@@ -26,7 +26,7 @@ from splat_cli.terminal.console import Counting, first_of
 _LENS = (Base.LensMake, Base.LensModel, Base.FocalLength, Base.FocalLengthIn35mmFilm, Base.DigitalZoomRatio)
 """EXIF tags that distinguish the lenses of a phone, and settings of a zoom lens."""
 EXHAUSTIVE_LIMIT = 200
-"""Maximum number of photographs of which all pairs are matched by default."""
+"""Maximum number of photographs for which all pairs are matched by default."""
 _MIN_SEQUENCE = 60
 """Minimum number of numbered files that may be the frames of a video; for fewer, all pairs take little time."""
 _MIN_FRAMES = 25

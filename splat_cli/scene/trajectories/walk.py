@@ -33,7 +33,7 @@ _REACH = 4.0
 def camera_order(centers: np.ndarray, forward: np.ndarray) -> np.ndarray:
     """Capture order if consecutive cameras are close, otherwise a short tour.
 
-    centers: [N, 3], in units of which one is equivalent to a radian. forward: unit vectors [N, 3].
+    centers: [N, 3], in units that count as much as one radian. forward: unit vectors [N, 3].
     """
     poses = np.concatenate([centers, forward], axis=1)
     if len(poses) < 4:
@@ -107,7 +107,7 @@ def walk_path(
 
 
 def _lengths(centers: np.ndarray, forward: np.ndarray, unit: float) -> np.ndarray:
-    """Distances [N - 1] of successive poses: radians, of which a distance of `unit` is one."""
+    """Distances [N - 1] between successive poses, in radians; a distance of `unit` counts as one radian."""
     cosines = (forward[1:] * forward[:-1]).sum(axis=1)
     return np.hypot(np.linalg.norm(np.diff(centers, axis=0), axis=1) / unit, np.arccos(np.clip(cosines, -1, 1)))
 

@@ -20,7 +20,7 @@ from splat_cli.train.trainer import Trainer, Unsharded
 
 
 class Follower(Unsharded):
-    """The Sharding of rank 1, 2, ..., whose trainer holds a share only and is told by rank 0 what to do.
+    """The Sharding of rank 1, 2, ..., whose trainer holds only a share and follows the commands of rank 0.
 
     The trainer's initial splats are placeholders, which rank 0 replaces.
     """

@@ -47,7 +47,7 @@ class RankParts:
 class Leader:
     """The Sharding of rank 0. Its methods send commands, which Follower.follow executes on the other ranks.
 
-    config, inputs: sent to the others first, which make trainers of them.
+    config, inputs: sent to the others first, which build their trainers from them.
     """
 
     parts: RankParts

@@ -83,7 +83,7 @@ class RankedViews:
         return all_or_none(self.ranks, self.rasterizer.backend, grow)
 
     def rounds(self, count: int) -> list[range]:
-        """The first `count` views of a batch in rounds, in each of which every rank renders at most one."""
+        """The first `count` views of a batch in rounds; in each round, every rank renders at most one."""
         return [range(first, min(first + self.ranks.size, count)) for first in range(0, count, self.ranks.size)]
 
     def num_own(self, count: int) -> int:
