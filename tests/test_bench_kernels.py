@@ -39,11 +39,11 @@ def test_each_replay_of_a_stage_adds_the_gradients_again(cpu, stage):
 
 def test_times_of_stages_grow_with_work(cpu, monkeypatch):
     monkeypatch.setattr(stage_passes, "MAX_SECONDS", 0.1)
-    few = measure_stages(cpu, splats(100), ring_of_views(1, 48, 32), antialias=False)
-    many = measure_stages(cpu, splats(8000), ring_of_views(1, 96, 64), antialias=False)
-    assert many["work"]["pairs"] > 50 * few["work"]["pairs"]
+    few = measure_stages(cpu, splats(50), ring_of_views(1, 48, 32), antialias=False)
+    many = measure_stages(cpu, splats(2000), ring_of_views(1, 96, 64), antialias=False)
+    assert many["work"]["pairs"] > 40 * few["work"]["pairs"]
     for less, more in zip(few["stages"], many["stages"], strict=True):
-        assert more["ms"] > 5 * less["ms"], more["name"]
+        assert more["ms"] > 4 * less["ms"], more["name"]
 
 
 @pytest.mark.parametrize("degree", [0, 1, 3])
