@@ -1,13 +1,15 @@
-"""Mutation check: change one thing in a module, and see whether its tests notice.
+"""Mutation check: change one line of a file, run its tests, and list the changes that no test notices.
 
-Of each module a random choice of mutants is made, in a copy of the repository, and tested by the files of TESTS alone:
+Each file gets a random choice of mutants, in a copy of the repository, and only the tests of its table run. Kernels are
+compiled by the CPU backend:
 
-    python scripts/checks/mutate.py                        # all of TESTS, 15 mutants a module
+    python scripts/checks/mutate.py                          # all files, 15 mutants each
     python scripts/checks/mutate.py density/adc --count 40
+    python scripts/checks/mutate.py raster/tiles.cu optim/begin_step.cu
     python scripts/checks/mutate.py --seed 1 --out mutants.json
 
-A mutant is killed where a test fails or takes several times as long as before. Survivors are listed: each is a test
-that is missing, or a change that changes nothing.
+A mutant is killed if a test fails or takes several times as long as before. Each survivor is a missing test, or a
+change without an effect. Mutants that do not compile do not count.
 """
 
 from __future__ import annotations
@@ -22,9 +24,10 @@ import sys
 import tempfile
 import time
 from dataclasses import asdict
-from pathlib import Path
+from pathlib import Path, PurePath
 
-from mutants import mutants_of
+from kernel_mutants import kernel_mutants_of
+from mutants import Mutant, mutants_of
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("splat_cli", "cuda_src", "configs", "scripts", "tests", "docs", "pyproject.toml")
@@ -58,7 +61,59 @@ TESTS = {
     "model/smooth_3d": ["render/test_smooth_3d.py"],
     "run/plan": ["run/test_plan.py"],
 }
-"""Modules of splat_cli/, and the files or folders of tests/ that are to kill their mutants."""
+"""Modules of splat_cli/, and the files or folders of tests/ that must kill their mutants."""
+
+KERNEL_TESTS = {
+    "density/unseen.cu": ["train/test_unseen.py", "density"],
+    "density/*": ["density", "model/test_columns.py"],
+    "optim/begin_step.cu": ["model/test_begin_step.py", "train/test_batch.py", "train/test_step.py", "density"],
+    "optim/langevin_noise.cu": ["model/test_langevin_noise.py", "model/test_visible_adam.py"],
+    "optim/*adam.cuh": ["model"],
+    "optim/moments.cuh": ["model"],
+    "optim/l1_ssim.cu": ["joint/test_loss.py"],
+    "optim/ssim_window.cuh": ["joint/test_loss.py"],
+    "optim/*background.cu": ["joint/test_background.py"],
+    "optim/*bilateral_grid.cu*": ["joint/appearance/test_bilateral_grid.py"],
+    "optim/*exposure.cu": ["joint/appearance/test_exposure.py"],
+    "optim/*isp.cu*": ["joint/appearance/test_isp.py"],
+    "optim/per_view.cuh": ["joint/appearance", "joint/test_poses.py"],
+    "optim/depth*": ["joint/depth"],
+    "optim/free_space.cu": ["joint/depth/test_free_space.py"],
+    "optim/intrinsics.cu": ["joint/test_intrinsics.py"],
+    "optim/outliers.cu": ["joint/test_outliers.py"],
+    "optim/pose.cu*": ["joint/test_poses.py"],
+    "optim/smooth_3d.cu": ["render/test_smooth_3d.py"],
+    "raster/*sort*": ["render/test_sort.py", "render/test_tiles.py"],
+    "raster/tile*": ["render/test_tiles.py", "render/test_pipeline.py"],
+    "raster/blend_scores.cu": ["render/test_contribution.py", "density/test_ratings.py"],
+    "raster/blend*": ["render/test_blend.py", "render/test_pipeline.py", "render/test_fixed_sums.py"],
+    "raster/project*": ["render/test_project.py", "render/test_pipeline.py", "model/test_adam.py"],
+    "raster/exchange.cu": ["ranks/test_exchange.py", "ranks/test_ranks.py"],
+    "raster/receive_splats.cu": ["ranks/test_slots.py", "ranks/test_ranks.py"],
+    "raster/*": ["render", "model"],
+}
+"""Patterns of files in cuda_src/, and their tests. The first pattern that matches counts."""
+
+KERNELS = sorted(
+    path.relative_to(ROOT / "cuda_src").as_posix()
+    for folder in ("density", "optim", "raster")
+    for path in (ROOT / "cuda_src" / folder).iterdir()
+)
+
+
+def source_path(name: str) -> Path:
+    """Path of a module or kernel file, relative to the repository."""
+    return Path("cuda_src", name) if name in KERNELS else Path("splat_cli", f"{name}.py")
+
+
+def relevant_tests(name: str) -> list[str]:
+    """Files or folders of tests/ that must kill the mutants of a module or kernel file."""
+    if name in KERNELS:
+        return next(tests for pattern, tests in KERNEL_TESTS.items() if PurePath(name).match(pattern))
+    return TESTS[name]
+
+
+PASSED, FAILED, NOT_COMPILED = "passed", "failed", "does not compile"
 
 
 class Copy:
@@ -73,58 +128,70 @@ class Copy:
             else:
                 shutil.copy(source, folder / name)
 
-    def run(self, tests: list[str], timeout: float | None = None) -> tuple[bool, float]:
-        """Whether the tests pass, and seconds; a run that takes longer than `timeout` does not."""
+    def run(self, tests: list[str], timeout: float | None = None) -> tuple[str, float]:
+        """Outcome (passed, failed or "does not compile") and seconds; a run longer than `timeout` fails."""
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--no-header"]
         command += [f"tests/{test}" for test in tests]
         others = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != str(ROOT)]
         path = os.pathsep.join([str(self.folder), *others])  # packages may lie elsewhere than this interpreter's
         environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+        environment["XDG_CACHE_HOME"] = str(self.folder / "cache")  # compiled mutants go with the copy
         began = time.perf_counter()
         try:
             result = subprocess.run(
-                command, cwd=self.folder, env=environment, timeout=timeout, capture_output=True, check=False
+                command, cwd=self.folder, env=environment, timeout=timeout, capture_output=True, check=False, text=True
             )
         except subprocess.TimeoutExpired:
-            return False, time.perf_counter() - began
-        return result.returncode == 0, time.perf_counter() - began
+            return FAILED, time.perf_counter() - began
+        compiled = "cannot compile" not in result.stdout
+        outcome = PASSED if result.returncode == 0 else FAILED if compiled else NOT_COMPILED
+        return outcome, time.perf_counter() - began
 
 
-def check(copy_: Copy, module: str, count: int, seed: int) -> list[dict[str, object]]:
-    """Test up to `count` mutants of a module; prints and returns a row for each, with `killed`."""
-    path = Path("splat_cli", f"{module}.py")
+def check(copy_: Copy, name: str, count: int, seed: int) -> list[dict[str, object]]:
+    """Test up to `count` mutants of a file; prints and returns a row for each that compiles, with `killed`."""
+    path, tests = source_path(name), relevant_tests(name)
     original = (copy_.folder / path).read_text(encoding="utf-8")
-    mutants = mutants_of(original)
-    chosen = random.Random(f"{module} {seed}").sample(mutants, min(count, len(mutants)))
-    passed, seconds = copy_.run(TESTS[module])
-    if not passed:
-        raise SystemExit(f"the tests of {module} fail without any mutant: {' '.join(TESTS[module])}")
+    mutants = kernel_mutants_of(original) if name in KERNELS else mutants_of(original)
+    chosen = random.Random(f"{name} {seed}").sample(mutants, min(count, len(mutants)))
+    copy_.run(tests)  # compiles kernels, which is not timed
+    outcome, seconds = copy_.run(tests)
+    if outcome != PASSED:
+        raise SystemExit(f"the tests of {name} fail without any mutant: {' '.join(tests)}")
     rows: list[dict[str, object]] = []
     for mutant in sorted(chosen, key=lambda one: one.line):
         (copy_.folder / path).write_text(mutant.source, encoding="utf-8")
-        survived, _ = copy_.run(TESTS[module], timeout=5 * seconds + 20)
-        fields = {key: value for key, value in asdict(mutant).items() if key != "source"}
-        rows.append({"module": module, **fields, "killed": not survived})
-        if survived:
-            print(f"    survived {path}:{mutant.line}: {mutant.before}  ->  {mutant.after}", flush=True)
+        outcome, _ = copy_.run(tests, timeout=5 * seconds + 60)
+        if outcome != NOT_COMPILED:
+            rows.append(_row(name, path, mutant, outcome == FAILED))
     (copy_.folder / path).write_text(original, encoding="utf-8")
     killed = sum(bool(row["killed"]) for row in rows)
-    print(f"{module}: {killed} of {len(rows)} killed, of {len(mutants)} mutants ({seconds:.0f} s a run)", flush=True)
+    print(f"{name}: {killed} of {len(rows)} killed, of {len(mutants)} mutants ({seconds:.0f} s per run)", flush=True)
     return rows
+
+
+def _row(name: str, path: Path, mutant: Mutant, killed: bool) -> dict[str, object]:
+    """A row of the JSON file; prints a mutant that survived."""
+    if not killed:
+        print(f"    survived {path}:{mutant.line}: {mutant.before}  ->  {mutant.after}", flush=True)
+    fields = {key: value for key, value in asdict(mutant).items() if key != "source"}
+    return {"file": name, **fields, "killed": killed}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("modules", nargs="*", help=f"of {', '.join(TESTS)}; by default all")
-    parser.add_argument("--count", type=int, default=15, help="mutants a module")
+    parser.add_argument("files", nargs="*", help="modules and kernel files, by default all", metavar="FILE")
+    parser.add_argument("--count", type=int, default=15, help="mutants per file")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, help="JSON file of all mutants that were tested")
+    parser.add_argument("--out", type=Path, help="JSON file of all tested mutants")
     options = parser.parse_args()
+    if unknown := set(options.files) - {*TESTS, *KERNELS}:
+        parser.error(f"no such file: {', '.join(sorted(unknown))}; choose from {', '.join([*TESTS, *KERNELS])}")
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         copy_ = Copy(Path(folder))
-        for module in options.modules or TESTS:
-            rows += check(copy_, module, options.count, options.seed)
+        for name in options.files or [*TESTS, *KERNELS]:
+            rows += check(copy_, name, options.count, options.seed)
             if options.out:
                 options.out.write_text(json.dumps(rows, indent=1))
     killed = sum(bool(row["killed"]) for row in rows)
