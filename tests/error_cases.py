@@ -133,8 +133,10 @@ CASES = (
     Case("No dataset in the folder", _empty_folder),
     Case("Half a model", _colmap(lambda scene: (scene / "sparse/0/points3D.bin").unlink())),
     Case("A truncated model", _colmap(_truncate("sparse/0/images.bin", 200))),
-    Case("A count that the file has no room for", _colmap(
-        lambda scene: (scene / "sparse/0/points3D.bin").write_bytes(b"\xff" * 6 + b"\0\0" + bytes(40)))),
+    Case(
+        "A count that the file has no room for",
+        _colmap(lambda scene: (scene / "sparse/0/points3D.bin").write_bytes(b"\xff" * 6 + b"\0\0" + bytes(40))),
+    ),
     Case("A spherical camera", _colmap(camera_model="EQUIRECTANGULAR")),
     Case("No folder of photographs", _colmap(lambda scene: (scene / "images").rename(scene / "photos"))),
     Case("Photographs all missing", _colmap(lambda scene: [path.unlink() for path in (scene / "images").iterdir()])),
@@ -146,20 +148,28 @@ CASES = (
     Case("A zip file that would fill the disk", _colmap(_zip_bomb)),
     Case("transforms.json without frames", _transforms(lambda document: document.clear())),
     Case("transforms.json without a focal length", _transforms(lambda document: document.update(fl_x=None, fl_y=None))),
-    Case("A point cloud outside the scene", _transforms(
-        lambda document: document.update(ply_file_path="../cloud.ply"))),
+    Case(
+        "A point cloud outside the scene", _transforms(lambda document: document.update(ply_file_path="../cloud.ply"))
+    ),
     Case("A point cloud that is missing", _transforms(lambda document: document.update(ply_file_path="cloud.ply"))),
-    Case("A frame's file outside the scene", _transforms(
-        lambda document: document.update(frames=[frame_entry(ring_of_views(1)[0]) | {"file_path": "/etc/hostname"}]))),
-    Case("Transparent photographs on a random background", lambda folder: write_blender(folder / "scene"),
-         ("--background", "random")),
+    Case(
+        "A frame's file outside the scene",
+        _transforms(
+            lambda document: document.update(frames=[frame_entry(ring_of_views(1)[0]) | {"file_path": "/etc/hostname"}])
+        ),
+    ),
+    Case(
+        "Transparent photographs on a random background",
+        lambda folder: write_blender(folder / "scene"),
+        ("--background", "random"),
+    ),
     Case("Photographs that are wholly transparent", _invisible_photographs),
     Case("A Blender scene without its training photographs' poses", _no_training_frames),
     Case("A split that names none of the photographs", _colmap(_names), ("--eval", "--split", "SCENE/names.txt")),
     Case("Too few photographs to hold one out", _colmap(num_views=1), ("--eval",)),
     Case("A crop that leaves no point", _colmap(), ("--crop", "9,9,9,1", "--crop-start")),
     Case("An invalid crop", _colmap(), ("--crop", "1,2,3")),
-)  # fmt: skip
+)
 
 
 def message_of(case: Case, folder: Path) -> str:

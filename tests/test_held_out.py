@@ -32,24 +32,11 @@ BASE = {
     "test_every": TEST_EVERY,
     "batch": 1,
 }
-OPTIONS = [
-    "--device",
-    "cpu",
-    "--deterministic",
-    "--eval",
-    "--test-every",
-    TEST_EVERY,
-    "--steps",
-    STEPS,
-    "--init",
-    "points",
-    "--depths",
-    "none",
-    "--no-report",
-    "--densify-interval",
-    4,
-]
-CITY = ["--cell-steps", 8, "--max-splats", 1500, "--splat-budget", 0, "--cell-splats", 1300]
+OPTIONS = (
+    f"--device cpu --deterministic --eval --test-every {TEST_EVERY} --steps {STEPS} --densify-interval 4 --init points "
+    "--depths none --no-report"
+).split()
+CITY = "--cell-steps 8 --max-splats 1500 --splat-budget 0 --cell-splats 1300".split()
 
 SETTINGS = {
     "one view per step": {},
@@ -95,12 +82,12 @@ def by_settings(name):
 
 
 def by_command(scene, out):
-    assert run_command(["train", str(scene), "-o", str(out), *map(str, OPTIONS)]) == 0
+    assert run_command(["train", str(scene), "-o", str(out), *OPTIONS]) == 0
     return saved_files(out)
 
 
 def by_batch_command(scene, out):
-    assert run_command(["batch", str(scene), "-o", str(out), *map(str, OPTIONS)]) == 0
+    assert run_command(["batch", str(scene), "-o", str(out), *OPTIONS]) == 0
     return saved_files(out / scene.name)
 
 
@@ -125,7 +112,7 @@ def by_resume(scene, out):
 
 
 def by_city(scene, out):
-    assert run_command(["city", str(scene), "-o", str(out), *map(str, OPTIONS + CITY)]) == 0
+    assert run_command(["city", str(scene), "-o", str(out), *OPTIONS, *CITY]) == 0
     return saved_files(out)
 
 

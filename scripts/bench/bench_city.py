@@ -46,18 +46,28 @@ NEAR = 16  # px of a projected border
 @click.option("--device", default="auto", show_default=True)
 @click.option("--cluster", help="As of `splat city`, such as local:2.")
 def main(
-    folder: Path, blocks: tuple[int, int], views: int, size: tuple[int, int], splats: int, cell_splats: int,
-    steps: int, cell_steps: int, device: str, cluster: str | None,
-) -> None:  # fmt: skip
+    folder: Path,
+    blocks: tuple[int, int],
+    views: int,
+    size: tuple[int, int],
+    splats: int,
+    cell_splats: int,
+    steps: int,
+    cell_steps: int,
+    device: str,
+    cluster: str | None,
+) -> None:
     """Print the comparison as JSON."""
     scene = folder / "scene"
     if not scene.is_dir():
         make_sample_city(scene, blocks, views, *size)
     common = ["--device", device, "--eval", "--splat-budget", "0", "--densify-interval", "50"]
     city = _splat(
-        "city", scene, "-o", folder / "merged", *common, "--max-splats", splats, "--cell-splats", cell_splats,
-        "--steps", steps, "--cell-steps", cell_steps, *(["--cluster", cluster] if cluster else []),
-    )  # fmt: skip
+        *("city", scene, "-o", folder / "merged"),
+        *common,
+        *f"--max-splats {splats} --cell-splats {cell_splats} --steps {steps} --cell-steps {cell_steps}".split(),
+        *(["--cluster", cluster] if cluster else []),
+    )
     plan = read_plan(folder / "merged")
     assert plan is not None
     num_views = len(RunDir(folder / "merged").views("train"))
@@ -68,22 +78,26 @@ def main(
     errors = [_errors(RunDir(folder / name), plan, backend) for name in ("single", "merged")]
     (single_near, single_far), (near, far) = errors
     result: dict[str, Any] = {
-        "cells": [len(cell.views) for cell in plan.cells], "single_steps": shown,
+        "cells": [len(cell.views) for cell in plan.cells],
+        "single_steps": shown,
         "seconds": json.loads((folder / "merged" / "seconds.json").read_text()),
         "coarse_psnr": RunDir(folder / "merged" / "coarse").result()["psnr"],
-        "single": _measures(RunDir(folder / "single")), "merged": _measures(RunDir(folder / "merged")),
+        "single": _measures(RunDir(folder / "single")),
+        "merged": _measures(RunDir(folder / "merged")),
         "near_share": round(single_near.size / (single_near.size + single_far.size), 3),
         "lost_near_db": round(_psnr(single_near) - _psnr(near), 3),
         "lost_elsewhere_db": round(_psnr(single_far) - _psnr(far), 3),
-    }  # fmt: skip
+    }
     print(json.dumps(result, indent=1))
 
 
 def _splat(*arguments: object) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-m", "splat_cli", "--json", *map(str, arguments)], stdout=subprocess.PIPE, text=True,
+        [sys.executable, "-m", "splat_cli", "--json", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        text=True,
         check=True,
-    )  # fmt: skip
+    )
     return dict(json.loads(done.stdout))
 
 

@@ -72,9 +72,16 @@ def main() -> None:
 @click.option("--device", default="auto")
 @click.option("--out", "file", type=Path, help="File for the tables, in addition to standard output.")
 def live(
-    scene: Path, stages: str, num_steps: int, preset: str | None, settings: tuple[str, ...], matrix_sums: bool,
-    other: str | None, device: str, file: Path | None,
-) -> None:  # fmt: skip
+    scene: Path,
+    stages: str,
+    num_steps: int,
+    preset: str | None,
+    settings: tuple[str, ...],
+    matrix_sums: bool,
+    other: str | None,
+    device: str,
+    file: Path | None,
+) -> None:
     """Passes of a trainer as it trains SCENE."""
     backend, stops = open_backend(device), sorted(map(int, stages.split(",")))
     overrides = tomllib.loads("\n".join(settings))
@@ -113,9 +120,15 @@ def live(
 )
 @click.option("--json", "file", type=Path)
 def model(
-    source: Path, scene: Path, counts: str, scales: str, num_views: int, device: str, other: str | None,
+    source: Path,
+    scene: Path,
+    counts: str,
+    scales: str,
+    num_views: int,
+    device: str,
+    other: str | None,
     file: Path | None,
-) -> None:  # fmt: skip
+) -> None:
     """Passes of a plain step on splats made from those of SOURCE, a run or a PLY file."""
     backend = open_backend(device)
     arrays = read_ply(find_splats(source)[0])

@@ -132,9 +132,18 @@ def told(owner: Any, name: str) -> Iterator[None]:
 @click.option("--save", is_flag=True, help="Write the result, too.")
 @click.option("--device", default="auto")
 def main(
-    num: int, gpus: int, batch: int | None, steps: int, size: str, moments: str, visible_adam: bool, folder: Path,
-    only_make: bool, save: bool, device: str,
-) -> None:  # fmt: skip
+    num: int,
+    gpus: int,
+    batch: int | None,
+    steps: int,
+    size: str,
+    moments: str,
+    visible_adam: bool,
+    folder: Path,
+    only_make: bool,
+    save: bool,
+    device: str,
+) -> None:
     """Print seconds of each phase and batch, and the peaks of memory."""
     splats = folder / f"{num}.ply"
     begin = time.perf_counter()
@@ -145,20 +154,37 @@ def main(
         print(f"{num:,} splats, {splats.stat().st_size / GIB:.1f} GiB: made in {time.perf_counter() - begin:.1f} s")
     if only_make:
         return
-    config = load_config(None, {
-        "steps": steps, "gpus": gpus, "batch": batch, "moments": moments, "visible_adam": visible_adam,
-        "init_from": str(splats), "max_splats": num, "splat_budget": 0.0, "densify_start": 1_000_000,
-        "coarse_until": 0.0, "keep": 0, "save_at": (), "report": False,
-    })  # fmt: skip
+    config = load_config(
+        None,
+        {
+            "steps": steps,
+            "gpus": gpus,
+            "batch": batch,
+            "moments": moments,
+            "visible_adam": visible_adam,
+            "init_from": str(splats),
+            "max_splats": num,
+            "splat_budget": 0.0,
+            "densify_start": 1_000_000,
+            "coarse_until": 0.0,
+            "keep": 0,
+            "save_at": (),
+            "report": False,
+        },
+    )
     display = Timed(config.batch_size)
     backend = open_device(device, config, display)
     with ExitStack() as stack:
         peak, out = stack.enter_context(PeakMemory()), stack.enter_context(tempfile.TemporaryDirectory(dir=folder))
         for owner, name in (
-            (initialization, "read_splats"), (trainer, "make_model"), (Trainer, "__init__"),
-            (Leader, "scatter"), (Leader, "collect"),
-            (RankedViews, "grow_if_overflowed"), (Rasterizer, "resize_pairs"),
-        ):  # fmt: skip
+            (initialization, "read_splats"),
+            (trainer, "make_model"),
+            (Trainer, "__init__"),
+            (Leader, "scatter"),
+            (Leader, "collect"),
+            (RankedViews, "grow_if_overflowed"),
+            (Rasterizer, "resize_pairs"),
+        ):
             stack.enter_context(told(owner, name))
         if save:
             stack.enter_context(told(RunWriter, "write"))

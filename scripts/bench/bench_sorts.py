@@ -41,9 +41,15 @@ def sort_per_tile(backend: Backend, view: View, lengths: np.ndarray, depths: np.
     def sort() -> None:
         lists.keys[...] = unsorted
         backend.kernel("raster/sort_tiles", "sort_tiles", **SORT_DEFINES[backend.name])(
-            (len(lengths),), (SORT_THREADS[backend.name],),
-            cameras.array, state.array, lists.tile_order, lists.tile_begins, lists.keys, lists.splat_from_pair,
-        )  # fmt: skip
+            (len(lengths),),
+            (SORT_THREADS[backend.name],),
+            cameras.array,
+            state.array,
+            lists.tile_order,
+            lists.tile_begins,
+            lists.keys,
+            lists.splat_from_pair,
+        )
 
     return sort
 
@@ -54,9 +60,15 @@ def sort_with_cccl(backend: Backend, keys: DeviceArray, values: DeviceArray, num
 
     out_keys, out_values = backend.xp.empty_like(keys), backend.xp.empty_like(values)
     return lambda: radix_sort(
-        d_in_keys=keys, d_out_keys=out_keys, d_in_values=values, d_out_values=out_values, num_items=len(keys),
-        order=SortOrder.ASCENDING, begin_bit=0, end_bit=num_bits,
-    )  # fmt: skip
+        d_in_keys=keys,
+        d_out_keys=out_keys,
+        d_in_values=values,
+        d_out_values=out_values,
+        num_items=len(keys),
+        order=SortOrder.ASCENDING,
+        begin_bit=0,
+        end_bit=num_bits,
+    )
 
 
 def bench(backend: Backend, num_pairs: int, width: int, height: int) -> dict[str, float]:

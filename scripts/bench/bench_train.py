@@ -50,17 +50,26 @@ def bench(scene: Path, config: TrainConfig, backend: Backend, stops: list[int]) 
         seconds += time.perf_counter() - begin
         score = mean_score(evaluate(TrainedModel(trainer.splats), data.held_out, config).values())
         row = {
-            "step": stop, "seconds": round(seconds, 2), "psnr": round(score.psnr, 3), "ssim": round(score.ssim, 4),
+            "step": stop,
+            "seconds": round(seconds, 2),
+            "psnr": round(score.psnr, 3),
+            "ssim": round(score.ssim, 4),
             "splats": trainer.splats.num,
-        }  # fmt: skip
+        }
         cells = row["step"], row["seconds"], f"{score.psnr:.2f}", f"{score.ssim:.4f}", row["splats"]
         print(f"| {' | '.join(map(str, cells))} |", flush=True)
         rows.append(row)
     return {
-        "scene": scene.name, "device": backend.describe(), "python": platform.python_version(),
-        "numpy": np.__version__, "splat": __version__, "startup_seconds": round(startup, 2),
-        "steps_per_second": round(last / seconds, 1), "peak_bytes": int(backend.peak_bytes), "curve": rows,
-    }  # fmt: skip
+        "scene": scene.name,
+        "device": backend.describe(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "splat": __version__,
+        "startup_seconds": round(startup, 2),
+        "steps_per_second": round(last / seconds, 1),
+        "peak_bytes": int(backend.peak_bytes),
+        "curve": rows,
+    }
 
 
 @click.command()
@@ -73,16 +82,24 @@ def bench(scene: Path, config: TrainConfig, backend: Backend, stops: list[int]) 
 @click.option("--device", default="auto")
 @click.option("--json", "json_path", type=Path)
 def main(
-    scene: Path, preset: str | None, steps: int | None, seed: int, settings: tuple[str, ...], at: str, device: str,
+    scene: Path,
+    preset: str | None,
+    steps: int | None,
+    seed: int,
+    settings: tuple[str, ...],
+    at: str,
+    device: str,
     json_path: Path | None,
-) -> None:  # fmt: skip
+) -> None:
     overrides: dict[str, Any] = {"eval": True, "seed": seed} | ({"steps": steps} if steps else {})
     overrides |= tomllib.loads("\n".join(settings))
     config = load_config(preset, overrides)
     result = bench(scene, config, open_backend(device), [int(step) for step in at.split(",") if step])
-    print(f"{result['device']}; Python {result['python']}, NumPy {result['numpy']}, splat {result['splat']}; start-up "
-          f"{result['startup_seconds']} s, {result['steps_per_second']} steps/s, "
-          f"peak {result['peak_bytes'] / 1e6:.0f} MB")  # fmt: skip
+    print(
+        f"{result['device']}; Python {result['python']}, NumPy {result['numpy']}, splat {result['splat']}; start-up "
+        f"{result['startup_seconds']} s, {result['steps_per_second']} steps/s, "
+        f"peak {result['peak_bytes'] / 1e6:.0f} MB"
+    )
     if json_path:
         json_path.write_text(json.dumps(result, indent=1))
 

@@ -68,9 +68,18 @@ def gradients(stage: Stage, rows: np.ndarray, conics: np.ndarray, opacities: np.
 def _tile_arrays(raster: Rasterizer, state: IterState, rows: DeviceArray) -> tuple[DeviceArray, ...]:
     tiles, projection, picture = raster.tiles, raster.projection, raster.picture
     return (
-        raster.cameras.array, state.array, tiles.tile_begins, tiles.splat_from_pair, projection.means2d,
-        projection.conic_opacity, projection.colors, picture.final_T, picture.last_pair, picture.d_image, rows,
-    )  # fmt: skip
+        raster.cameras.array,
+        state.array,
+        tiles.tile_begins,
+        tiles.splat_from_pair,
+        projection.means2d,
+        projection.conic_opacity,
+        projection.colors,
+        picture.final_T,
+        picture.last_pair,
+        picture.d_image,
+        rows,
+    )
 
 
 def _block_a_tile(file: str, *leading: None) -> Launch:
@@ -115,11 +124,22 @@ def _ours_in_wide_rows(raster: Rasterizer, state: IterState, rows: DeviceArray) 
     tiles, projection, picture = raster.tiles, raster.projection, raster.picture
     assert picture.segments is not None
     raster.backend.kernel("raster/blend_backward", "blend_backward", SPLAT_SUMS=WIDE_ROW)(
-        (len(picture.segments),), (32, BACKWARD_WARPS),
-        raster.cameras.array, state.array, picture.segments, tiles.tile_begins, tiles.splat_from_pair,
-        projection.means2d, projection.conic_opacity, projection.colors, picture.image, picture.last_pair,
-        picture.states, picture.d_image, rows,
-    )  # fmt: skip
+        (len(picture.segments),),
+        (32, BACKWARD_WARPS),
+        raster.cameras.array,
+        state.array,
+        picture.segments,
+        tiles.tile_begins,
+        tiles.splat_from_pair,
+        projection.means2d,
+        projection.conic_opacity,
+        projection.colors,
+        picture.image,
+        picture.last_pair,
+        picture.states,
+        picture.d_image,
+        rows,
+    )
 
 
 OURS = Stage("ours: segments, moments", _ours(), "reached_pairs", "hits_8x8", moments=True)

@@ -32,8 +32,8 @@ def run(scene: Path, preset: str, seed: int, options: Sequence[str], results: Pa
     out = results / f"{'-'.join([scene.name, *preset.split(':'), *(o.strip('-') for o in options), str(seed)])}.json"
     if not out.is_file():
         with tempfile.TemporaryDirectory() as folder:
-            command = [sys.executable, "-m", "splat_cli", "train", str(scene), "-o", f"{folder}/run", "--eval",
-                       f"--seed={seed}", "--save-at=", "--keep=0", "--no-report", *flags, *options]  # fmt: skip
+            train = [sys.executable, "-m", "splat_cli", "train", str(scene), "-o", f"{folder}/run", "--eval"]
+            command = [*train, f"--seed={seed}", "--save-at=", "--keep=0", "--no-report", *flags, *options]
             command += [] if name == "default" else ["--preset", name]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             if has_flip():  # measured by `splat eval` alone
@@ -62,9 +62,14 @@ def cell(runs: list[dict[str, Any]], key: str, digits: int, unit: float = 1) -> 
 @click.option("--results", type=Path, help="Folder that keeps the metrics of each run.")
 @click.option("--peers", type=Path, help="JSON file of other programs' figures, by scene and program.")
 def main(
-    scenes: tuple[Path, ...], presets: str, seeds: str, split_by: str, device: str, results: Path | None,
+    scenes: tuple[Path, ...],
+    presets: str,
+    seeds: str,
+    split_by: str,
+    device: str,
+    results: Path | None,
     peers: Path | None,
-) -> None:  # fmt: skip
+) -> None:
     others = json.loads(peers.read_text()) if peers else {}
     options = [f"--split-by={split_by}", f"--device={device}"]
     with tempfile.TemporaryDirectory() as folder:
@@ -83,9 +88,13 @@ def main(
 def print_row(scene: str, preset: str, runs: list[dict[str, Any]]) -> None:
     """One row: means over the seeds."""
     columns = [
-        cell(runs, "psnr", 2), cell(runs, "ssim", 4), cell(runs, "flip", 4), cell(runs, "num_splats", 0),
-        cell(runs, "seconds", 1), cell(runs, "peak_bytes", 2, 1e9),
-    ]  # fmt: skip
+        cell(runs, "psnr", 2),
+        cell(runs, "ssim", 4),
+        cell(runs, "flip", 4),
+        cell(runs, "num_splats", 0),
+        cell(runs, "seconds", 1),
+        cell(runs, "peak_bytes", 2, 1e9),
+    ]
     print(f"| {scene} | {preset} | {' | '.join(columns)} |", flush=True)
 
 

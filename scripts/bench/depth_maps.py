@@ -99,9 +99,17 @@ def scores_of(scene: Path, folder: Path, config: TrainConfig, backend: Backend, 
 @click.option("--max-size", type=int, help="Of photographs, in pixels.")
 @click.option("--device", default="auto")
 def main(
-    scene: str, depths: str | None, num_views: int, steps: int, seeds: int, weights: str, kinds: str, init: str,
-    max_size: int | None, device: str,
-) -> None:  # fmt: skip
+    scene: str,
+    depths: str | None,
+    num_views: int,
+    steps: int,
+    seeds: int,
+    weights: str,
+    kinds: str,
+    init: str,
+    max_size: int | None,
+    device: str,
+) -> None:
     """Print a row for each kind of depth map and each weight."""
     backend = open_backend(device)
     with tempfile.TemporaryDirectory() as temporary:
@@ -113,9 +121,17 @@ def main(
         chosen = {view.name for view in evenly_spread(views, num_views)}
         split = folder / "held_out.txt"
         split.write_text("\n".join(view.name for view in views if view.name not in chosen))
-        base = load_config(None, {
-            "steps": steps, "eval": True, "split": str(split), "report": False, "max_size": max_size, "init": init,
-        })  # fmt: skip
+        base = load_config(
+            None,
+            {
+                "steps": steps,
+                "eval": True,
+                "split": str(split),
+                "report": False,
+                "max_size": max_size,
+                "init": init,
+            },
+        )
         for kind in kinds.split(","):
             maps = "none" if kind in ("none", "points") else str(folder / kind)
             for weight in (0.0,) if kind == "none" else map(float, weights.split(",")):

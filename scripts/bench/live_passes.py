@@ -98,7 +98,7 @@ def table(trainer: Trainer, num_steps: int, bandwidth: float) -> str:
         "",
         "| pass | ms | 10 to 90 % | MB | of bandwidth |",
         "| --- | --- | --- | --- | --- |",
-    ]  # fmt: skip
+    ]
     for name, values in times.items():
         ms, low, high = statistics.median(values), *np.percentile(values, [10, 90])
         size = BYTES[name](work) if name in BYTES else 0.0

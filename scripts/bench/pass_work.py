@@ -83,11 +83,17 @@ def work_of(trainer: Trainer, num_steps: int) -> tuple[Work, int, int]:
     coefficients = (int(states[-1]["sh_degree"]) + 1) ** 2
     num_splats, in_sectors = mean("num_splats"), float(np.mean(in_seen_sectors))
     work = Work(
-        splats=num_splats, visible=float(np.mean(visible)), in_seen_sectors=in_sectors,
+        splats=num_splats,
+        visible=float(np.mean(visible)),
+        in_seen_sectors=in_sectors,
         updated=in_sectors if trainer.config.visible_adam else num_splats,
-        large=mean("num_large"), pairs=mean("num_pairs"), segments=mean("num_segments"), pixels=pixels,
-        coefficients=coefficients, adam_words=4 if trainer.model.moments.packed else 6,
-    )  # fmt: skip
+        large=mean("num_large"),
+        pairs=mean("num_pairs"),
+        segments=mean("num_segments"),
+        pixels=pixels,
+        coefficients=coefficients,
+        adam_words=4 if trainer.model.moments.packed else 6,
+    )
     return work, with_queue, without
 
 

@@ -94,11 +94,16 @@ class Recorder:
         """Replace methods of the package by recording ones, in this process."""
         setattr(RankedStep, "run", lambda step, count: self._run(step, count))  # noqa: B010
         for owner, name, what in [
-            (DensityControl, "refine", "refine: all of it"), (RankedScorer, "sums", "score"),
-            (Leader, "collect", "collect"), (Leader, "scatter", "scatter"), (Follower, "_send_share", "collect"),
-            (Leader, "replaced", "scatter changes"), (Follower, "_take_changes", "scatter changes"),
-            (Follower, "_take_share", "scatter"), (Trainer, "constrain", "constrain"),
-        ]:  # fmt: skip
+            (DensityControl, "refine", "refine: all of it"),
+            (RankedScorer, "sums", "score"),
+            (Leader, "collect", "collect"),
+            (Leader, "scatter", "scatter"),
+            (Follower, "_send_share", "collect"),
+            (Leader, "replaced", "scatter changes"),
+            (Follower, "_take_changes", "scatter changes"),
+            (Follower, "_take_share", "scatter"),
+            (Trainer, "constrain", "constrain"),
+        ]:
             self._wrap(owner, name, what, waits=True)
         self._wrap(Leader, "run_until", "steps")
         self._wrap(Follower, "_run_until", "steps")

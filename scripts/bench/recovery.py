@@ -125,9 +125,12 @@ def lens_error(true: View, view: View) -> float:
 
 
 def planned_runs(
-    what: str, data: TrainingData, wrong: TrainingData, load: Callable[[dict[str, Any]], TrainConfig],
+    what: str,
+    data: TrainingData,
+    wrong: TrainingData,
+    load: Callable[[dict[str, Any]], TrainConfig],
     refining: dict[str, Any],
-) -> dict[str, tuple[TrainingData, TrainConfig]]:  # fmt: skip
+) -> dict[str, tuple[TrainingData, TrainConfig]]:
     """Rows of the table: name -> data and settings. load: the settings with some changed, as `refining` has them."""
     plain, refined = load({}), load(refining)
     runs = {"as it is": (data, plain), "disturbed": (wrong, plain), "refined": (wrong, refined)}
@@ -155,17 +158,28 @@ def planned_runs(
 @click.option("--own-cameras", is_flag=True, help="A camera for each training photograph.")
 @click.option("--device", default="auto")
 def main(
-    what: str, scene: Path, preset: str | None, steps: int | None, seed: int, appearance: str, downscale: int,
-    own_cameras: bool, changes: tuple[str, ...], only: str | None, device: str,
-) -> None:  # fmt: skip
+    what: str,
+    scene: Path,
+    preset: str | None,
+    steps: int | None,
+    seed: int,
+    appearance: str,
+    downscale: int,
+    own_cameras: bool,
+    changes: tuple[str, ...],
+    only: str | None,
+    device: str,
+) -> None:
     settings: dict[str, Any] = {"eval": True, "seed": seed, "downscale": downscale} | (
         {"steps": steps} if steps else {}
     )
     config = load_config(preset, settings)
     refining: dict[str, Any] = {
-        "poses": {"pose_opt": True}, "intrinsics": {"pose_opt": True},
-        "distortion": {"pose_opt": True, "refine_intrinsics": True}, "walkers": {"robust": True}
-    }.get(what, {"appearance": appearance})  # fmt: skip
+        "poses": {"pose_opt": True},
+        "intrinsics": {"pose_opt": True},
+        "distortion": {"pose_opt": True, "refine_intrinsics": True},
+        "walkers": {"robust": True},
+    }.get(what, {"appearance": appearance})
     refining |= {key: float(value) for key, _, value in (change.partition("=") for change in changes)}
     backend = open_backend(device)
     data = read_data(scene, config, backend, Display(io.StringIO()))
@@ -175,8 +189,10 @@ def main(
         data = dataclasses.replace(data, training=with_own_cameras(data.training))
     fit = "none" if what in ("poses", *LENSES) else appearance
     wrong = disturb(what, data, seed, own_cameras)
-    print(f"| {what} | PSNR | SSIM | PSNR fitted | SSIM fitted | degrees off | % of extent off | "
-          "% of focal length off | k1 off | px off | s |\n|" + " --- |" * 11)  # fmt: skip
+    print(
+        f"| {what} | PSNR | SSIM | PSNR fitted | SSIM fitted | degrees off | % of extent off | "
+        "% of focal length off | k1 off | px off | s |\n|" + " --- |" * 11
+    )
     runs = planned_runs(what, data, wrong, lambda refining: load_config(preset, settings | refining), refining)
     for name, (disturbed, chosen) in runs.items():
         if only in (None, name):

@@ -79,9 +79,15 @@ def mean_psnr(pictures: list[np.ndarray], photographs: ImageSet) -> str:
 @click.option("--only-filters", is_flag=True, help="Do not train at the other sizes.")
 @click.option("--device", default="auto")
 def main(
-    scene: Path, make_sample: bool, preset: str | None, steps: int | None, shrink: int, filters: str,
-    only_filters: bool, device: str,
-) -> None:  # fmt: skip
+    scene: Path,
+    make_sample: bool,
+    preset: str | None,
+    steps: int | None,
+    shrink: int,
+    filters: str,
+    only_filters: bool,
+    device: str,
+) -> None:
     if make_sample:
         make_sample_scene(scene, width=384, height=288)
         return

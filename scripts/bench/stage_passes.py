@@ -117,18 +117,23 @@ def measure_stages(backend: Backend, arrays: SplatArrays, views: list[View], ant
             replays = time_replay(backend, launch, REPLAYS[backend.name], MAX_SECONDS)
             times[stage.name].append(statistics.median(replays))
     return {
-        "splats": splats.num, "views": len(views), "width": views[0].width, "height": views[0].height,
+        "splats": splats.num,
+        "views": len(views),
+        "width": views[0].width,
+        "height": views[0].height,
         "work": {f.name: float(np.mean([getattr(w, f.name) for w in work])) for f in dataclasses.fields(Work)},
         "stages": [
             {
-                "name": stage.name, "ms": float(np.mean(times[stage.name])), "difference": worst[stage.name],
+                "name": stage.name,
+                "ms": float(np.mean(times[stage.name])),
+                "difference": worst[stage.name],
                 "atomics": 9 * float(np.mean([getattr(w, stage.adds) for w in work])),
                 "bytes": float(np.mean([num_bytes(stage, w) for w in work])),
                 "source": dataclasses.asdict(stage.source) if stage.source else None,
             }
             for stage in stages
         ],
-    }  # fmt: skip
+    }
 
 
 def _stages(backend: Backend) -> list[Stage]:

@@ -45,9 +45,17 @@ def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], antiali
     """The passes of a step that changes no splat, with buffers for the view that needs most pairs."""
     rng, splats = np.random.default_rng(0), Splats.from_arrays(backend, arrays)
     asked = TrainConfig(
-        lr_means=0.0, lr_means_final=0.0, lr_sh0=0.0, lr_shN=0.0, lr_opacities=0.0, lr_scales=0.0, lr_quats=0.0,
-        sh_degree=splats.sh_degree, sh_degree_interval=1, steps=len(views),
-    )  # fmt: skip
+        lr_means=0.0,
+        lr_means_final=0.0,
+        lr_sh0=0.0,
+        lr_shN=0.0,
+        lr_opacities=0.0,
+        lr_scales=0.0,
+        lr_quats=0.0,
+        sh_degree=splats.sh_degree,
+        sh_degree_interval=1,
+        steps=len(views),
+    )
     frozen = resolve_plan(asked, views).config
     photos = [backend.upload(rng.integers(0, 255, (v.height, v.width, 3)).astype(np.uint8)) for v in views]
     cameras = CameraTable(backend, views, photos)

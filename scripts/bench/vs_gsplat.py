@@ -43,9 +43,15 @@ def versus(backend: Backend, arrays: SplatArrays, views: list[View], antialias: 
             flush=True,
         )
     return {
-        "splats": len(arrays), "width": width, "height": height, "antialias": antialias, "ours": ours, **theirs,
-        "ratio": ratios, "mean_difference": difference,
-    }  # fmt: skip
+        "splats": len(arrays),
+        "width": width,
+        "height": height,
+        "antialias": antialias,
+        "ours": ours,
+        **theirs,
+        "ratio": ratios,
+        "mean_difference": difference,
+    }
 
 
 def our_milliseconds(
@@ -76,9 +82,12 @@ def parameters(arrays: SplatArrays) -> dict[str, torch.Tensor]:
     """What gsplat.rasterization takes, activated, as leaves that want gradients."""
     colors = np.concatenate([arrays.sh0[:, None], arrays.shN], axis=1)
     values = {
-        "means": arrays.means, "quats": arrays.quats, "scales": np.exp(arrays.log_scales),
-        "opacities": 1 / (1 + np.exp(-arrays.logit_opacities)), "colors": colors,
-    }  # fmt: skip
+        "means": arrays.means,
+        "quats": arrays.quats,
+        "scales": np.exp(arrays.log_scales),
+        "opacities": 1 / (1 + np.exp(-arrays.logit_opacities)),
+        "colors": colors,
+    }
     return {name: torch.tensor(value, device="cuda").requires_grad_() for name, value in values.items()}
 
 
@@ -86,8 +95,10 @@ def camera(view: View) -> dict[str, Any]:
     K = [[view.fx, 0, view.cx], [0, view.fy, view.cy], [0, 0, 1]]
     return {
         "viewmats": torch.tensor(view.w2c[None], dtype=torch.float32, device="cuda"),
-        "Ks": torch.tensor([K], dtype=torch.float32, device="cuda"), "width": view.width, "height": view.height,
-    }  # fmt: skip
+        "Ks": torch.tensor([K], dtype=torch.float32, device="cuda"),
+        "width": view.width,
+        "height": view.height,
+    }
 
 
 def options(antialias: bool) -> dict[str, Any]:

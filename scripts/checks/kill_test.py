@@ -23,9 +23,15 @@ from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.run_dir import RunDir
 
 _OPTIONS = [
-    "--deterministic", "--save-at=", "--densify-start=20", "--densify-interval=20", "--checkpoint-every=10",
-    "--noise-scale=1000", "--background=random", "--no-report",
-]  # fmt: skip
+    "--deterministic",
+    "--save-at=",
+    "--densify-start=20",
+    "--densify-interval=20",
+    "--checkpoint-every=10",
+    "--noise-scale=1000",
+    "--background=random",
+    "--no-report",
+]
 
 _VARIANTS = {
     "plain": [],

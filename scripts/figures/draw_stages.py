@@ -50,8 +50,16 @@ def stages_svg(results: dict[str, Any]) -> str:
     width, height = LABELS + BARS + VALUES, HEAD + len(names) * step + 2 * GAP
     paper = tag("rect", width="100%", height="100%", fill="white")
     box = f"0 0 {width} {height}"
-    svg = tag("svg", tag("style", STYLE), paper, *parts, xmlns="http://www.w3.org/2000/svg", viewBox=box,
-              width=width, height=height)  # fmt: skip
+    svg = tag(
+        "svg",
+        tag("style", STYLE),
+        paper,
+        *parts,
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=box,
+        width=width,
+        height=height,
+    )
     return svg + "\n"
 
 

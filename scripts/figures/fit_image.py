@@ -164,9 +164,16 @@ def draw_strips(results: list[Result], picture: np.ndarray, out: Path) -> None:
 @click.option("--table-size", default=2**20, show_default=True, help="Entries a level, at most.")
 @click.option("--device", default="auto")
 def main(
-    out: Path, image: Path | None, settings: str, encodings: tuple[str, ...], steps: int, size: int, batch: int,
-    table_size: int, device: str,
-) -> None:  # fmt: skip
+    out: Path,
+    image: Path | None,
+    settings: str,
+    encodings: tuple[str, ...],
+    steps: int,
+    size: int,
+    batch: int,
+    table_size: int,
+    device: str,
+) -> None:
     backend, picture = open_backend(device), load_picture(image, size)
     print(f"{backend.describe()}; the picture's mean colour alone: {psnr(picture.mean((0, 1)), picture):.1f} dB")
     results = []

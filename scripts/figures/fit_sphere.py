@@ -85,8 +85,12 @@ def write_ply(path: Path, surfaces: dict[str, np.ndarray], points: np.ndarray) -
 
     rows = []
     for k, values in enumerate(surfaces.values()):
-        table = np.zeros(len(values), [(axis, "f4") for axis in "xyz"] + [("value", "f4"), ("surface", "u1")]
-                         + [(channel, "u1") for channel in ("red", "green", "blue")])  # fmt: skip
+        table = np.zeros(
+            len(values),
+            [(axis, "f4") for axis in "xyz"]
+            + [("value", "f4"), ("surface", "u1")]
+            + [(channel, "u1") for channel in ("red", "green", "blue")],
+        )
         table["x"], table["y"], table["z"] = points * (1 + 0.4 * values) + np.array([[4.0 * k], [0], [0]])
         table["value"], table["surface"] = values, k
         table["red"], table["green"], table["blue"] = (255 * colormaps["viridis"](values)[:, :3].T).astype(np.uint8)

@@ -155,8 +155,10 @@ class Fit:
 def shares(parts: dict[str, float]) -> dict[str, float]:
     """Of a training step, the optimiser's share; of inference, the encoding's."""
     inference = parts["encoding"] + parts["network"]
-    return {"optimiser of training": parts["optimiser"] / sum(parts.values()),
-            "encoding of inference": parts["encoding"] / inference}  # fmt: skip
+    return {
+        "optimiser of training": parts["optimiser"] / sum(parts.values()),
+        "encoding of inference": parts["encoding"] / inference,
+    }
 
 
 @dataclass

@@ -25,6 +25,14 @@ def regression_loss(
     channels = network.widths[-1]
     check_arrays("regression_loss", targets=(targets, "float32", f"{channels} {network.rows}"))
     network.backend.kernel("field/regression", "regression_loss")(
-        (ceil_div(network.rows, 32 * WARPS), channels), (32, WARPS),
-        network.outputs, targets, network.rows, num_rows, kind, float(delta), loss, network.d_outputs,
-    )  # fmt: skip
+        (ceil_div(network.rows, 32 * WARPS), channels),
+        (32, WARPS),
+        network.outputs,
+        targets,
+        network.rows,
+        num_rows,
+        kind,
+        float(delta),
+        loss,
+        network.d_outputs,
+    )

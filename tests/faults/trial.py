@@ -56,10 +56,20 @@ OPERATIONS = {
 KINDS = tuple(OPERATIONS)
 STEPS, SAVE_AT = 120, 60
 _OPTIONS = [
-    "--device=cpu", "--deterministic", "--eval", "--test-every=3", f"--steps={STEPS}", f"--save-at={SAVE_AT}",
-    "--checkpoint-every=30", "--keep=2", "--densify-start=10", "--densify-interval=20", "--densify-stop=100",
-    "--noise-scale=1000", "--background=random",
-]  # fmt: skip
+    "--device=cpu",
+    "--deterministic",
+    "--eval",
+    "--test-every=3",
+    f"--steps={STEPS}",
+    f"--save-at={SAVE_AT}",
+    "--checkpoint-every=30",
+    "--keep=2",
+    "--densify-start=10",
+    "--densify-interval=20",
+    "--densify-stop=100",
+    "--noise-scale=1000",
+    "--background=random",
+]
 _BATCH_OPTIONS = ["--device=cpu", "--deterministic", "--steps=3", "--save-at=", "--no-report"]
 _INPUTS = ("config.toml", "cameras.json", "inputs.json")
 """Files of a run that are the same from its beginning to its end."""

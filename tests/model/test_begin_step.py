@@ -9,8 +9,15 @@ from splat_cli.train.schedule import SCHEDULE_DTYPE
 
 MAX_STEPS, DECAY_START, DECAY = 1000, 400, 0.1
 FIRST, FINAL = 2e-3, 5e-5
-RATES = {"log_scales": 5e-3, "quats": 1e-3, "opacities": 0.05, "sh0": 2e-3, "shN": 1e-4, "field": 0.01,
-         "field_features": 0.02}  # fmt: skip
+RATES = {
+    "log_scales": 5e-3,
+    "quats": 1e-3,
+    "opacities": 0.05,
+    "sh0": 2e-3,
+    "shN": 1e-4,
+    "field": 0.01,
+    "field_features": 0.02,
+}
 
 
 def state_of(backend: Backend, step: int) -> np.ndarray:

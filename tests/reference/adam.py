@@ -37,9 +37,16 @@ def step(
 
 
 def step_along_axes(
-    params: Array, grads: Array, moments1: Array, moments2: Array, learning_rates: Array, step_number: int,
-    reference_size: float, beta1: float = 0.9, beta2: float = 0.999,
-) -> tuple[Array, Array, Array]:  # fmt: skip
+    params: Array,
+    grads: Array,
+    moments1: Array,
+    moments2: Array,
+    learning_rates: Array,
+    step_number: int,
+    reference_size: float,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+) -> tuple[Array, Array, Array]:
     """As `step`, for the rows of splats (means, log scales, quaternions, ...), whose means move along their own axes.
 
     A splat of the reference size moves at the rate of positions, others by the root of how much larger they are in the

@@ -22,9 +22,14 @@ def moved(camera: Camera, offset: Array) -> Camera:
     """
     factor, focal = np.exp(offset[0]), (camera.fx + camera.fy) / 2
     return replace(
-        camera, fx=factor * camera.fx, fy=factor * camera.fy, cx=camera.cx + focal * offset[1],
-        cy=camera.cy + focal * offset[2], k1=camera.k1 + sum(offset[3:4]), k2=camera.k2 + sum(offset[4:5]),
-    )  # fmt: skip
+        camera,
+        fx=factor * camera.fx,
+        fy=factor * camera.fy,
+        cx=camera.cx + focal * offset[1],
+        cy=camera.cy + focal * offset[2],
+        k1=camera.k1 + sum(offset[3:4]),
+        k2=camera.k2 + sum(offset[4:5]),
+    )
 
 
 def d_camera(

@@ -13,8 +13,10 @@ OVEREXPOSED_SLOPE = 0.1
 def squared_radius(height: int, width: int, center: Array) -> tuple[Array, Array, Array]:
     """[H, W] of x, y and their squares' sum, from the optical centre in halves of the diagonal."""
     radius = np.sqrt(width**2 + height**2) / 2
-    x, y = np.meshgrid((np.arange(width) + 0.5 - width / 2) / radius - center[0],
-                       (np.arange(height) + 0.5 - height / 2) / radius - center[1])  # fmt: skip
+    x, y = np.meshgrid(
+        (np.arange(width) + 0.5 - width / 2) / radius - center[0],
+        (np.arange(height) + 0.5 - height / 2) / radius - center[1],
+    )
     return x, y, x**2 + y**2
 
 
