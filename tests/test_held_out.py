@@ -36,7 +36,7 @@ OPTIONS = (
     f"--device cpu --deterministic --eval --test-every {TEST_EVERY} --steps {STEPS} --densify-interval 4 --init points "
     "--depths none --no-report"
 ).split()
-CITY = "--cell-steps 8 --max-splats 1500 --splat-budget 0 --cell-splats 1300".split()
+CITY = ["--cell-steps", "8", "--max-splats", "1500", "--splat-budget", "0", "--cell-splats", "1300"]
 
 SETTINGS = {
     "one view per step": {},
