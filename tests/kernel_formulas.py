@@ -1,4 +1,4 @@
-"""Lines of kernels, quoted in docs/method.md, evaluated with SymPy's symbols in place of numbers."""
+"""Lines of kernels, quoted in docs/method.md, evaluated with SymPy's symbols instead of numbers."""
 
 import re
 from functools import reduce
@@ -65,12 +65,12 @@ FUNCTIONS = {
     "select": lambda condition, a, b: a if condition else b,
     "vrcp": lambda x: 1 / x,
     "vmin": lambda x, limit: x,
-    "ALPHA_MAX": sympy.oo,  # of the branch in which nothing is clipped
+    "ALPHA_MAX": sympy.oo,  # from the branch without clipping
 }  # fmt: skip
 
 
 def blocks():
-    """Of each quotation: file, function, what distinguishes it from others of that function, and its lines."""
+    """For each quotation: file, function, a label that tells it from others of that function, and its lines."""
     return [(file, function, part, text.splitlines()) for file, function, part, text in BLOCK.findall(PAGE.read_text())]
 
 
@@ -109,7 +109,7 @@ def to_python(expression):
 
 
 def _split(declarators):
-    """At the commas outside of all brackets."""
+    """The parts of a text between commas outside of all brackets."""
     depths = reduce(lambda d, c: [*d, d[-1] + (c in "([{") - (c in ")]}")], declarators, [0])
     cuts = [k for k, c in enumerate(declarators) if c == "," and depths[k] == 0]
     return [declarators[a + 1 : b].strip() for a, b in zip([-1, *cuts], [*cuts, len(declarators)], strict=True)]

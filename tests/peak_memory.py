@@ -37,5 +37,5 @@ def _status_bytes(field: str) -> int:
 
 
 def resident_bytes() -> int:
-    """Of this process, now (Linux)."""
+    """Resident bytes of this process now (Linux)."""
     return _status_bytes("VmRSS")

@@ -32,7 +32,7 @@ class Outcome:
 def attack(target: Target, folder: Path, count: int, seed: int, measure_memory: bool = False) -> Outcome:
     """Damages the target's file, or forges its contents, `count` times, or a share of it.
 
-    AssertionError, with the input's seed, where a promise is broken.
+    AssertionError, with the input's seed, if a reader breaks a promise.
     """
     damaged = target.prepare(folder)
     whole = damaged.read_bytes()
@@ -50,7 +50,7 @@ def attack(target: Target, folder: Path, count: int, seed: int, measure_memory: 
 def attack_once(
     target: Target, folder: Path, outcome: Outcome, where: str, size: int, measure_memory: bool = False
 ) -> None:
-    """Reads what lies in the folder, of `size` bytes. AssertionError, with `where`, where a promise is broken."""
+    """Reads what lies in the folder, of `size` bytes. AssertionError, with `where`, if the reader breaks a promise."""
     with peak_memory() if measure_memory else nullcontext(PeakMemory()) as memory:
         start = time.process_time()
         _read_or_refuse(target, folder, outcome, where)

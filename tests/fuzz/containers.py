@@ -37,11 +37,11 @@ def forge_zip(whole, rng, forge_member):
     target = io.BytesIO()
     method = _METHODS[rng.choice(4, p=[0.5, 0.4, 0.05, 0.05])]
     with warnings.catch_warnings(), zipfile.ZipFile(target, "w", method) as archive:
-        warnings.simplefilter("ignore")  # of names that are there twice
+        warnings.simplefilter("ignore")  # about duplicate names
         for name, content in members:
             archive.writestr(name, content)
     forged = bytearray(target.getvalue())
-    if rng.random() < 0.1:  # a directory that lies about a size
+    if rng.random() < 0.1:  # a directory with a wrong size
         place = forged.find(b"PK\1\2") + int(rng.choice([20, 24]))
         struct.pack_into("<I", forged, place, int(rng.choice([0, 1, 1000, 2**31, 2**32 - 2])))
     return bytes(forged)
@@ -103,13 +103,13 @@ def _forged_npz(whole, rng):
 
 
 def forge_checkpoint(whole, rng):
-    """With a right checksum."""
+    """A file with a correct checksum."""
     forged = forge_npz(whole[:-64], rng)
     return forged + hashlib.sha256(forged).hexdigest().encode()
 
 
 def forge_glb(whole, rng):
-    """Whole chunks around a document, and a buffer, that are changed."""
+    """Intact chunks around a changed document and a changed buffer."""
     length = struct.unpack_from("<I", whole, 12)[0]
     document, content = json.loads(whole[20 : 20 + length]), whole[28 + length :]
     if rng.random() < 0.85:

@@ -1,6 +1,6 @@
 """One reader, attacked with inputs that reach new code in it: `python -m tests.fuzz.guided READER SECONDS CORPUS`.
 
-libFuzzer, through Atheris, keeps in the folder CORPUS what leads somewhere new, and damages that further, half of the
+libFuzzer, through Atheris, keeps inputs that reach new code in the folder CORPUS and damages them further, half of the
 time with our own kinds of damage. Ends with an error at the first broken promise, and leaves the input in CORPUS.
 """
 

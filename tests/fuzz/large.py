@@ -1,7 +1,7 @@
 """Measures reading of large files made to take much memory: `python -m tests.fuzz.large [--megabytes N] [--only NAME]`.
 
-Prints a row a file: its length, what the reader returned (resident), the peak and the limit of SECURITY.md in MiB, and
-the processor's seconds. The exit code is 1 where a limit was exceeded. Each file is read in a process of its own.
+Prints a row per file: its length, the result (resident), the peak and the limit of SECURITY.md in MiB, and
+the processor's seconds. The exit code is 1 if a limit was exceeded. Each file is read in a process of its own.
 """
 
 import argparse

@@ -34,7 +34,7 @@ _TYPE_BYTES = {"double": 8, "float": 4, "uchar": 1}
 class LargeFile:
     """build: writes a file of about a number of bytes into a folder; returns what `read` is given.
 
-    expansion: bytes of the arrays of the file's points to a byte of the file.
+    expansion: bytes of the arrays of the file's points per byte of the file.
     """
 
     name: str

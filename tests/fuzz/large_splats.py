@@ -25,7 +25,7 @@ def _noise(*shape: int) -> np.ndarray:
 
 
 def build_spz(folder: Path, size: int) -> Path:
-    """Only the positions do not compress: 26 bytes of floats to a byte of the file."""
+    """Only the positions do not compress: 26 bytes of floats per byte of the file."""
     n = size // 9
     content = HEADER.pack(MAGIC, 3, n, 3, 12, 0, 0) + _noise(9 * n).tobytes() + bytes(sum(_WIDTHS[1:]) * n)
     (folder / "a.spz").write_bytes(gzip.compress(content, compresslevel=1))

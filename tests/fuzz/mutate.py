@@ -1,4 +1,4 @@
-"""Small, seeded damage to files, as by disks, networks, editors and attackers."""
+"""Small, seeded damage to files, such as disks, networks, editors and attackers cause."""
 
 import re
 

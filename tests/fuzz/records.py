@@ -1,4 +1,4 @@
-"""PLY files and COLMAP models of whole records with unexpected numbers, names and properties."""
+"""PLY files and COLMAP models of complete records with unexpected numbers, names and properties."""
 
 import struct
 

@@ -11,8 +11,7 @@ Forge = Callable[[bytes, np.random.Generator], bytes]
 
 @dataclass(frozen=True)
 class Target:
-    """A folder with an input, the file in it that gets damaged, and a function that reads it all the way to what the
-    program would use."""
+    """A folder with an input, the file in it to damage, and a function that reads it as far as the program would."""
 
     name: str
     prepare: Callable[[Path], Path]
@@ -20,6 +19,6 @@ class Target:
     read: Callable[[Path], object]
     """Reads from the folder."""
     forge: Forge | None = None
-    """The valid file's bytes -> a whole container around wrong contents."""
+    """The valid file's bytes -> an intact container with wrong contents."""
     share: float = 1.0
     """Share of the inputs, for readers that start a process per input."""

@@ -80,7 +80,7 @@ def forge_json_lines(whole, rng):
 
 
 def forge_toml(whole, rng):
-    """Tables, dates, nested arrays and keys of any depth in the place of settings."""
+    """Tables, dates, nested arrays and keys of any depth instead of settings."""
     lines = whole.decode().splitlines()
     for _ in range(rng.integers(1, MAX_CHANGES)):
         place = int(rng.integers(len(lines)))

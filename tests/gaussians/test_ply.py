@@ -1,4 +1,4 @@
-"""PLY files: what others expect of ours, and what we accept of theirs."""
+"""PLY files: ours as other programs expect them, and theirs as we accept them."""
 
 import numpy as np
 import plyfile
@@ -151,7 +151,7 @@ def test_wrong_number_of_coefficients(tmp_path):
 
 
 def test_degree_4_is_dropped_and_told(tmp_path):
-    """As gsplat writes it: 24 coefficients of red, then of green, then of blue."""
+    """gsplat writes 24 coefficients of red, then of green, then of blue."""
     splats = some_splats(10)
     columns = columns_of(splats)
     for name in [name for name in columns if name.startswith("f_rest_")]:
@@ -212,7 +212,7 @@ def test_lists_of_no_faces(tmp_path):
 
 @pytest.mark.parametrize("prefix", ["scalar_", "scal_", "scalar_scal_"])
 def test_names_of_cloudcompare(tmp_path, prefix):
-    """It renames properties that it does not know, so that the file was taken for points."""
+    """It renames properties that it does not know. Such a file was once mistaken for points."""
     splats = some_splats(5, degree=2)
     columns = {name if name in "xyz" else f"{prefix}{name}": column for name, column in columns_of(splats).items()}
     path = write_foreign(tmp_path / "a.ply", columns)

@@ -8,7 +8,7 @@ from tests.gaussians.formats.differences import differences
 from tests.gaussians.formats.test_round_trips import splats_in_range
 
 LIMITS = {
-    ".splat": {"opacity": 0.002, "color": 0.002, "rotation": 1.6},  # it takes 127.5 for 0, and we 128, as its inventor
+    ".splat": {"opacity": 0.002, "color": 0.002, "rotation": 1.6},  # its 0 is 127.5; ours is 128, as in the original
     ".spz": {"opacity": 0.002, "color": 0.004, "rotation": 0.2, "log_scale": 1 / 32, "position": 2e-4, "sh": 0.07},
     ".compressed.ply": {
         "opacity": 0.002,

@@ -56,7 +56,7 @@ def test_spark_takes_axes_as_they_are(spark, tmp_path):
 
 
 def test_splat_transform_takes_axes_for_those_of_a_ply(splat_transform, tmp_path):
-    """Whatever is stated."""
+    """It ignores the stated axes."""
     splats = splats_in_range(50)
     write_splats(tmp_path / "ours.spz", splats)
     splat_transform(tmp_path / "ours.spz", tmp_path / "theirs.ply")

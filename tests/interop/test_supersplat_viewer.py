@@ -115,7 +115,7 @@ def screenshot(page):
 
 @pytest.mark.slow
 def test_viewer_refuses_spz(viewer, splats, tmp_path):
-    """As docs/formats.md says; once the viewer reads SPZ, the table there must change."""
+    """docs/formats.md says so. Once the viewer reads SPZ, its table must change."""
     write_splats(tmp_path / "splats.spz", splats)
     page, said = viewer("splats.spz")
     for _ in range(150):

@@ -33,7 +33,7 @@ def test_free_folder_is_not_waited_for(tmp_path):
 
 
 def test_a_folder_that_cannot_be_made_is_no_endless_wait(tmp_path, monkeypatch):
-    """As in /proc, where the system says that a new folder does not exist."""
+    """In /proc, the system says that a new folder does not exist."""
     monkeypatch.setattr(Path, "mkdir", Mock(side_effect=FileNotFoundError(errno.ENOENT, "No such file or directory")))
     with pytest.raises(UsageError, match="cannot be written: No such file"), locked_folder(tmp_path / "a", make=True):
         pass
@@ -96,13 +96,13 @@ def test_lock_of_a_lost_computer_is_removed(hasty, tmp_path, monkeypatch):
 
 
 def test_the_locked_byte_is_not_written(tmp_path):
-    """Windows lets only the handle that locked it write it: not the one that writes who holds the lock."""
+    """On Windows only the handle that locked a file can write to it, but another handle writes the holder's name."""
     with locked_folder(tmp_path):
         assert (tmp_path / LOCK_NAME).read_bytes().startswith(b"\0process ")
 
 
 def test_a_lock_file_that_cannot_be_removed_is_waited_for(hasty, tmp_path, monkeypatch):
-    """As on Windows, where its holder has it open."""
+    """On Windows this happens while its holder has it open."""
     monkeypatch.setattr(folder_lock, "_REFRESH_INTERVAL", 60.0)
     with locked_folder(tmp_path), monkeypatch.context() as patch:
         patch.setattr(folder_lock, "_computer", lambda: "another")

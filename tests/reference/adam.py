@@ -1,4 +1,4 @@
-"""Adam (Kingma and Ba 2015, algorithm 1) with one learning rate a row, and along the axes of splats."""
+"""Adam (Kingma and Ba 2015, algorithm 1) with one learning rate per row, and along the axes of splats."""
 
 import numpy as np
 
@@ -49,8 +49,8 @@ def step_along_axes(
 ) -> tuple[Array, Array, Array]:
     """As `step`, for the rows of splats (means, log scales, quaternions, ...), whose means move along their own axes.
 
-    A splat of the reference size moves at the rate of positions, others by the root of how much larger they are in the
-    mean of its axes, to five times more or less. The moments of means are along the axes, too.
+    A splat of the reference size moves at the rate of positions. Other splats move at this rate times the root of their
+    relative size (mean of the axes), at most five times more or less. The moments of means are along the axes, too.
     """
     lengths = np.maximum(np.linalg.norm(params[6:10], axis=0), 1e-12)
     axes, scales = rotation_matrices((params[6:10] / lengths).T), np.exp(params[3:6])  # columns of [n, 3, 3] are axes

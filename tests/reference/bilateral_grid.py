@@ -14,7 +14,7 @@ LUMA = np.array([0.299, 0.587, 0.114])
 
 
 def hats(places: Array, num: int) -> Array:
-    """[num, ...] how much each of `num` nodes has of a place from 0 to num - 1: linear interpolation."""
+    """[num, ...] weights of `num` nodes at a place from 0 to num - 1: linear interpolation."""
     return np.maximum(1 - np.abs(places[None] - np.arange(num).reshape(-1, *[1] * places.ndim)), 0)
 
 
@@ -25,7 +25,7 @@ def hat_slopes(places: Array, num: int) -> Array:
 
 
 def weights(image: Array, shape: tuple[int, ...]) -> tuple[Array, Array, Array, Array]:
-    """Of levels [L, H, W], rows [R, H] and columns [C, W]; and of the levels' derivatives by luminance [L, H, W]."""
+    """Weights of levels [L, H, W], rows [R, H], columns [C, W]; derivatives of the first by luminance [L, H, W]."""
     (height, width), (levels, rows, columns) = image.shape[1:], shape[:3]
     luminance = np.einsum("c,chw->hw", LUMA, image)
     place = np.clip(luminance, 0, 1) * (levels - 1)

@@ -29,7 +29,7 @@ class Flat:
 @dataclass(frozen=True)
 class Blended:
     image: Array  # [3, H, W]
-    transmittance: Array  # [H, W] what is left for the background
+    transmittance: Array  # [H, W] transmittance: the weight of the background
     alphas: Array  # [M, H, W], 0 where the splat does not contribute
     # [H, W] the relative distance to the nearest decision (skip, clamp, stop) that a rounding error could turn
     margin: Array
@@ -77,7 +77,7 @@ def forward(flat: Flat, background: Array, width: int, height: int) -> Blended:
 
 
 def backward(flat: Flat, background: Array, blended: Blended, d_image: Array) -> BlendGradients:
-    """d_image [3, H, W].  Walks back to front; `behind` is what the light that a splat lets through comes to."""
+    """d_image [3, H, W].  Walks back to front; `behind` is the colour behind a splat."""
     num = len(flat.means2d)
     height, width = blended.transmittance.shape
     means2d, abs_means2d, conics = np.zeros((num, 2)), np.zeros((num, 2)), np.zeros((num, 3))

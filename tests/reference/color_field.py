@@ -38,7 +38,7 @@ class Field:
 
 @dataclass
 class Seen:
-    """What the forward pass leaves for the backward pass."""
+    """Values of the forward pass that the backward pass needs."""
 
     ray: Array
     unit: Array

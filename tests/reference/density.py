@@ -61,7 +61,7 @@ def halves(columns):
 
 
 def children(columns, normals):
-    """The child of each splat that standard normal numbers [3, K] stand for (Kerbl et al. 2023, sec. 5.2)."""
+    """The child of each splat at the sample given by standard normal numbers [3, K] (Kerbl et al. 2023, sec. 5.2)."""
     child = columns.astype(np.float64)
     local = normals * np.exp(child[3:6])
     child[:3] += np.einsum("kij,jk->ik", rotations(child[6:10]), local)

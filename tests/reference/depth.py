@@ -13,14 +13,14 @@ Array = np.ndarray
 
 
 def inverse_depths(projected: Projected) -> blend.Flat:
-    """What is blended in place of colours: 1 / z, z and 1 of the visible splats."""
+    """Values that are blended instead of colours: 1 / z, z and 1 of the visible splats."""
     flat = projected.flat()
     depths = projected.depths[projected.splat_from_flat()]
     return replace(flat, colors=np.column_stack([1 / depths, depths, np.ones_like(depths)]))
 
 
 def loss(image: Array, pixels: Array, targets: Array, weight: float) -> tuple[float, Array]:
-    """Of blended inverse depths [H, W], and its gradient: weight * mean |difference| / mean target."""
+    """Loss of blended inverse depths [H, W], and its gradient: weight * mean |difference| / mean target."""
     differences = image.ravel()[pixels] - targets
     d_image = np.zeros(image.size)
     d_image[pixels] = weight * np.sign(differences) / targets.sum()
@@ -30,14 +30,14 @@ def loss(image: Array, pixels: Array, targets: Array, weight: float) -> tuple[fl
 def loss_and_gradients(
     splats: Splats, camera: Camera, options: Options, pixels: Array, targets: Array, weight: float
 ) -> tuple[float, Splats]:
-    """Of `loss`."""
+    """`loss` of the splats, and its gradients by them."""
     return gradients_of(splats, camera, options, lambda image: loss(image[0], pixels, targets, weight))
 
 
 def gradients_of(
     splats: Splats, camera: Camera, options: Options, loss: Callable[[Array], tuple[float, Array]]
 ) -> tuple[float, Splats]:
-    """Of a loss of what is blended, [3, H, W], which returns its gradient by the inverse depths [H, W]."""
+    """A loss and its gradients by the splats. loss: of the blended values [3, H, W]; also returns d_inverse [H, W]."""
     projected = project.forward(splats, camera, options)
     flat, nothing = inverse_depths(projected), np.zeros(3)
     blended = blend.forward(flat, nothing, camera.width, camera.height)

@@ -64,7 +64,7 @@ def total(sampled: Array, weights: Array, scale: float, shift: float) -> float:
 def loss(
     image: Array, sampled: Array, weights: Array, scale: float, shift: float, weight: float
 ) -> tuple[float, Array]:
-    """Of blended inverse depths [H, W], and its gradient: weight * sum huber(difference) / sum of targets."""
+    """Loss of blended inverse depths [H, W], and its gradient: weight * sum huber(difference) / sum of targets."""
     divisor = total(sampled, weights, scale, shift)
     if not (scale > 0 and shift > 0 and divisor > 0):
         return 0.0, np.zeros_like(image)

@@ -1,4 +1,4 @@
-"""Opacity in front of points: its mean square, and the gradient of that by the raw splats. A point at a time."""
+"""Opacity in front of points: its mean square, and its gradient by the raw splats, one point at a time."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ REACH = 0.8
 
 
 def alphas_before(projected: Projected, pixel: tuple[float, float], depth: float) -> tuple[Array, Array, Array]:
-    """Of visible splats, nearest first, alpha [M] in a pixel's centre (x, y), 0 if not in free space, and dx, dy."""
+    """Alpha [M] of visible splats, nearest first, in a pixel's centre (x, y), 0 if not in free space; dx and dy."""
     flat = projected.flat()
     dx, dy = (np.array(pixel) - flat.means2d).T
     a, b, c = flat.conics.T

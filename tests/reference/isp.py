@@ -26,7 +26,7 @@ def matrix(photo: Array) -> Array:
 
 
 def curve(u: Array, b: Array) -> Array:
-    """The response of b [2]: a cubic from black to white, straight on beyond them."""
+    """The response of b [2]: a cubic from black to white, linear beyond them."""
     cubic = u + b[0] * u * (1 - u) + b[1] * u * (1 - u) * (1 - 2 * u)
     dark = u * (1 + b[0] + b[1])
     bright = 1 + OVEREXPOSED_SLOPE * (u - 1)

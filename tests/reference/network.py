@@ -8,7 +8,7 @@ RELATIVE_EPSILON = 0.01
 
 
 def forward(layers: list[Array], inputs: Array, sigmoid: bool) -> list[Array]:
-    """What every layer gives, [N, width] each, inputs first. layers: [inputs + 1, outputs], the last row the bias."""
+    """Values of every layer, [N, width] each, inputs first. layers: [inputs + 1, outputs], the last row the bias."""
     values = [inputs]
     for k, weights in enumerate(layers):
         y = values[-1] @ weights[:-1] + weights[-1]

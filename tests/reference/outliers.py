@@ -1,4 +1,4 @@
-"""Outliers of a picture: by a threshold, and by the share of a pixel's neighbours that are over it (RobustNeRF)."""
+"""Outliers of a picture: a threshold, and the share of a pixel's neighbours that exceed it (RobustNeRF)."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ def residuals(image: Array, photograph: Array) -> Array:
 
 
 def find(residual: Array, mask: Array, threshold: float, share: float) -> Array:
-    """bool [H, W] where at least `share` of the pixels around, within the picture, are over the threshold."""
+    """bool [H, W] where at least `share` of the pixels around, within the picture, exceed the threshold."""
     over = (residual > threshold) & mask
     found = np.zeros(over.shape, bool)
     for y, x in np.ndindex(over.shape):

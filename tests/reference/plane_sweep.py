@@ -1,4 +1,4 @@
-"""How well photographs agree on depths of pixels, one patch after the other, float64."""
+"""Agreement of photographs on depths of pixels, one patch after the other, float64."""
 
 import numpy as np
 
@@ -43,7 +43,7 @@ def _look(view, other, gray, around, inverse_depth):
 
 
 def _normalized(patch):
-    """Of mean 0 and length 1; None where its contrast is too small."""
+    """The patch with mean 0 and length 1; None if its contrast is too small."""
     patch = patch - patch.mean()
     deviation = np.sqrt((patch**2).mean())
     return patch / np.linalg.norm(patch) if deviation > MIN_DEVIATION else None

@@ -2,8 +2,8 @@
 
 The covariance is that of Zwicker et al. 2001, "EWA Volume Splatting", equation 31, in the form of Kerbl et al. 2023,
 section 4; the opacity compensation is Yu et al. 2024, "Mip-Splatting", equation 9.  The exact rules of culling,
-clamping and touched tiles stand in docs/architecture.md.  Whatever float32 cannot hold counts as not finite, and a
-splat with a projection that is not finite is invisible.  A quaternion of zeros turns nothing.
+clamping and touched tiles are in docs/architecture.md.  Values that float32 cannot hold count as not finite, and a
+splat with a projection that is not finite is invisible.  A quaternion of zeros means no rotation.
 """
 
 from dataclasses import dataclass

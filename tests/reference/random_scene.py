@@ -21,7 +21,7 @@ class Scene:
 
 
 def random_camera(rng: np.random.Generator) -> Camera:
-    """Rolled, somewhere in the world, with fx unlike fy and the principal point off the image's centre."""
+    """A rolled camera anywhere in the world, with different fx and fy and a principal point off the centre."""
     rotation = np.linalg.qr(rng.normal(size=(3, 3)))[0]
     w2c = np.eye(4)
     w2c[:3, :3] = rotation * np.sign(np.linalg.det(rotation))
@@ -62,7 +62,7 @@ def hard_scene(seed: int, num: int = 144) -> Scene:
         slice(k * share, (k + 1) * share) for k in range(10)
     )
     splats.log_scales[huge] = rng.uniform(0.5, 2.5, (share, 3))
-    # Thin, or nothing would be seen behind them.
+    # Thin, so that splats behind them are visible.
     for wide in (huge, near, outside):
         splats.logit_opacities[wide] = rng.normal(-4, 0.7, share)
     splats.log_scales[tiny] = rng.uniform(-12, -7, (share, 3))

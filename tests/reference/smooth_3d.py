@@ -25,7 +25,7 @@ def sigmas(means: Array, cameras: list[Camera], variance: float, near: float = 0
 
 
 def forward(splats: Splats, sigmas: Array) -> Splats:
-    """Splats that are, without a filter, what `splats` are with it."""
+    """Splats that look the same without a filter as `splats` look with it."""
     variances = np.exp(2 * splats.log_scales)
     sums = variances + sigmas[:, None] ** 2
     opacities = np.sqrt(variances.prod(axis=1) / sums.prod(axis=1)) / (1 + np.exp(-splats.logit_opacities))

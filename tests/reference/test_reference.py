@@ -1,4 +1,4 @@
-"""The references against central differences and against facts that do not come from them."""
+"""The references against central differences and against independent facts."""
 
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -25,7 +25,7 @@ def assert_gradient(function: Callable[[Array], float], at: Array, gradient: Arr
         direction[index] = 1
         direction = direction.reshape(at.shape)
         expected = central_difference(function, at, direction)
-        # What rounding of the loss leaves of a difference over 2e-6, and 1e-5 of the derivative.
+        # Rounding error of the loss in a difference over 2e-6, and 1e-5 of the derivative.
         assert (gradient * direction).sum() == pytest.approx(expected, rel=1e-5, abs=1e-7 * np.abs(gradient).max())
     for _ in range(probes // 3):
         direction = rng.normal(size=at.shape) / np.sqrt(at.size)
@@ -69,7 +69,7 @@ def project_loss(projected: project.Projected, weights: project_backward.Project
 def test_project_backward(scene: Scene, options: Options) -> None:
     rng = np.random.default_rng(0)
     projected = project.forward(scene.splats, scene.camera, options)
-    # Weights that make each splat's share of each output of like size: conics of needles would drown the rest.
+    # Weights that give each splat a similar share of each output; otherwise conics of needles would dominate.
     names = [f.name for f in fields(project_backward.ProjectedGradients)]
     sizes = {name: getattr(projected, name) for name in names}
     weights = project_backward.ProjectedGradients(
@@ -105,7 +105,7 @@ def test_project_of_a_sphere_on_the_axis() -> None:
 
 
 def test_tiles_are_those_of_the_contributing_pixels(scene: Scene) -> None:
-    """A splat's pixels lie in its tiles, and a tile whose pixel centres lie as densely as you like holds one."""
+    """A splat's pixels lie in its tiles. At any density of pixel centres, each of its tiles holds one."""
     rendered = pipeline.render(scene.splats, scene.camera, scene.background, Options())
     projected, size = rendered.projected, (scene.camera.height, scene.camera.width)
     fractions = np.linspace(0, 1, 1001)

@@ -1,4 +1,4 @@
-"""Which splats an export keeps, in which order, and what comes of several inputs."""
+"""Edits of an export: the splats that it keeps, their order, and merging of several inputs."""
 
 import numpy as np
 import pytest

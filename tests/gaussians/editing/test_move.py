@@ -43,7 +43,7 @@ def test_moved_scene_and_camera_give_the_same_picture(backend, degree):
 
 
 def test_colors_turn_with_the_splats(backend):
-    """Without their rotation the picture is another one: the test above would see it."""
+    """Without their rotation the picture differs, so the test above would fail."""
     splats, view = scene(3), ring_of_views(3, width=96, height=72)[1]
     moved = Edits(scale=SCALE, rotate=DEGREES, translate=OFFSET).apply(splats)
     stale = dataclasses.replace(moved, shN=splats.shN)
@@ -60,5 +60,5 @@ def test_there_and_back():
 
 
 def test_turns_follow_the_order_of_the_axes():
-    turned = rotation_about_axes((90, 0, 90)) @ [0, 1, 0]  # about x to z, which the turn about z leaves alone
+    turned = rotation_about_axes((90, 0, 90)) @ [0, 1, 0]  # about x to z; the turn about z does not move it
     np.testing.assert_allclose(turned, [0, 0, 1], atol=1e-12)

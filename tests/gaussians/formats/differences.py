@@ -1,4 +1,4 @@
-"""How far two sets of the same splats are apart, property by property."""
+"""Differences between two sets of the same splats, by property."""
 
 import numpy as np
 

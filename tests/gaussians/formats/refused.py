@@ -1,4 +1,4 @@
-"""How reading a damaged file must end."""
+"""Check of the error for a damaged file."""
 
 import re
 

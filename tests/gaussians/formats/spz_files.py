@@ -17,5 +17,5 @@ def forget_axes(path):
 
 def write_unstated_rdf(path, splats):
     """A file in the axes of a PLY that does not say so, as SuperSplat's editor writes it."""
-    write_splats(path, to_ply_axes(splats, "RUB"))  # which the writer turns back
+    write_splats(path, to_ply_axes(splats, "RUB"))  # the writer turns them back
     forget_axes(path)

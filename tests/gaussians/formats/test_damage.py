@@ -70,7 +70,7 @@ def test_compressed_ply_that_lacks_something(tmp_path, old, new):
 
 
 def test_compressed_ply_without_bounds_of_color(tmp_path):
-    """As SuperSplat 1 wrote it: colours are between 0 and 1."""
+    """SuperSplat 1 wrote such files; colours are between 0 and 1."""
     path = tmp_path / "a.compressed.ply"
     splats = some_splats(2, 0)
     splats.sh0[:] = [[-1, 0, 1], [1, 0.5, -1]]

@@ -1,4 +1,4 @@
-"""What `write_splats` leaves out or rounds, and how it warns of it."""
+"""`write_splats` warns of splats that it leaves out and of values that it rounds."""
 
 import warnings
 
@@ -90,7 +90,7 @@ def test_splats_out_of_the_range_of_spz_are_warned_of(tmp_path):
 
 
 def absurd_splats():
-    """As of a file whose properties are in another order: every finite number anywhere."""
+    """Any finite number anywhere, as from a file whose properties are in another order."""
     splats = some_splats(300)
     rng = np.random.default_rng(1)
     for array in splats.arrays().values():

@@ -1,4 +1,4 @@
-"""What each format keeps of splats, and by how much it may change them."""
+"""Splats written and read again in each format: lost properties, and limits of the changes."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ COUNTS = (0, 1, 255, 256, 257, 600)
 
 
 def splats_in_range(count, degree=3):
-    """Splats whose colours and coefficients lie inside what every format can say."""
+    """Splats whose colours and coefficients are in the range of every format."""
     splats = some_splats(count, degree)
     splats.sh0[:] = np.clip(splats.sh0, -1.7, 1.7)
     splats.shN[:] = np.clip(splats.shN / 3, -0.9, 0.9)

@@ -69,7 +69,7 @@ def test_spz_of_version_4_is_the_same_in_other_streams(tmp_path, degree):
 
 @pytest.mark.parametrize("version", [3, 4])
 def test_spz_of_degree_4_is_read_to_degree_3(tmp_path, version):
-    """Niantic's library writes degree 4: 24 coefficients a splat, of red, green and blue in turn."""
+    """Niantic's library writes degree 4: 24 coefficients per splat, of red, green and blue in turn."""
     path = tmp_path / "a.spz"
     write_splats(path, some_splats(50))
     expected = read_splats(path)
@@ -177,7 +177,7 @@ def unstated(path):
 
 
 def test_axes_of_a_file_that_states_none(tmp_path):
-    """As programs without the extension write it; --spz-axes states them."""
+    """Programs without the extension write such files; --spz-axes states the axes."""
     path = tmp_path / "a.spz"
     write_splats(path, some_splats(20, 3))
     forget_axes(path)
