@@ -1,4 +1,4 @@
-"""What goes wrong most often, and what the program says then. `python -m tests.error_cases > docs/errors.md`."""
+"""The most frequent errors and their messages. `python -m tests.error_cases > docs/errors.md`."""
 
 import contextlib
 import io

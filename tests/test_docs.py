@@ -76,7 +76,7 @@ def test_the_citation_has_the_version():
 
 
 def test_continuous_integration_types_the_readme_and_installs_every_extra():
-    """Except CUDA, for which nvrtc stands, and browsers."""
+    """Except CUDA, which nvrtc stands for, and browsers."""
     script = (ROOT / ".ci" / "run").read_text()
     (pattern,) = re.findall(r"grep '(\^.+)' README\.md", script)
     endings = [
@@ -113,7 +113,7 @@ def test_every_kernel_is_explained():
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", *DESIGN], ids=lambda page: page.name)
 def test_files_and_names_exist(page):
-    """Files of the code are there under the path in a span of code; names stand somewhere in the code."""
+    """Paths in spans of code exist, and names in them occur in the code."""
     files, words = _code()
     spans = set(
         re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL))
@@ -178,7 +178,7 @@ def _pieces(text):
 
 
 def _unknown_options(code):
-    """The options in a piece of code that nothing has: no script, no command, or not the command that is named."""
+    """The options in a piece of code that no script and no command has, or not the command that is named."""
     code = code.removeprefix("$ ")
     if code.startswith(OTHER_PROGRAMS):
         return []

@@ -83,7 +83,7 @@ def test_the_steps_of_the_page_work(section):
 
 
 def test_code_of_the_page_is_typed(tmp_path):
-    """Every section at once; they do not get into each other's way."""
+    """All sections are applied together; they do not conflict."""
     mypy = pytest.importorskip("mypy.api", reason="types are checked with mypy (extra dev)")
     for folder in ("splat_cli", "cuda_src"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))

@@ -1,4 +1,4 @@
-"""What docs/architecture.md says about packages: each is listed, and imports only from those below."""
+"""docs/architecture.md on packages: each is listed, and imports only from packages below it."""
 
 import ast
 import re
@@ -46,7 +46,7 @@ def names_bound_at_the_top_of(path):
 
 
 def test_no_module_binds_a_name_twice():
-    """Where two modules were joined, a constant of one would silently replace that of the other."""
+    """In a module joined from two, a constant of one would silently replace a constant of the other."""
     twice = {
         f"{path.relative_to(ROOT)}: {name}"
         for path in PACKAGE.rglob("*.py")

@@ -13,7 +13,7 @@ def ring_of_views(count=12, width=40, height=30, radius=3.0):
 
 
 def unplaced_view(width, height):
-    """For what needs only a picture's size."""
+    """A view for code that needs only a picture's size."""
     return View("view", None, width, height, 1.0, 1.0, 0.0, 0.0, np.eye(4))
 
 

@@ -3,7 +3,7 @@
   python scripts/bench/bench_city.py /tmp/city --device cpu
 
 The single run shows each photograph as often as the coarse run and the cells together do. Both runs are kept in the
-folder: what is finished is not run again.
+folder, and finished parts are not repeated.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _errors(run: RunDir, plan: CityPlan, backend: Backend) -> tuple[np.ndarray, 
 
 
 def _near_borders(view: View, depth: np.ndarray, plan: CityPlan) -> np.ndarray:
-    """Pixels [H, W] within NEAR of where the surface passes from one cell to another."""
+    """Pixels [H, W] within NEAR of a border between cells on the visible surface."""
     x, y = np.meshgrid(np.arange(view.width) + 0.5 - view.cx, np.arange(view.height) + 0.5 - view.cy)
     points = np.stack([x / view.fx, y / view.fy, np.ones_like(x)], axis=-1) * depth[..., None]
     world = (points - view.w2c[:3, 3]) @ view.w2c[:3, :3]

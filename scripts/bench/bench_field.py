@@ -29,7 +29,7 @@ THREADS = 256
 
 
 def in_curve_order(points: np.ndarray) -> np.ndarray:
-    """Points [3, N] in Morton order of 2^10 cells an axis."""
+    """Points [3, N] in Morton order of 2^10 cells per axis."""
     cells = (points * 1023).astype(np.uint64)
     code = np.zeros(points.shape[1], np.uint64)
     for bit in range(10):
@@ -93,7 +93,7 @@ def bench_optimiser(backend: Backend) -> None:
 
 
 def fill(parameters: Parameters, gradients: DeviceArray) -> None:
-    """Give gradients back, which a step takes away."""
+    """Restore the gradients, which a step resets."""
     parameters.gradients[: len(gradients)] = gradients
 
 

@@ -1,4 +1,4 @@
-"""Time to decode, undistort and shrink photographs, and what decoding at a reduced scale changes.
+"""Time to decode, undistort and shrink photographs, and the effect of decoding at a reduced scale.
 
     python scripts/bench/bench_images.py [--size 4000x3000] [--count 8] [--device cpu]
 
@@ -60,7 +60,7 @@ def print_decoding(path: Path, size: tuple[int, int]) -> None:
 def print_row(
     label: str, paths: list[Path], lens: Lens | None, full: tuple[int, int], downscale: int, backend: Backend
 ) -> None:
-    """CPU and wall seconds a photograph, and the PSNR of the first."""
+    """CPU and wall seconds per photograph, and the PSNR of the first."""
     pinhole = lens.pinhole if lens else None
     whole = (pinhole.width, pinhole.height) if pinhole else full
     size = whole[0] // downscale, whole[1] // downscale

@@ -1,6 +1,6 @@
-"""Time every pass of a training step, on whatever device there is.
+"""Time every pass of a training step, on any device.
 
-`live` trains a scene, with any setting, and stops on the way to time the passes on the splats that there are then:
+`live` trains a scene, with any setting, and pauses at some steps to time the passes on the current splats:
 
   python scripts/bench/bench_kernels.py live SCENE --at 1000,7000,15000,30000 --set antialias=false
 
@@ -8,9 +8,9 @@
 
   python scripts/bench/bench_kernels.py model RUN_OR_PLY --scene SCENE --splats 100000,1000000 --json out.json
 
-There a pass's time is the difference of two replays: the captured step up to and with it, and the step without it. With
---vs gsplat, the rasterization alone (no loss, gradients stored, no Adam) beside that of gsplat; `live SCENE --vs
-gsplat` does that with the run's own splats, antialiased as the run is.
+Here the time of a pass is the difference of two replays: the captured step including this pass, and up to the one
+before. With --vs gsplat, compares only the rasterization (no loss, gradients stored, no Adam) with that of gsplat;
+`live SCENE --vs gsplat` does so with the run's own splats, antialiased like the run.
 
 `stages` times the backward pass of the blend in stages, from that of 3D Gaussian Splatting to ours, on the splats and
 views of finished runs; draw_stages.py draws a chart of the JSON file:

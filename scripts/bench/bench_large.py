@@ -190,7 +190,7 @@ def main(
             stack.enter_context(told(RunWriter, "write"))
         else:
             stack.enter_context(patch.object(RunWriter, "write"))
-            stack.enter_context(patch("splat_cli.run.train_scene.require_space"))  # for what is not written
+            stack.enter_context(patch("splat_cli.run.train_scene.require_space"))  # for files that are not written
         run = RunDir(Path(out))
         train_scene(folder, run, config, backend, display)
         total, phases = time.perf_counter() - display.begin, run.log.entries()[-1]["phases"]

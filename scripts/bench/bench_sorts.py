@@ -1,7 +1,7 @@
 """Three ways to order splat-tile pairs: a sort per tile (ours), CuPy's, and cuda.compute of the package cuda-cccl.
 
-The two global sorts get keys of tile and depth and carry the splat along; ours finds the pairs in their tile's range
-already, since `project` has counted them. Lists are as uneven as in a picture (log-normal). Example:
+The two global sorts get keys of tile and depth and carry the splat along. In ours, the pairs are already in the range
+of their tile, since `project` has counted them. Lists are as uneven as in a picture (log-normal). Example:
 
   python scripts/bench/bench_sorts.py --pairs 500000,1500000
 """
@@ -55,7 +55,7 @@ def sort_per_tile(backend: Backend, view: View, lengths: np.ndarray, depths: np.
 
 
 def sort_with_cccl(backend: Backend, keys: DeviceArray, values: DeviceArray, num_bits: int) -> Callable[[], None]:
-    """Raises ImportError where cuda-cccl is missing."""
+    """Raises ImportError if cuda-cccl is missing."""
     from cuda.compute import SortOrder, radix_sort
 
     out_keys, out_values = backend.xp.empty_like(keys), backend.xp.empty_like(values)

@@ -29,7 +29,7 @@ Launch = Callable[[Rasterizer, IterState, DeviceArray], None]
 
 @dataclass(frozen=True)
 class Source:
-    """What the source of these stages measured on an RTX 4090."""
+    """Measurements of the source of these stages, on an RTX 4090."""
 
     gb_per_s: float
     sm_percent: float

@@ -4,9 +4,9 @@
 python scripts/bench/compare.py SCENE [SCENE ...] --presets default,quality --seeds 0,1,2 --results kept/
 python scripts/bench/compare.py SCENE --presets default:steps=7000 --split-by sector --peers peers.json
 
-A preset may carry settings (NAME:KEY=VALUE:...). Runs whose results the folder --results holds are not repeated, so
-that a comparison can be made in several sittings. --peers is a JSON file of other programs' figures to put beside
-them: {"scene": {"FastGS": "29.59 / 0.904, 101.6 s"}}. FLIP is measured where the extra `flip` is installed.
+A preset may have settings (NAME:KEY=VALUE:...). Runs with results in the folder --results are not repeated, so a
+comparison can be interrupted and continued. --peers is a JSON file of other programs' figures to show beside them:
+{"scene": {"FastGS": "29.59 / 0.904, 101.6 s"}}. FLIP is measured if the extra `flip` is installed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def run(scene: Path, preset: str, seed: int, options: Sequence[str], results: Pa
 
 
 def cell(runs: list[dict[str, Any]], key: str, digits: int, unit: float = 1) -> str:
-    """Mean of one metric, and half the range where there are several runs; empty where it was not measured."""
+    """Mean of one metric, and half the range if there are several runs; empty if it was not measured."""
     values = [run[key] / unit for run in runs if key in run]
     if not values:
         return ""

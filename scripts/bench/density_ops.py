@@ -1,7 +1,7 @@
-"""Count what a round of density control asks of the device: array operations, kernel launches, reads by the host.
+"""Count the work of the device in a round of density control: array operations, kernel launches, reads by the host.
 
-Runs on the CPU with arrays that count: each counted array operation would be a launch of CuPy's on a GPU, and each of
-its kinds one more kernel to compile. Prints a line for each strategy and step.
+Runs on the CPU with arrays that count. On a GPU, each counted array operation would be a launch by CuPy, and each kind
+of operation one more kernel to compile. Prints a line for each strategy and step.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ AHEAD = {"cumsum", "argsort"}  # compiled ahead of time in CuPy's wheels
 
 
 class CountedArray(np.ndarray):
-    """Counts what is done with it."""
+    """An array that counts operations on it."""
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
         COUNTS[f"array {ufunc.__name__}"] += method != "accumulate"  # a part of cumsum

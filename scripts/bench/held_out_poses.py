@@ -1,4 +1,4 @@
-"""Refinement of held-out cameras on their photographs, by splats that stay as they are."""
+"""Refinement of held-out cameras on their photographs; the splats do not change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.view import View
 
-VISITS, TRAVEL = 60, 0.5  # of each held-out camera, and by how many degrees it may turn in them
+VISITS, TRAVEL = 60, 0.5  # per held-out camera; degrees by which it may turn in all
 
 
 def refined_views(

@@ -1,4 +1,4 @@
-"""How soon signals end a training: while kernels compile, and after its first steps. Exits with 1 if it takes over 2 s.
+"""Seconds until signals end a training: while kernels compile, and after its first steps. Exit code 1: over 2 s.
 
 `python scripts/bench/interrupt_seconds.py --device cuda`: by default on the CPU; the machine should be idle.
 """

@@ -1,10 +1,10 @@
-"""Print what every kernel needs on each GPU: registers, shared memory, stack and spills, and a hash of its PTX.
+"""Print the resources of every kernel on each GPU: registers, shared memory, stack and spills, and a hash of its PTX.
 
 Needs NVRTC (pip install 'splat-cli[nvrtc]') and no GPU:
 
     python scripts/bench/kernel_resources.py --arch 90 --arch 120 raster/blend raster/blend_backward stage0_original
 
-To see which kernels a change has changed, print this table before and after it and compare both with diff.
+To see which kernels a change affects, print this table before and after it and compare both with diff.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Times of the passes of a live trainer, on the splats that a run really has: `bench_kernels.py live`."""
+"""Times of the passes of a live trainer, on the splats of a real run: `bench_kernels.py live`."""
 
 from __future__ import annotations
 
@@ -85,9 +85,9 @@ def step_times(trainer: Trainer, num_steps: int) -> list[float]:
 
 
 def table(trainer: Trainer, num_steps: int, bandwidth: float) -> str:
-    """Markdown: a row a pass, and the whole step as training replays it. bandwidth: of the device, GB/s."""
+    """Markdown: a row per pass, and the whole step as training replays it. bandwidth: of the device, GB/s."""
     begin, generation = trainer.step, -1
-    while generation != trainer.rasterizer.generation:  # until no buffer had to grow, which lets steps do nothing
+    while generation != trainer.rasterizer.generation:  # until no buffer had to grow: steps that overflow do nothing
         generation = trainer.rasterizer.generation
         times, whole = pass_times(trainer, num_steps), step_times(trainer, num_steps)
         work, with_queue, without = work_of(trainer, min(num_steps, 16))

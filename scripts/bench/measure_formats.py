@@ -1,6 +1,6 @@
-"""Measure what each file format keeps of a run's splats: the table in docs/formats.md.
+"""Measure the loss of each file format on a run's splats: the table in docs/formats.md.
 
-Each property's greatest difference from the standard PLY, bytes a splat, and the PSNR of renders of the held-out views,
+Each property's greatest difference from the standard PLY, bytes per splat, and the PSNR of renders of held-out views,
 against renders of the PLY and against the photographs. Example:
 
   splat demo demo && python scripts/bench/measure_formats.py demo/run --scene demo/scene

@@ -1,4 +1,4 @@
-"""How true depth and normal maps are: those of a run on the sample scene against its shapes, for docs/rendering.md.
+"""Errors of depth and normal maps: a run on the sample scene against its shapes, for docs/rendering.md.
 
 splat demo demo && python scripts/bench/measure_maps.py demo/run
 """
@@ -39,7 +39,7 @@ def main(run: Path, device: str) -> None:
 
 
 def _errors(frame: RenderedMaps, view: View) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of depth, in percent, of normals and of differences of the depths, in degrees, at the pixels that count."""
+    """Errors of depth (percent), of normals and of normals from depths (degrees), at the pixels that count."""
     assert frame.alpha is not None
     assert frame.depth is not None
     assert frame.normal is not None
@@ -53,7 +53,7 @@ def _errors(frame: RenderedMaps, view: View) -> tuple[np.ndarray, np.ndarray, np
 
 
 def _rays(view: View) -> np.ndarray:
-    """Through the pixels, at depth 1, [H, W, 3] in the camera's frame."""
+    """Rays through the pixels, at depth 1, [H, W, 3] in the camera's frame."""
     x, y = np.meshgrid(np.arange(view.width) + 0.5 - view.cx, np.arange(view.height) + 0.5 - view.cy)
     return np.stack([x / view.fx, y / view.fy, np.ones_like(x)], axis=-1)
 
@@ -75,7 +75,7 @@ def _truth(shapes: list[Shape], view: View, rays: np.ndarray) -> tuple[np.ndarra
 
 
 def _wall_normals(room: Shape, points: np.ndarray) -> np.ndarray:
-    """Of the room itself: the axis along which a point [3, n] is farthest out."""
+    """Normal of the room's wall at a point [3, n]: the axis along which it is farthest out."""
     offsets = (points - room.center.reshape(3, 1)) / np.reshape(room.size, (3, 1))
     return np.eye(3)[np.abs(offsets).argmax(axis=0)].T
 

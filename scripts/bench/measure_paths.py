@@ -5,8 +5,8 @@
 Two bars for each run and path, over all frames:
 
 - matter: largest share of a frame's pixels that are half hidden by splats nearer than half the depth of the nearest
-  photograph, under 1 %. The depth of splats is that of their order in novel views (`sort_outside_by_distance`), the
-  depth of a photograph that which 1 % of its pixels fall short of, the nearest the 5th percentile of all.
+  photograph, under 1 %. The depth of splats is their sort key in novel views (`sort_outside_by_distance`). The depth of
+  a photograph is the 1st percentile over its pixels, and the nearest is the 5th percentile over photographs.
 - tilt: largest angle of a frame's horizontal axis against the level of the photographs, under 1 degree or as much as
   the level varies between halves of the photographs. Their level is the plane of their horizontal axes by a robust fit
   (L1, from 1 degree on), independent of `up_direction`.

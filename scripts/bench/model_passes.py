@@ -35,7 +35,7 @@ def scaled(view: View, factor: float) -> View:
 
 
 def run(bench: Bench, num_views: int) -> list[dict[str, Any]]:
-    """One row a pass: median milliseconds and their spread (interquartile)."""
+    """One row per pass: median milliseconds and their spread (interquartile)."""
     rows, before = [], 0.0
     for k, (name, _) in enumerate(bench.passes):
         prefix = [f for _, f in bench.passes[: k + 1]]
@@ -51,7 +51,7 @@ def run(bench: Bench, num_views: int) -> list[dict[str, Any]]:
 
 
 def measure(backend: Backend, arrays: SplatArrays, views: list[View]) -> dict[str, Any]:
-    """One row of the results: the passes' times, and what there was to do."""
+    """One row of the results: the passes' times, and the amount of work."""
     bench = make_bench(backend, arrays, views)
     rows, state = run(bench, len(views)), bench.state.read()
     width, height, pairs = views[0].width, views[0].height, int(state["num_pairs"])

@@ -1,4 +1,4 @@
-"""What the passes of a training step have to do: splats, pairs and pixels, and the bytes that follow from them."""
+"""Work of the passes of a training step: splats, pairs and pixels, and the bytes that follow from them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECTOR = 8  # values of 4 bytes that a GPU reads from memory together
 
 @dataclass
 class Work:
-    """Means over views of what a step has to do; `coefficients` of the spherical harmonics a channel.
+    """Work of a step, as means over views; `coefficients` of the spherical harmonics per channel.
 
     in_seen_sectors: splats in memory sectors with one that a view of the batch shows. updated: splats whose geometry
     and constant colour are read and written: all or, with --visible-adam, those. adam_words: read and written for
@@ -59,7 +59,7 @@ BYTES: dict[str, Callable[[Work], float]] = {
 
 
 def work_of(trainer: Trainer, num_steps: int) -> tuple[Work, int, int]:
-    """What `num_steps` steps had to do; iterations of the worst warp, with the queue of large splats and without."""
+    """Work of `num_steps` steps; iterations of the worst warp, with the queue of large splats and without."""
     states, visible, in_seen_sectors, with_queue, without = [], list[int](), list[int](), 0, 0
     for _ in range(num_steps):
         trainer.batch_step.launch()
@@ -98,7 +98,7 @@ def work_of(trainer: Trainer, num_steps: int) -> tuple[Work, int, int]:
 
 
 def visible_splats(backend: Backend, projection: Projection | ProjectedBatch, num: int) -> np.ndarray:
-    """Which of the first `num` splats the view, or a view of the batch, shows, bool [num]."""
+    """Mask of the first `num` splats that the view, or a view of the batch, shows, bool [num]."""
     depths = backend.download(projection.depths)
     return np.any(depths.reshape(-1, depths.shape[-1])[:, :num], axis=0)
 
@@ -123,7 +123,7 @@ def box_tiles(trainer: Trainer, view_index: int) -> tuple[np.ndarray, np.ndarray
     )
     num = trainer.model.num
     seen = download(projection.depths)[:num] > 0
-    with np.errstate(invalid="ignore"):  # of splats that are not seen, anything
+    with np.errstate(invalid="ignore"):  # invisible splats may have any values
         centres = download(projection.means2d)[:num].astype(float)
     a, b, c, opacity = np.where(seen[:, None], download(projection.conic_opacity)[:num], [1, 0, 1, 1]).T.astype(float)
     reach, det = 2 * np.log(255 * np.maximum(opacity, 1 / 255)), np.maximum(a * c - b * b, 1e-30)

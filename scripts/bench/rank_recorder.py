@@ -37,7 +37,7 @@ now = time.perf_counter
 
 @dataclass
 class Records:
-    """What a rank has recorded; all times in seconds of the host's monotonic clock, which its processes share.
+    """The records of a rank; all times in seconds of the host's monotonic clock, which its processes share.
 
     stages: names of a batch's. batches: number -> times at which the host queued them, and times of the device between.
     kernels: (stage, kernel) -> milliseconds of each batch whose kernels were timed. spans: (what, begin, end) on the
@@ -58,7 +58,7 @@ class Clock:
         self._anchor: tuple[Any, float] = self.mark(), now()
 
     def mark(self) -> Any:
-        """What `time` turns into the time at which the device has done what was queued before."""
+        """A mark that `time` converts to the time at which the device finishes the work queued before."""
         if not self._is_cuda:
             return now()
         event = self._backend.xp.cuda.Event()
@@ -119,7 +119,7 @@ class Recorder:
     def _wrap(
         self, owner: Any, name: str, what: str, waits: bool = False, after: Callable[[], None] = lambda: None
     ) -> None:
-        """Record the time of a method's calls. waits: to the end of what it queues."""
+        """Record the time of a method's calls. waits: for the end of the queued work."""
         method = getattr(owner, name)
 
         @functools.wraps(method)
@@ -177,7 +177,7 @@ class Recorder:
             for number, queued, marks, read in self._pending:
                 self._records.batches[number] = queued, [read(mark) for mark in marks]
             self._pending.clear()
-        for timers in self._launches[len(self._launches) // 2 :]:  # of the first ones, the host was late
+        for timers in self._launches[len(self._launches) // 2 :]:  # in the first ones, the host was late
             for key, ones in timers.items():
                 self._records.kernels.setdefault(key, []).append(sum(timer.ms for timer in ones))
         self._launches.clear()

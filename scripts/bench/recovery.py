@@ -1,4 +1,4 @@
-"""How much of what disturbed photographs cost do --pose-opt, --appearance and --robust bring back? Prints a table:
+"""Quality that --pose-opt, --appearance and --robust recover on disturbed photographs. Prints a table:
 
   python scripts/bench/recovery.py poses SCENE --preset demo --device cpu
 
@@ -6,11 +6,11 @@ Three runs: on the scene as it is, with its training views disturbed, and with t
 
 poses: each training camera is turned about a random axis by half a degree and shifted in a random direction by 1 % of
 the scene's extent. The held-out cameras keep the scene's poses, but follow what training cameras have in common on the
-way from the scene's poses to those that the run ended with, as in `splat train`: what is measured is how consistent the
-poses are, not where the whole scene lies. "Off" is the mean difference between training cameras and the scene's, moved
+way from the scene's poses to the final ones of the run, as in `splat train`: this measures how consistent the poses
+are, not the position of the whole scene. "Off" is the mean difference between training cameras and the scene's, moved
 by the similarity transform between them. "Fitted" is measured after the held-out cameras alone have been refined from
-there, on their photographs, by splats that stay as they are (Lin et al. 2021, "BARF", sec. 4), in all runs: all cameras
-may rotate together with the splats, which leaves the loss unchanged.
+there, on their photographs, with fixed splats (Lin et al. 2021, "BARF", sec. 4), in all runs: all cameras may rotate
+together with the splats, which leaves the loss unchanged.
 
 intrinsics: all cameras, the held-out ones as well, have a focal length 3 % too long and a principal point off by 1 % of
 it; the third run refines poses, the fourth poses and intrinsics, the fifth and sixth do so on the scene as it is. The
@@ -29,10 +29,10 @@ exposure: each training photograph is made brighter or darker, by factors from 0
 between channels, and by an offset of up to 5 of 255. vignetting: the same, and darker towards its corners, by up to
 40 % there, each about a centre of its own. camera: one camera for all photographs, the held-out ones as well: darker
 by 45 % in the corners, of a response in the shape of an S, and with exposures of 0.5 stops and white balances of 0.15
-(standard deviations), clipped at white. colors: the photographs stay as they are, and so does their own appearance.
+(standard deviations), clipped at white. colors: the photographs are not disturbed; their own appearances differ.
 walkers: two boxes of noise stand in each training photograph, half as high as it; --robust leaves them out, and
 a fourth run is robust on the scene as it is.
-The other disturbances leave the held-out photographs as they are. "Fitted" is measured on their right halves, after the
+The other disturbances do not change the held-out photographs. "Fitted" is measured on their right halves, after the
 affine change of colour that fits the left half best, in all three runs; --appearance chooses the model that is trained
 in the third.
 """

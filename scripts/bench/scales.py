@@ -1,13 +1,13 @@
-"""How do splats look from nearer and from farther than they were trained? As a table of PSNR, in dB:
+"""PSNR of splats seen from nearer and from farther than in training, as a table in dB:
 
   python scripts/bench/scales.py SCENE --preset demo --device cpu
 
 Training is at half the size of the scene's photographs. The held-out photographs are compared at half that size again
 (as from twice as far), at that size, and whole (as from half as far), with renders of the same size: by splats trained
 at half the size, without and with the 3D filter, and by splats that were trained at the size they are rendered at.
-A render has one sample a pixel, or as many as `splat render` takes. What photographs of the training's size can tell
-of whole ones is limited: the last rows enlarge these photographs, and renders of their size by splats that were trained
-on whole ones.
+A render has one sample per pixel, or as many as `splat render` takes. Photographs at the training size have limited
+detail: for comparison, the last rows enlarge these photographs, and renders of this size by splats that were trained on
+whole ones.
 `python scripts/bench/scales.py --make-sample DIR` makes the sample scene at 384x288 for it.
 """
 
@@ -48,7 +48,7 @@ def train(data: TrainingData, config: TrainConfig, backend: Backend) -> Trainer:
 
 
 def renders(trainer: Trainer, photographs: ImageSet, samples: int) -> list[np.ndarray]:
-    """Of each photograph's view, uint8 [H, W, 3], with so many samples across a pixel."""
+    """Renders of each photograph's view, uint8 [H, W, 3], with this many samples across a pixel."""
     views = [finer(view, samples) for view in photographs.views]
     renderer = ViewRenderer(trainer.backend, trainer.splats, views, trainer.config.antialias)
     background = background_color(trainer.config.background)
@@ -63,7 +63,7 @@ def enlarged(pictures: Sequence[np.ndarray], like: ImageSet) -> list[np.ndarray]
 
 
 def mean_psnr(pictures: list[np.ndarray], photographs: ImageSet) -> str:
-    """Of the held-out photographs, dB, over pixels that their masks keep."""
+    """PSNR on the held-out photographs, dB, over pixels that their masks keep."""
     kept = [slice(None) if mask is None else mask > 0 for mask in photographs.masks]
     pairs = zip(pictures, photographs.images, kept, strict=True)
     return f"{np.mean([psnr(picture[where], image[where]) for picture, image, where in pairs]):.2f}"

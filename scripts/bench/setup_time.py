@@ -63,7 +63,7 @@ def _measure(command: list[str], root: Path, pip_cache: Path | None) -> None:
 
 
 def _cpu_seconds() -> float:
-    """Of all child processes that have ended."""
+    """CPU seconds of all child processes that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

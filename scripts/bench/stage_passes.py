@@ -1,4 +1,4 @@
-"""Times of the stages of the backward pass, and the bytes that they move by count: for `bench_kernels.py stages`."""
+"""Times of the stages of the backward pass, and their counted bytes moved: for `bench_kernels.py stages`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAX_SECONDS = 0.5  # of timing a stage in a view; at least three times REPLAYS
 
 @dataclass(frozen=True)
 class Work:
-    """What the backward pass of a view has to do.
+    """Work of the backward pass of a view.
 
     hits: pairs of a splat and a pixel that it changes; hits_WxH: of a splat and a warp of W x H pixels.
     """
@@ -47,7 +47,7 @@ class Work:
 
 
 def num_bytes(stage: Stage, work: Work) -> float:
-    """Bytes that the stage asks of global memory: what a warp reads at once counts once, an atomic as its 4 bytes."""
+    """Bytes that the stage moves in global memory: a joint read of a warp counts once, an atomic as its 4 bytes."""
     splats = 44 * getattr(work, stage.reads) + 36 * getattr(work, stage.adds)
     per_pixel, saved = (28, 4096 * work.segments) if stage.moments else (20, 0)
     return float(splats + per_pixel * work.pixels + saved)
@@ -174,7 +174,7 @@ def _gradients(raster: Rasterizer, state: IterState, stage: Stage) -> np.ndarray
 
 
 def stage_table(result: dict[str, Any], bandwidth: float) -> str:
-    """Markdown: a row a stage, the source's figures in the last columns. bandwidth: of a copy, GB/s."""
+    """Markdown: a row per stage, the source's figures in the last columns. bandwidth: of a copy, GB/s."""
     work, stages = result["work"], result["stages"]
     lines = [
         f"{result['splats']:,} splats, {result['width']}x{result['height']}, {result['views']} views; a view has "

@@ -32,7 +32,7 @@ MAX_SECONDS = 1.5  # per measured prefix
 
 @dataclass
 class Bench:
-    """A step taken apart: `passes` in order, and what they need to know about the scene to count bytes."""
+    """A step taken apart: `passes` in order, and the facts about the scene that are needed to count bytes."""
 
     backend: Backend
     splats: Splats

@@ -1,4 +1,4 @@
-"""How the benchmarks time what they call."""
+"""Timing of calls and of the device's bandwidth, for the benchmarks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def median_ms(backend: Backend, function: Callable[[], Any], repeats: int) -> fl
 
 
 def copy_bandwidth(backend: Backend) -> float:
-    """Gigabytes a second of a device copy, bytes read and written."""
+    """Gigabytes per second of a device copy, bytes read and written."""
     size = (1 << 30) if backend.name == "cuda" else (1 << 26)
     source = backend.xp.zeros(size, "uint8")
     target = backend.xp.empty_like(source)

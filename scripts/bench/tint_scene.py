@@ -1,4 +1,4 @@
-"""What appearances of a colour field bring where photographs differ: a scene whose photographs are made to.
+"""Gain from a colour field's appearances: makes a scene whose photographs differ in exposure and tint.
 
     \b
     python scripts/bench/tint_scene.py make SCENE OUT [--max-size 800]  # another exposure and tint per photograph

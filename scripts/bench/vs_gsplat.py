@@ -57,7 +57,7 @@ def versus(backend: Backend, arrays: SplatArrays, views: list[View], antialias: 
 def our_milliseconds(
     backend: Backend, arrays: SplatArrays, views: list[View], antialias: bool
 ) -> tuple[dict[str, float], np.ndarray]:
-    """Of a view, and the picture of the first view, float32 [H, W, 3]."""
+    """Milliseconds of a view, and the picture of the first view, float32 [H, W, 3]."""
     bench = make_bench(backend, arrays, views, antialias)
     raster, passes = bench.raster, dict(bench.passes)
     bench.state.clear_counts()
@@ -79,7 +79,7 @@ def our_milliseconds(
 
 
 def parameters(arrays: SplatArrays) -> dict[str, torch.Tensor]:
-    """What gsplat.rasterization takes, activated, as leaves that want gradients."""
+    """Inputs of gsplat.rasterization, after activation, as leaves with gradients."""
     colors = np.concatenate([arrays.sh0[:, None], arrays.shN], axis=1)
     values = {
         "means": arrays.means,

@@ -1,11 +1,10 @@
 """Fails every disk operation of a training, a resume, two exports and a batch, one after the other, and repeats these.
 
 `python scripts/checks/faults.py --trials 200`: each open, read, write, fsync, rename, unlink, mkdir, truncation and
-listing of a folder fails once with EIO, ENOSPC and EACCES, is a short or a torn write, is where the disk is full from
-then on, or where the program is killed (tests/faults/). No file under its final name may ever be damaged, a command
-that fails says why in one line, and the command repeated on a sound disk has to end with the bytes of one that nothing
-happened to. Exits with 1 if one trial of the drawn ones fails. Without --trials, all are made, which takes about an
-hour on two cores.
+listing of a folder fails once with EIO, ENOSPC and EACCES, is a short or a torn write, fills the disk for good, or
+kills the program (tests/faults/). No file under its final name may ever be damaged. A command that fails must say why
+in one line, and must give the same bytes as an undisturbed one when it is repeated on a sound disk.
+Exits with 1 if a trial fails. Without --trials, all trials are made, which takes about an hour on two cores.
 """
 
 import argparse

@@ -48,7 +48,7 @@ def mutants_of(source: str) -> list[Mutant]:
 
 
 def _unchanged(tree: ast.Module) -> Iterator[ast.AST]:
-    """Parts whose mutants say nothing: annotations, decorators, docstrings, messages of errors, shapes of launches."""
+    """Parts with useless mutants: annotations, decorators, docstrings, messages of errors, shapes of launches."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             yield from filter(None, [node.returns, *(arg.annotation for arg in node.args.args), *node.decorator_list])
@@ -57,7 +57,7 @@ def _unchanged(tree: ast.Module) -> Iterator[ast.AST]:
         elif isinstance(node, ast.ClassDef):
             yield from node.decorator_list
         elif isinstance(node, ast.Assign) and LAUNCH_SHAPE.search(ast.unparse(node.targets[0])):
-            yield node  # these change how long kernels take, and not what they write
+            yield node  # these change the time of kernels, not their results
         elif isinstance(node, ast.Raise) and node.exc is not None:
             yield node.exc
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
@@ -65,7 +65,7 @@ def _unchanged(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _changes(node: ast.AST) -> Iterator[Callable[[ast.AST], ast.AST]]:
-    """Functions that change a copy of the node in place and return what stands there then."""
+    """Functions that change a copy of the node in place and return its replacement."""
 
     def having(**fields: object) -> Callable[[ast.AST], ast.AST]:
         def change(target: ast.AST) -> ast.AST:

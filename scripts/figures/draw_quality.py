@@ -25,7 +25,7 @@ _STYLE = (
 
 @dataclass(frozen=True)
 class Row:
-    """A scene's PSNR in dB and seconds of training; None where the table has none."""
+    """A scene's PSNR in dB and seconds of training; None if the table has no value."""
 
     scene: str
     splat: float
@@ -53,7 +53,7 @@ def first_table(table: list[Row]) -> str:
 
 
 def quality_svg(table: list[Row]) -> str:
-    """Bars of PSNR above FastGS's, a group a scene."""
+    """Bars of PSNR above FastGS's, a group per scene."""
     height = _TOP + _ROW * len(table) + 28
     ticks = [-0.5, 0.5, 1.0, 1.5, 0.0]  # the line of zero over the others
     parts = [_text(12, 22, "Held-out PSNR above FastGS, and seconds of training on one H200")]

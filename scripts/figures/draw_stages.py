@@ -64,7 +64,7 @@ def stages_svg(results: dict[str, Any]) -> str:
 
 
 def _bars(times: Sequence[list[float | None]], row: int, top: float, most: float) -> list[Markup]:
-    """Of one stage, a bar a column; `most`: the longest bar's value."""
+    """The bars of one stage, one per column; `most`: the longest bar's value."""
     parts = []
     for k, column in enumerate(times):
         ms, original = column[row], column[0]

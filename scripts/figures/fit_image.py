@@ -4,7 +4,7 @@
 
 writes strips.png (the fits at 1, 10, 50, 100, 300 and 1,000 steps), curves.png and curves.json, with the shares of
 time of optimiser and encoding (needs the extra `plots`). Hash encoding: 16 levels of up to 2^20 entries of 2 features,
-from 2 cells an axis in steps of 2.2. Frequencies: sin and cos of 1 to 128 half periods across the picture. Behind
+from 2 cells per axis in steps of 2.2. Frequencies: sin and cos of 1 to 128 half periods across the picture. Behind
 either, 4 hidden layers of 64; Adam at 0.01, gradient descent at 2.0; Huber's loss, linear from 0.05 on. Settings:
 
     \b
@@ -78,7 +78,7 @@ def encoding_and_setup(
 
 
 class ImageFit:
-    """Colours of a picture [size, size, 3] at its pixels' centres, in [0, 1]; `batch` random pixels a step."""
+    """Colours of a picture [size, size, 3] at its pixels' centres, in [0, 1]; `batch` random pixels per step."""
 
     def __init__(self, fit: Fit, picture: np.ndarray) -> None:
         self.fit, self.picture, self.rng = fit, picture, np.random.default_rng(0)

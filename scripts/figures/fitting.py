@@ -1,4 +1,4 @@
-"""What fit_image.py and fit_sphere.py share: the network with its encoding and optimiser, shares of time, curves."""
+"""Shared by fit_image.py and fit_sphere.py: the network with its encoding and optimiser, shares of time, curves."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Fit:
         self.count = backend.upload(np.array([rows], np.uint32))
 
     def values(self, points: np.ndarray) -> np.ndarray:
-        """What the network says about points [dimensions, any number]: float32 [channels, number]."""
+        """Outputs of the network at points [dimensions, any number]: float32 [channels, number]."""
         num, rows = points.shape[1], self.network.rows
         parts = []
         for begin in range(0, num, rows):
@@ -153,7 +153,7 @@ class Fit:
 
 
 def shares(parts: dict[str, float]) -> dict[str, float]:
-    """Of a training step, the optimiser's share; of inference, the encoding's."""
+    """The optimiser's share of a training step, and the encoding's share of inference."""
     inference = parts["encoding"] + parts["network"]
     return {
         "optimiser of training": parts["optimiser"] / sum(parts.values()),
@@ -163,7 +163,7 @@ def shares(parts: dict[str, float]) -> dict[str, float]:
 
 @dataclass
 class Result:
-    """A fit's name, its errors by step, what it showed at some of the steps, and where its time went."""
+    """A fit's name, its errors by step, its outputs at some of the steps, and its shares of time."""
 
     name: str
     curve: list[tuple[int, float]] = field(default_factory=list)
@@ -183,7 +183,7 @@ def write_results(results: Sequence[Result], out: Path) -> None:
 
 
 def draw_curves(results: Sequence[Result], out: Path, label: str, form: str, scale: str) -> None:
-    """curves.png: one line a fit."""
+    """curves.png: one line per fit."""
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")

@@ -41,12 +41,12 @@ def few_steps(monkeypatch, tmp_path):
 
 @pytest.fixture(scope="module")
 def result(scene):
-    """Trained in memory, three photographs held out."""
+    """A scene trained in memory, with three photographs held out."""
     return splat.train_scene(scene, steps=FEW, eval=True, test_every=3, **FAST)
 
 
 def test_import_loads_little():
-    """No NumPy and no CuPy; it takes 15 ms."""
+    """It imports neither NumPy nor CuPy and takes 15 ms."""
     code = "import sys; before = {*sys.modules}; import splat_cli; print(*{*sys.modules} - before)"
     loaded = {name.partition(".")[0] for name in finished([sys.executable, "-c", code]).stdout.split()}
     assert loaded - sys.stdlib_module_names == {"splat_cli"}

@@ -25,7 +25,7 @@ def test_scores_are_those_of_training(splat, run_copy):
 
 
 def test_scores_are_printed_if_they_cannot_be_written(splat, run_copy):
-    """Such as in the folder of another user's run."""
+    """For example, in the folder of another user's run."""
     path = RunDir(run_copy).metrics_path
     path.unlink()
 

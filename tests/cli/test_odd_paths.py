@@ -63,7 +63,7 @@ def test_paths_are_printed_unchanged(trained, tmp_path):
 
 
 def test_characters_outside_the_outputs_encoding_are_escaped(tmp_path):
-    """As on Windows, where files and pipes have one byte per character."""
+    """On Windows, files and pipes have one byte per character."""
     folder = tmp_path / "\N{GREEK CAPITAL LETTER OMEGA} \N{LATIN SMALL LETTER U WITH DIAERESIS}"
     write_small_scene(folder)
     environment = {**os.environ, "PYTHONIOENCODING": "cp1252"}

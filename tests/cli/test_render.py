@@ -71,7 +71,7 @@ def test_path_without_a_kind_is_chosen_by_the_views(splat, trained, tmp_path):
 
 
 def test_file_without_cameras_gets_an_orbit(splat, trained, tmp_path):
-    """Around the centre of its splats, from all sides, like `splat view`."""
+    """The orbit is around the centre of the splats, from all sides, as in `splat view`."""
     ply = shutil.copy(RunDir(trained).ply_path(20), tmp_path / "alone.ply")
     result = splat("render", ply, "--path", "orbit", "--frames", 4, "--size", "48x36", *CPU)
     assert result.code == 0, result.err

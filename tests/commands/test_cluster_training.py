@@ -1,4 +1,4 @@
-"""`splat train --cluster`: what follows from the end of rank 0, and what is shown of its log."""
+"""`splat train --cluster`: the reaction to the end of rank 0, and the lines shown from its log."""
 
 import io
 import json

@@ -36,7 +36,7 @@ class DaskCluster:
         return self.workers[-1]
 
     def log(self, name: str) -> str:
-        """What a process has said: "scheduler" or "worker-N"."""
+        """Output of a process: "scheduler" or "worker-N"."""
         return (self._folder / f"{name}.log").read_text()
 
     def _start(

@@ -1,4 +1,4 @@
-"""`splat batch --cluster`: the bytes of one process after another, whatever ends meanwhile."""
+"""`splat batch --cluster`: the same bytes as without a cluster, even if processes end meanwhile."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""Clusters of --cluster: addresses, certificates, versions, SLURM's file, and what is said where one is wrong."""
+"""Clusters of --cluster: addresses, certificates, versions, SLURM's file, and messages about wrong ones."""
 
 import asyncio
 import shutil
@@ -200,7 +200,7 @@ def test_slurm_file_that_does_not_work_here_is_told(batch, tmp_path, line, reaso
 
 
 def test_ctrl_c_acts_as_before_dask_jobqueue_was_imported(tmp_path, monkeypatch):
-    """Its import replaces the handler of SIGINT; that of this stand-in does, too, in every run of the test."""
+    """Its import replaces the handler of SIGINT. The import of this stand-in does so in every run of the test."""
     replacing = "import signal, sys\nsignal.signal(signal.SIGINT, lambda *_: sys.exit())\nSLURMCluster = None\n"
     (tmp_path / "dask_jobqueue.py").write_text(replacing)
     (tmp_path / "slurm.toml").write_text("jobs = 2")

@@ -150,7 +150,7 @@ def test_ranks_get_their_turn_beside_a_batch(two_workers, connect, tmp_path):
 
 
 def test_a_stopped_worker_does_not_delay_the_end(connect, scene, tmp_path):
-    """It answers no more, as after SIGSTOP. Its job saves and ends when it goes on."""
+    """It stops answering, as after SIGSTOP. When it continues, its job saves and ends."""
     (tmp_path / "log").touch()
     with dask_cluster(tmp_path / "cluster", 1) as cluster:
 

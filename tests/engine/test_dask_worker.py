@@ -1,4 +1,4 @@
-"""What a worker of a Dask cluster does with a job, or a rank of one, without a cluster."""
+"""Jobs and ranks in a worker of a Dask cluster, tested without a cluster."""
 
 import errno
 import pickle
@@ -21,7 +21,7 @@ from tests.engine.test_local import training_job
 
 
 class FakeWorker:
-    """As much of a Dask worker as a job uses; `said`: its events."""
+    """Stand-in for a Dask worker with the methods that a job uses; `said`: its events."""
 
     address = "tcp://somewhere:1"
 

@@ -132,7 +132,7 @@ def test_job_saves_and_ends_with_its_parent(scene, tmp_path):
 
 
 def test_job_waits_for_the_process_of_an_earlier_command(tmp_path):
-    """As for that of a killed command, or of a cluster that saves."""
+    """The process may be that of a killed command, or of a cluster that saves."""
     said, lock = [], ExitStack()
     lock.enter_context(locked_folder(tmp_path / "run", make=True))
     with open_engine("cpu", say=lambda line: said.append(line) or lock.close()) as engine:
@@ -171,7 +171,7 @@ def test_a_child_on_windows_saves_when_its_parent_ends():
 
 
 def test_a_job_on_windows_is_told_to_end_by_its_standard_input(monkeypatch):
-    """There is no SIGTERM, which lets it save."""
+    """Windows has no SIGTERM, after which the job could save."""
     monkeypatch.setattr(job_process, "sys", SimpleNamespace(platform="win32"))
     with started([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as process:
         job_process._interrupt(process)

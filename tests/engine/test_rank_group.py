@@ -1,4 +1,4 @@
-"""`splat train --gpus 2 --cluster`: the bits of one process, whatever is lost meanwhile, and no process left."""
+"""`splat train --gpus 2 --cluster`: the same bits as one process, even after losses, and no process is left."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Which workers run jobs and ranks, and what is said if there are too few."""
+"""Choice of workers for jobs and ranks, and messages if there are too few."""
 
 import re
 from types import SimpleNamespace

@@ -59,7 +59,7 @@ def test_another_run_in_the_place_of_a_removed_one_is_not_touched(training, trai
 
 
 def test_an_empty_folder_of_another_process_is_not_removed(tmp_path):
-    """An error of the first, after the second has made the folder anew."""
+    """The first run fails after the second has created the folder again."""
     path = tmp_path / "run"
 
     def lose():
@@ -93,7 +93,7 @@ def test_a_file_is_not_written_into_a_folder_that_was_lost_meanwhile(tmp_path, r
 
 @pytest.mark.parametrize("replace", [replacing, replacing_together])
 def test_a_file_is_not_written_once_another_process_has_the_lock(tmp_path, replace):
-    """As when this process was stopped for so long that its lock was taken for lost."""
+    """For example, this process was stopped for so long that its lock counted as lost."""
     path = tmp_path / "run"
 
     def write():

@@ -15,7 +15,7 @@ from splat_cli.run.storage.run_dir import RunDir
 
 @pytest.mark.parametrize("name", ["x" * 251 + ".png", "\N{FOX FACE}" * 62 + ".png"])
 def test_files_have_names_as_long_as_the_system_allows(tmp_path, name):
-    """Temporary names are shorter, but differ for names that only differ in their ends."""
+    """Temporary names are shorter. They differ even for names that only differ in their ends."""
     other = name[:-5] + "y.pn"
     with replacing(tmp_path / name) as first, replacing(tmp_path / other) as second:
         first.write_text("first")
@@ -89,7 +89,7 @@ def test_every_write_error_is_a_disk_error(number, code, text):
 
 
 def _block(monkeypatch, run, *steps):
-    """Before the first checkpoint, creates files in the places of these steps' folders."""
+    """Before the first checkpoint, creates files where these steps' folders should be."""
     save = Checkpointer.save
 
     def block_and_save(self, trainer, seconds):

@@ -91,7 +91,7 @@ class Scenario(ABC):
     name: str
 
     def __init__(self, scene: Path, whole: RunDir) -> None:
-        """whole: a finished run that nothing happened to."""
+        """whole: a finished run without a fault."""
         self.scene, self.whole = scene, whole
 
     def prepare(self, path: Path) -> None:
@@ -104,11 +104,11 @@ class Scenario(ABC):
 
     @abstractmethod
     def wrong(self, path: Path) -> str:
-        """The first file under its final name that is not as it should be; empty if there is none."""
+        """The first file under its final name with wrong contents; empty if all are right."""
 
     @abstractmethod
     def missing(self, path: Path) -> str:
-        """What the command has not written yet; empty if it is all there."""
+        """Files that the command has not written yet; empty if all exist."""
 
 
 class Training(Scenario):
@@ -189,7 +189,7 @@ class Export(Scenario):
         return ["export", str(path / "run"), str(path / self.out), "--no-bake"]
 
     def expected(self) -> dict[str, bytes]:
-        """The files of an export that nothing happened to, which is made once."""
+        """The files of an export without a fault, which is made once."""
         folder = self.whole.path.parent / f"{self.name}-whole"
         return _files(folder)
 
@@ -269,7 +269,7 @@ class Trials:
         return ended.struck
 
     def check(self, name: str, number: int, kind: str) -> str:
-        """What is wrong after a fault at operation `number`, and a repetition; empty if nothing is."""
+        """The defect after a fault at operation `number` and a repetition; empty if there is no defect."""
         scenario, path = self.scenarios[name], self.folder / f"trial-{os.getpid()}"
         scenario.prepare(path)
         ended = self._splat(scenario, path, number, KINDS.index(kind) + 1)
@@ -352,7 +352,7 @@ def _wait(child: int) -> int:
 def chosen_trials(operations: dict[str, str], num_trials: int, seed: int) -> list[tuple[str, int, str]]:
     """(scenario, number of the operation, kind): all that there are, or `num_trials` of them, drawn at random.
 
-    Of each scenario as many; 0: all.
+    The same number from each scenario; 0: all.
     """
     trials = []
     for index, (name, letters) in enumerate(operations.items()):

@@ -18,7 +18,7 @@ KEY = b"key"
 
 @pytest.fixture
 def connected():
-    """Links of rank 0, and those of ranks 2 and 1, which arrive in this order."""
+    """Links of rank 0, and links of ranks 2 and 1, which arrive in this order."""
     with ExitStack() as stack:
         server = stack.enter_context(listening("127.0.0.1"))
         others = []

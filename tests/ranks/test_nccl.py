@@ -108,7 +108,7 @@ def test_own_parts_are_not_transferred(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_exchange_beside_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It begins after what was queued before, and what follows `end_exchanges` waits for it."""
+    """It begins after work queued before it, and work after `end_exchanges` waits for it."""
     ranks, calls = _ranks(monkeypatch)
     ranks._connecting.join()
     calls.clear()
@@ -120,7 +120,7 @@ def test_exchange_beside_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_transfers_beside_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They follow the last exchange, not what was queued since."""
+    """They follow the last exchange, not work queued since."""
     ranks, calls = _ranks(monkeypatch)
     ranks._connecting.join()
     calls.clear()

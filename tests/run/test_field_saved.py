@@ -139,7 +139,7 @@ def test_without_memory_to_polish_the_baked_splats_are_saved(monkeypatch):
 
 @pytest.mark.parametrize(("changes", "times"), [({}, 1), ({"background": "learned"}, 0), ({"field_appearance": 4}, 0)])
 def test_only_the_last_splats_of_a_run_are_polished(training, tmp_path, changes, times):
-    """Unless their photographs hold more than splats alone can show."""
+    """They are not fine-tuned if their photographs show more than splats alone can."""
     settings = {**SMALL, "steps": 20, "save_at": (10,), "field_appearance": 0, "background": "black", **changes}
     run = training.new(tmp_path / "run", **settings, report=False)
     assert run.saved_steps() == [10, 20]

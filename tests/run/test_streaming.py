@@ -132,6 +132,6 @@ def test_a_late_photograph_does_not_delay_decoded_ones(make_stream, pictures):
     step = 0
     while step < 5:
         step = stream.ready(step)
-    assert step == 5  # and not further, which would be after the late one
+    assert step == 5  # and no further: the next is the late one
     pictures.go_on.set()
     assert stream.ready(5) > 5

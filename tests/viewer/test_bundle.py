@@ -1,4 +1,4 @@
-"""The JavaScript viewer in splat_cli/viewer/static is what scripts/viewer/bundle.py makes of pinned packages."""
+"""The JavaScript viewer in splat_cli/viewer/static is the output of scripts/viewer/bundle.py for pinned packages."""
 
 import json
 import shutil

@@ -71,7 +71,7 @@ def rows(splats):
 
 
 def test_cells_fit_together(city):
-    """The result is of splats of cells, each within its cell, and of coarse ones that no cell trains."""
+    """The result has splats of cells, each within its cell, and coarse splats that no cell trains."""
     out = city[1]
     plan, merged, coarse = read_plan(out), last(out), last(out / "coarse")
     assert len(plan.cells) >= 2
@@ -96,7 +96,7 @@ def test_cells_fit_together(city):
 
 
 def test_the_second_cell_fits_to_the_first(city):
-    """What has been trained beyond the border stays in the picture; nothing of the second cell grows there."""
+    """Splats trained beyond the border stay in the picture; the second cell grows none there."""
     out, plan = city[1], read_plan(city[1])
     files = CellFiles.of(out, 1)
     first, frozen = own_splats(out, plan, 0), read_ply(files.frozen)
@@ -123,7 +123,7 @@ def test_splats_that_only_photographs_of_other_cells_show_stay(city):
 
 def test_the_result_is_a_run(city, splat, tmp_path):
     out = city[1]
-    assert "flip" not in RunDir(out).result()  # a second a view, which only `splat eval` spends
+    assert "flip" not in RunDir(out).result()  # takes a second per view: only `splat eval` does it
     assert json.loads(splat("eval", out, "--json").out)["psnr"] == pytest.approx(RunDir(out).result()["psnr"])
     assert splat("render", out, "--views", "test", "-o", tmp_path / "pictures").code == 0
     assert splat("export", out, tmp_path / "city.splat").code == 0
@@ -195,7 +195,7 @@ def test_a_preparation_that_was_killed_is_repeated(city, copy, splat):
 
 
 def test_cells_are_prepared_by_their_jobs(city, copy, splat, monkeypatch):
-    """Not in the process of the command, nor on its device."""
+    """Neither in the process of the command nor on its device."""
     (copy / "result.json").unlink()
     shutil.rmtree(copy / "cells" / "001")
     monkeypatch.setattr(CoarseViews, "__init__", lambda *arguments: pytest.fail("rendered by the command"))
@@ -205,7 +205,7 @@ def test_cells_are_prepared_by_their_jobs(city, copy, splat, monkeypatch):
 
 
 def test_a_finished_cell_is_not_trained_again(city, copy, splat):
-    """When its job is repeated, because its worker was lost before it could tell."""
+    """Its job is repeated if its worker was lost before it could report."""
     files = CellFiles.of(copy, 1)
     shutil.rmtree(files.scene)
     again = splat("cell", copy, "1", "--device", "cpu", "--json")
@@ -216,7 +216,7 @@ def test_a_finished_cell_is_not_trained_again(city, copy, splat):
 
 
 def test_the_number_of_workers_changes_no_byte(city, splat, tmp_path):
-    """With cells that wait for some of those before them, in three rounds or more."""
+    """Cells wait for some of the earlier ones, in three rounds or more."""
     pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
     small = [*OPTIONS, "--max-splats", "4500", "--lod", "0"]
     plys = []
@@ -246,7 +246,7 @@ def test_the_coarse_run_of_two_workers_has_the_same_bytes(city, splat, tmp_path)
 
 
 def test_what_a_cluster_has_begun_is_continued_on_this_machine(city, splat, tmp_path):
-    """By the same command, killed while two workers train cells, and then given without --cluster."""
+    """The command is killed while two workers train cells, and then repeated without --cluster."""
     pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
     scene, out = city[0], tmp_path / "out"
     command = [*SPLAT, "city", scene, "-o", out, "--cluster", "local:2", *OPTIONS]
@@ -333,7 +333,7 @@ def test_settings_may_change_as_long_as_nothing_is_trained(city, splat, tmp_path
 
 
 def test_the_folder_of_another_run_or_a_scene_is_left_alone(city, splat, tmp_path):
-    """Its result was reported as that of the city, and its files were replaced."""
+    """Its result must not be reported as that of the city, nor its files be replaced."""
     run = RunDir(tmp_path / "run")
     options = ("--device", "cpu", "--steps", "2", "--init", "points", "--no-report")
     assert splat("train", city[0], "-o", run.path, *options).code == 0

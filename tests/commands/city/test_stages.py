@@ -78,7 +78,7 @@ def test_no_job_begins_after_one_before_it_has_failed(city, tmp_path):
 
 
 def test_a_usage_error_of_a_job_is_one_of_the_command(city, tmp_path):
-    """To repeat the same command would not help."""
+    """Repeating the same command would not help."""
     engine = RecordingEngine(failing="b", exit_code=2)
     with pytest.raises(UsageError, match="^b: lost$"):
         _run(city, jobs(tmp_path), engine, Display(level=Level.QUIET))

@@ -26,7 +26,7 @@ def pixels(view: View, points: np.ndarray) -> np.ndarray:
 
 
 def pixels_off(views: list[View], others: list[View], points: np.ndarray) -> float:
-    """Root mean square, after the similarity that does not matter."""
+    """Root mean square error after the best similarity transform, which does not matter."""
     moved = similarity_between(views, others)
     turned = moved.scale * points @ moved.rotation.T + moved.translation
     pairs = zip(views, others, strict=True)
@@ -35,7 +35,7 @@ def pixels_off(views: list[View], others: list[View], points: np.ndarray) -> flo
 
 @pytest.fixture
 def points() -> np.ndarray:
-    """On the ball."""
+    """Points on the ball."""
     directions = np.random.default_rng(0).normal(size=(1500, 3))
     return (RADIUS * directions / np.linalg.norm(directions, axis=1, keepdims=True)).astype(np.float32)
 
@@ -72,7 +72,7 @@ def test_right_cameras_of_a_photograph_each_keep_their_intrinsics(backend: Backe
 
 
 def test_sizes_go_from_coarse_to_fine(disturbed) -> None:
-    """Down to 128 pixels, cameras with them; photographs that are as small already stay as they are."""
+    """Photographs and cameras are downscaled to 128 pixels; smaller photographs do not change."""
     _, photographs = disturbed
     masks = [np.full(image.shape[:2], 255, np.uint8) for image in photographs.images]
     (small,) = pose_alignment.pyramid(photographs._replace(masks=masks))

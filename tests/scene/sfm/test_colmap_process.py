@@ -1,4 +1,4 @@
-"""The process in which COLMAP runs, mostly with another program in its place."""
+"""The process in which COLMAP runs, mostly with another program instead of COLMAP."""
 
 import os
 import shutil
