@@ -53,7 +53,7 @@ class DiskError(SplatError):
 
 
 class UnwritableError(DiskError, UsageError):
-    """A file that cannot be written at its path: missing permission, or a file in place of a folder."""
+    """A file that cannot be written at its path: missing permission, or a file instead of a folder."""
 
     exit_code = 2
 

@@ -46,7 +46,7 @@ def started(command: Sequence[Any] | str, **options: Any) -> Iterator["subproces
 
 
 def finished(command: Sequence[Any] | str, **options: Any) -> "subprocess.CompletedProcess[str]":
-    """As subprocess.run; keeps the output as text."""
+    """See subprocess.run; keeps the output as text."""
     with started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as process:
         out, err = process.communicate(timeout=HANG)
     return subprocess.CompletedProcess(command, process.returncode, out, err)

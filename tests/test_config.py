@@ -89,7 +89,7 @@ def test_values_are_checked_on_construction():
 
 
 def test_numbers_of_numpy_and_paths_are_values():
-    """As in notebooks; they are stored as Python's own types, which config.toml can hold."""
+    """Notebooks pass such values. They are stored as Python's own types, which config.toml can hold."""
     config = TrainConfig(
         steps=np.int64(5), lr_sh0=np.float32(0.5), lr_means=np.int32(1), save_at=[np.uint8(3)], images=Path("pictures")
     )

@@ -11,7 +11,7 @@ SIZE, RADIUS = (160, 120), 1.0
 
 
 def views_of_ball(num_views=24, scale=1.0):
-    """On an arc of 120 degrees, 3 radii from the middle."""
+    """Views on an arc of 120 degrees, 3 radii from the middle."""
     views = ring_of_views(3 * num_views, radius=3.0 * scale)[:num_views]
     return [
         dataclasses.replace(view, width=SIZE[0], height=SIZE[1], fx=160.0, fy=162.0, cx=82.0, cy=58.0) for view in views

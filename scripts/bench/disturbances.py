@@ -97,7 +97,7 @@ def wrong_exposures(photographs: ImageSet, rng: np.random.Generator) -> ImageSet
 
 
 def vignetted(photographs: ImageSet, rng: np.random.Generator) -> ImageSet:
-    """As `wrong_exposures`, and each darker with the squared distance from a centre of its own."""
+    """`wrong_exposures`; also, each photograph darkens with the squared distance from a centre of its own."""
 
     def darkened(image: np.ndarray) -> np.ndarray:
         height, width = image.shape[:2]
@@ -124,7 +124,7 @@ def by_one_camera(photographs: ImageSet, rng: np.random.Generator) -> ImageSet:
 
 
 def with_walkers(photographs: ImageSet, rng: np.random.Generator) -> ImageSet:
-    """Each photograph with two boxes before the scene, each of noise of its own about a colour of its own."""
+    """Each photograph with two boxes before the scene; each box has its own colour and noise."""
 
     def crossed(image: np.ndarray) -> np.ndarray:
         image, (height, width) = image.copy(), image.shape[:2]
@@ -154,7 +154,7 @@ LENSES = "intrinsics", "distortion"  # held-out views follow the refined ones of
 
 
 def with_own_cameras(photographs: ImageSet) -> ImageSet:
-    """Without cameras in common."""
+    """The views, each with a camera of its own."""
     views = [dataclasses.replace(view, camera_id=-1 - number) for number, view in enumerate(photographs.views)]
     return photographs._replace(views=views)
 

@@ -22,7 +22,7 @@ Part = Callable[[str], AbstractContextManager[Any]]  # the time within it counts
 
 
 class Encoding(Protocol):
-    """From points, planes [dimensions, rows], to the inputs of a network, planes [width, rows]."""
+    """Maps points, planes [dimensions, rows], to the inputs of a network, planes [width, rows]."""
 
     @property
     def width(self) -> int: ...

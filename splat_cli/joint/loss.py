@@ -91,11 +91,11 @@ class AppearanceLoss(PhotometricLoss, JointModel):
         raise NotImplementedError
 
     def forward(self, state: IterState, image: DeviceArray, errors: DeviceArray | None = None) -> None:
-        """As PhotometricLoss.forward, of the corrected picture."""
+        """See PhotometricLoss.forward; computed on the corrected picture."""
         self.apply(state, image)
         super().forward(state, self.changed, errors)
 
     def backward(self, state: IterState, image: DeviceArray, d_image: DeviceArray) -> None:
-        """As PhotometricLoss.backward; d_image is the gradient of the picture before correction."""
+        """See PhotometricLoss.backward; d_image is the gradient of the picture before correction."""
         super().backward(state, self.changed, d_image)
         self.apply_backward(state, image, d_image)

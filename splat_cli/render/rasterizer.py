@@ -173,7 +173,7 @@ class Rasterizer:
         )
 
     def backward_to_projection(self, splats: Splats, state: IterState, absgrad: bool) -> None:
-        """From picture.d_image to the gradients of projected splats."""
+        """Backward pass from picture.d_image to the gradients of projected splats."""
         blend_backward(
             self.cameras, state, self.projection, self.tiles, self.picture, absgrad, self.settings.matrix_sums
         )
@@ -181,7 +181,7 @@ class Rasterizer:
             self.coloring.backward(splats, self.cameras, state, self.projection)
 
     def update(self, splats: Splats, state: IterState, update: Update) -> None:
-        """From the gradients of projected splats, of the whole batch if there is one, to the raw parameters."""
+        """Backward pass from the gradients of projected splats (of the whole batch, if any) to the raw parameters."""
         project_backward(splats, self.cameras, state, self.settings.antialias, self.updated, update)
 
     def image(self, view_index: int) -> DeviceArray:

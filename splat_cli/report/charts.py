@@ -27,7 +27,7 @@ class Series:
     look: str = "line"
 
     def finite(self) -> "Series":
-        """Without non-finite points, and subsampled to the resolution of the chart."""
+        """The curve without non-finite points, subsampled to the resolution of the chart."""
         pairs = [(x, y) for x, y in zip(self.x, self.y, strict=True) if math.isfinite(y)]
         stride = ceil_div(len(pairs), _MAX_POINTS) or 1
         kept = pairs[::-stride][::-1]  # includes the last one

@@ -21,7 +21,7 @@ def duration(seconds: float) -> str:
 
 
 def size(num_bytes: float) -> str:
-    """In MiB or GiB."""
+    """A number of bytes in MiB or GiB."""
     return f"{num_bytes / 2**30:.1f} GiB" if num_bytes >= 2**30 else f"{num_bytes / 2**20:.0f} MiB"
 
 

@@ -24,7 +24,7 @@ EXPOSURE = 1.5
 DEPTH_LEVELS = 1000
 """Levels of depth maps per world unit, the default of --depth-unit."""
 UPRIGHT = np.array([[1, 0, 0, 0], [0, 0, -1, 0], [0, 1, 0, 0], [0, 0, 0, 1.0]])
-"""From axes with z up to the scene's (y down), as viewers expect."""
+"""Rotation from axes with z up to the scene's axes (y down), as viewers expect."""
 
 Trace = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 """(origin float32 [3, 1], directions of length 1 float32 [3, n]) -> linear colours [3, n], points met [3, n]."""

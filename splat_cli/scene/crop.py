@@ -10,7 +10,7 @@ from splat_cli.errors import UsageError
 
 @dataclass(frozen=True)
 class Box:
-    """From corner to corner, world units."""
+    """A box from corner to corner, world units."""
 
     low: tuple[float, float, float]
     high: tuple[float, float, float]
@@ -34,7 +34,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Sphere:
-    """Centre and radius, world units."""
+    """A sphere: centre and radius, world units."""
 
     center: tuple[float, float, float]
     radius: float

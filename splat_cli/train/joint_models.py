@@ -46,7 +46,7 @@ MODELS: tuple[type[JointModel], ...] = (
     FreeSpaceLoss,
     OutlierMask,
 )
-"""In the order of their backward passes; depth overwrites the rendered picture, others read it before."""
+"""Joint models, in the order of their backward passes; depth overwrites the rendered picture, others read it before."""
 
 
 class JointModels:

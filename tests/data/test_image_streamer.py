@@ -99,7 +99,7 @@ def test_views_out_of_order(backend, stream):
 
 
 def test_steps_in_any_order(backend, stream):
-    """For example after a resume."""
+    """This happens, for example, after a resume."""
     streamed = stream(ImageBudget.of(6))
     for first in (150, 20, 21, 120):
         run(backend, streamed, first, first + 30)

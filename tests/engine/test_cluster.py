@@ -170,7 +170,7 @@ def _has_slurm():
 
 @pytest.mark.skipif(find_spec("dask_jobqueue") is None, reason="SLURM needs the extra `cluster`")
 def test_scene_is_resumed_after_its_job_in_slurm_is_cancelled(splat, scene, tmp_path, monkeypatch):
-    """With the small SLURM of docs/scale.md."""
+    """This uses the small SLURM of docs/scale.md."""
     if not _has_slurm():
         pytest.skip("no SLURM of this machine runs")
     monkeypatch.setattr(slurm, "_RESUBMIT", 1.0)

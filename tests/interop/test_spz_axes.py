@@ -23,7 +23,7 @@ def assert_alike(source, other):
 
 @pytest.mark.parametrize("axes", ["RUB", "RDF"])
 def test_the_library_of_niantic_reads_ours(adobe_spz, tmp_path, axes):
-    """In RUB as version 3, where it finds no extension, and in RDF as version 4."""
+    """RUB files are version 3, where it finds no extension; RDF files are version 4."""
     splats = splats_in_range(50)
     write_splats(tmp_path / "ours.spz", splats, spz_axes=axes)
     seen = json.loads(adobe_spz(tmp_path / "ours.spz", tmp_path / "theirs.spz", "RDF"))

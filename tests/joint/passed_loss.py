@@ -18,5 +18,5 @@ class PassedLoss:
         self.loss.backward(self.state, on_device, self.d_image)
 
     def download(self, array: object) -> np.ndarray:
-        """As float64."""
+        """The array as float64."""
         return self.backend.download(array).astype(np.float64)

@@ -36,7 +36,7 @@ def camera_of(view: View) -> Camera:
 
 
 def _without_clamped(scene: Scene) -> Scene:
-    """Without splats so far outside that the projection clamps them: gradients treat these as constant."""
+    """The scene without splats that the projection clamps: gradients treat these as constant."""
     clamped = reference.intermediates(scene.splats, scene.camera, Options()).slope_clamped.any(axis=1)
     return replace(scene, splats=scene.splats[~clamped])
 
@@ -85,7 +85,7 @@ def test_gradient(backend: Backend, comparison: Comparison, options: Options, se
 
 @pytest.mark.parametrize(("distortion", "num"), [(False, 3), (True, 5)])
 def test_step(backend: Backend, comparison: Comparison, distortion: bool, num: int) -> None:
-    """From an offset that is not zero, after four steps of the camera, which both views share."""
+    """The offset is not zero, after four steps of the camera that both views share."""
     device, refined = refinement(backend, Options(), distortion=distortion)
     rng = np.random.default_rng(3)
     before = np.stack([OFFSET[:num], rng.normal(0, 1e-2, num), rng.uniform(1e-5, 1e-3, num)]).astype(np.float32)

@@ -82,7 +82,7 @@ def _ranks(monkeypatch: pytest.MonkeyPatch, connect: Any = lambda *arguments: No
 
 
 def test_a_missing_library_is_a_reason_alone() -> None:
-    """Without the six lines that CuPy warns with when NCCL is looked for, once in a process."""
+    """CuPy's warning of six lines, once per process when NCCL is missing, is not shown."""
     command = [sys.executable, "-c", "from splat_cli.ranks.nccl import why_no_nccl; why_no_nccl()"]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stderr == ""
 

@@ -76,7 +76,7 @@ def forward(directions: Array, coefficients: Array) -> Array:
 
 
 def backward(directions: Array, coefficients: Array, d_values: Array) -> tuple[Array, Array]:
-    """From d_values [N, 3], the gradients by coefficients [N, K, 3] and by directions [N, 3]."""
+    """Gradients by coefficients [N, K, 3] and by directions [N, 3], from d_values [N, 3]."""
     degree = round(np.sqrt(coefficients.shape[1])) - 1
     d_coefficients = np.einsum("nk,nc->nkc", basis(directions, degree), d_values)
     d_directions = np.einsum("nkd,nkc,nc->nd", basis_gradient(directions, degree), coefficients, d_values)

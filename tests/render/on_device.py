@@ -68,11 +68,11 @@ class OnDevice:
         assert not self.state.read()["overflowed"]
 
     def update(self, update: Update) -> None:
-        """From the gradients of projected splats to the raw parameters, as `update` specifies."""
+        """Backward pass from the gradients of projected splats to the raw parameters, as `update` specifies."""
         self.rasterizer.update(self.splats, self.state, update)
 
     def backward(self, update: Update) -> None:
-        """From picture.d_image to the raw parameters, as `update` specifies."""
+        """Backward pass from picture.d_image to the raw parameters, as `update` specifies."""
         self.rasterizer.backward_to_projection(self.splats, self.state, update.absgrad)
         self.update(update)
 

@@ -64,7 +64,7 @@ def test_default_weight_follows_the_maps(scene_with_maps):
 
 
 def test_maps_that_disagree_with_the_points_give_no_loss(scene_with_maps, tmp_path):
-    """Nor do the points, which were not requested."""
+    """The points have no weight either: they were not requested."""
     scene = shutil.copytree(scene_with_maps, tmp_path / "scene")
     for path in (scene / "depths").iterdir():
         noise = np.random.default_rng(len(path.name)).integers(1, 60_000, (15, 20))

@@ -79,7 +79,7 @@ def test_file_of_an_earlier_version_has_no_features(backend, tmp_path):
 
 @pytest.mark.parametrize("make", [some_splats, own_colored_splats])
 def test_baked_splats_look_like_the_field(backend, make):
-    """In the views; higher degrees are closer."""
+    """They are close in the views; higher degrees are closer."""
     splats, views = make(), ring_of_views(12)
     field = lively_field(backend, splats, len(views))
     mean = Parameters(backend, np.tile(field.embedding_rows().mean(axis=0), (len(views), 1)))

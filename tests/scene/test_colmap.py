@@ -137,7 +137,7 @@ def test_bad_line_of_text(tmp_path, file, text):
 
 
 def test_text_with_commas_and_a_byte_order_mark(tmp_path):
-    """As COLMAP reads it; the names may hold commas."""
+    """COLMAP reads this, too; names may contain commas."""
     (tmp_path / "cameras.txt").write_text("# a comment\n7 SIMPLE_PINHOLE 40 30 35 20 15\n", encoding="utf-8-sig")
     (tmp_path / "images.txt").write_text("1, 1, 0, 0, 0, 0.5, -1e-3, 2, 7, left/a, b.png\n\n")
     (tmp_path / "points3D.txt").write_text("")

@@ -106,7 +106,7 @@ def test_a_point_with_a_track_of_megabytes(tmp_path):
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
 @pytest.mark.parametrize("stem", FILES)
 def test_text_in_utf16_is_named(tmp_path, stem, encoding):
-    """As Windows PowerShell writes redirected output."""
+    """Windows PowerShell writes redirected output this way."""
     for name in FILES:
         text = "# COLMAP\n"
         (tmp_path / f"{name}.txt").write_text(text)

@@ -111,7 +111,7 @@ SHAPES = [({"width": 240, "height": 480}, np.s_[150:330]), ({"width": 600, "heig
 
 @pytest.mark.parametrize("shapes", [SHAPES, SHAPES[::-1]])
 def test_window_of_any_shape_shows_the_whole_start_view(chromium, sample_run, tmp_path, open_device, shapes):
-    """At the start, and after the window is resized or a phone is rotated."""
+    """The view fits at the start, and after the window is resized or a phone is rotated."""
     opening = find_initial_camera([sample_run.path], "view_007")
     opening.write(tmp_path / "a.html", load_splats_for_viewers(sample_run.path, bake=False))
     page = chromium.new_page(viewport=shapes[0][0])

@@ -50,7 +50,7 @@ def test_own_pages_and_programs_are_answered(port):
 
 
 def test_invalid_requests_print_nothing(tmp_path):
-    """In a separate process: pytest captures the output of loggers in its own."""
+    """Runs in a separate process, because pytest captures the output of loggers in its own."""
     program = """
 import socket
 from splat_cli.terminal.console import Display

@@ -186,7 +186,7 @@ class SpzHeader:
     antialiased: bool
     extended: bool = True
     axes: str | None = None
-    """As the file states them."""
+    """Their name, as the file states them."""
 
     @property
     def widths(self) -> tuple[int, ...]:

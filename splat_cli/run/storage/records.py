@@ -10,7 +10,7 @@ from splat_cli.joint.appearance.camera_response import CameraResponse
 Inputs = dict[str, dict[str, Any]]
 """Name of a view -> its INTRINSICS, its pose `w2c` (12 numbers, row-major), and fingerprints of its `files`."""
 INTRINSICS = ("width", "height", "fx", "fy", "cx", "cy")
-"""Of a view, in pixels."""
+"""Numbers of a view, in pixels."""
 
 
 def check_metrics(content: dict[str, Any]) -> None:

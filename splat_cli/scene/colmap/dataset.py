@@ -110,7 +110,7 @@ def _dataset(model: Model, found: str, photos: Path) -> Dataset:
 
 
 def _lenses(model: Model) -> tuple[dict[int, Lens], dict[int, str]]:
-    """By camera id: lenses of the cameras that images use, and reasons why other cameras cannot be used."""
+    """Camera id -> lens, for cameras that images use; camera id -> reason why other cameras cannot be used."""
     lenses, unusable = {}, {}
     for camera_id in sorted({image.camera_id for image in model.images} & model.cameras.keys()):
         try:

@@ -179,7 +179,7 @@ def has_alpha(path: Path) -> bool:
 
 
 def _decode_jpeg(content: bytes, size: tuple[int, int], factor: int | None) -> np.ndarray | None:
-    """As decode_photo, of an ordinary JPEG file; None for others."""
+    """See decode_photo; only for ordinary JPEG files, None for others."""
     full = jpeg_size(content)
     if full is None or not _is_plausible(full, content):
         return None
