@@ -19,10 +19,10 @@ class Comparison:
         self.worst: dict[tuple[str, str], tuple[float, float]] = {}
 
     def check(self, kernel: str, output: str, actual: np.ndarray, expected: np.ndarray, tolerance: float) -> None:
-        """Holds `actual` to |actual - expected| <= tolerance |expected|, and no element to more than ten times that.
+        """Asserts |actual - expected| <= tolerance |expected|, and no more than ten times that for any element.
 
-        An element's error is relative to its size, or to the root mean square of its column (last axis) if that is
-        more: a sum that nearly cancels has no relative accuracy.
+        An element's error is relative to its size or, if larger, to the root mean square of its column (last axis): a
+        sum that nearly cancels has no relative accuracy.
         """
         actual = np.asarray(actual, np.float64)
         assert actual.shape == expected.shape

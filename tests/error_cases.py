@@ -173,7 +173,7 @@ CASES = (
 
 
 def message_of(case: Case, folder: Path) -> str:
-    """What `splat train` prints, with the scene's folder as SCENE. AssertionError unless it is refused in one line."""
+    """The message of `splat train`, with the scene's folder as SCENE. AssertionError unless it is one line."""
     scene = case.prepare(folder)
     options = [option.replace("SCENE", str(scene)) for option in case.options]
     printed = io.StringIO()
@@ -186,7 +186,7 @@ def message_of(case: Case, folder: Path) -> str:
 
 
 def errors_page() -> str:
-    """docs/errors.md."""
+    """Content of docs/errors.md."""
     parts = [HEAD]
     for case in CASES:
         with tempfile.TemporaryDirectory() as folder:

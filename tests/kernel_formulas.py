@@ -92,7 +92,7 @@ def function_body(file, function):
 
 
 def evaluate(code, **variables):
-    """The variables after C statements; `result` is what they return. Lists stand for arrays, records for structs."""
+    """The variables after C statements; `result` is the return value. Arrays are lists, structs are records."""
     names = {**FUNCTIONS, **variables}
     for statement in filter(None, (" ".join(s.split()) for s in code.split(";"))):
         declared = DECLARATION.match(statement)

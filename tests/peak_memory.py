@@ -10,14 +10,14 @@ _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 @dataclass
 class PeakMemory:
-    """bytes: greatest resident size while the code ran, less that before it."""
+    """bytes: peak resident size of the code, minus the size before it."""
 
     bytes: int = 0
 
 
 @contextmanager
 def peak_memory() -> Iterator[PeakMemory]:
-    """`bytes` of what it yields is known at the end; 0 where the system does not say."""
+    """Sets `bytes` of the yielded object at the end; 0 if the system does not report it."""
     found = PeakMemory()
     try:
         _CLEAR.write_text("5")  # sets VmHWM back to VmRSS

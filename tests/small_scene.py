@@ -1,4 +1,4 @@
-"""A COLMAP scene that is written in milliseconds: a ring of cameras around coloured points."""
+"""A COLMAP scene that takes milliseconds to write: a ring of cameras around coloured points."""
 
 import numpy as np
 from PIL import Image as Picture
@@ -16,7 +16,7 @@ _PARAMETERS = {
 
 
 def write_small_scene(folder, num_views=9, num_points=300, camera_model="PINHOLE"):
-    """ImageSet a_00.jpg, ... (a colour gradient, 40x30) and points in a ball of radius 1. Returns `folder`."""
+    """Photographs a_00.jpg, ... (a colour gradient, 40x30) and points in a ball of radius 1. Returns `folder`."""
     views = ring_of_views(num_views)
     (folder / "images").mkdir(parents=True)
     for number, view in enumerate(views):

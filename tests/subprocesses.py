@@ -1,4 +1,4 @@
-"""Processes that tests start: they end with their test, waiting for them has a limit, and tests wait for events."""
+"""Processes that tests start: they end with the test, and waiting for them or for events has a limit."""
 
 import os
 import subprocess
@@ -26,14 +26,14 @@ T = TypeVar("T")
 
 
 def environment(*folders: Path, **variables: object) -> dict[str, str]:
-    """The environment, in which Python finds the modules of `folders` and of this checkout first, with `variables`."""
+    """The environment with `variables`, in which Python finds modules of `folders` and this checkout first."""
     paths = [*map(str, (*folders, ROOT)), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **{k: str(v) for k, v in variables.items()}}
 
 
 @contextmanager
 def started(command: Sequence[Any] | str, **options: Any) -> Iterator["subprocess.Popen[str]"]:
-    """A process whose output is text; at the end it is killed with those that it has started."""
+    """A process with text output; at the end it and its children are killed."""
     with subprocess.Popen(command, text=True, **{"cwd": ROOT, **options}) as process:
         try:
             yield process
@@ -71,7 +71,7 @@ def wait_until(condition: Callable[[], T], process: "subprocess.Popen[str] | Non
 
 
 def wait_for_checkpoint(process: "subprocess.Popen[str]", run: Path, newest: Sequence[Path] = ()) -> None:
-    """Until a training has written one after the `newest`. Signals save the training from then on."""
+    """Wait until a training has written a checkpoint after `newest`. From then on, signals save the training."""
     wait_until(lambda: newest_checkpoint(run) != [*newest], process)
 
 
@@ -81,7 +81,7 @@ def newest_checkpoint(run: Path) -> list[Path]:
 
 
 def is_running(pid: int) -> bool:
-    """Whether the process exists and is no zombie."""
+    """Whether the process exists and is not a zombie."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -37,7 +37,7 @@ def _every_checkpoint():
 
 
 class Trained:
-    """Trains, and keeps what was said, and the result."""
+    """Trains, and keeps the messages and the result."""
 
     def __init__(self, scene):
         self.scene = scene

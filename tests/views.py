@@ -27,5 +27,5 @@ def _looking_inwards(name, angle, width, height, radius):
 
 
 def render_view(backend, splats: Splats, view: View, background=(0, 0, 0), antialias=False) -> np.ndarray:
-    """Its picture, float32 [H, W, 3], not clamped."""
+    """Picture of a view, float32 [H, W, 3], not clamped."""
     return ViewRenderer(backend, splats, [view], antialias).render(0, background)

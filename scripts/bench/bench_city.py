@@ -39,12 +39,12 @@ NEAR = 16  # px of a projected border
 @click.option("--blocks", type=(int, int), default=(3, 3), show_default=True)
 @click.option("--views", default=72, show_default=True)
 @click.option("--size", type=(int, int), default=(192, 144), show_default=True)
-@click.option("--splats", default=16_000, show_default=True, help="Of the whole.")
+@click.option("--splats", default=16_000, show_default=True, help="Maximum number of splats of the city.")
 @click.option("--cell-splats", default=8_000, show_default=True)
-@click.option("--steps", default=1000, show_default=True, help="Of the coarse run.")
+@click.option("--steps", default=1000, show_default=True, help="Steps of the coarse run.")
 @click.option("--cell-steps", default=1800, show_default=True)
 @click.option("--device", default="auto", show_default=True)
-@click.option("--cluster", help="As of `splat city`, such as local:2.")
+@click.option("--cluster", help="As for `splat city`, such as local:2.")
 def main(
     folder: Path,
     blocks: tuple[int, int],

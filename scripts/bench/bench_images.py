@@ -30,7 +30,7 @@ DOWNSCALES = (1, 2, 4, 8)
 
 @click.command(help=__doc__)
 @click.option("--size", default="4000x3000")
-@click.option("--count", default=8, help="Photographs.")
+@click.option("--count", default=8, help="Number of photographs.")
 @click.option("--device", default="cpu")
 def main(size: str, count: int, device: str) -> None:
     """Print a table for photographs without and with a lens."""

@@ -4,7 +4,7 @@
 
   python scripts/bench/bench_kernels.py live SCENE --at 1000,7000,15000,30000 --set antialias=false
 
-`model` times a plain step on a given number of splats, made from a trained model by splitting or choosing some of them:
+`model` times a plain step on a given number of splats, made from a trained model by splitting or choosing splats:
 
   python scripts/bench/bench_kernels.py model RUN_OR_PLY --scene SCENE --splats 100000,1000000 --json out.json
 
@@ -64,11 +64,11 @@ def main() -> None:
 @main.command()
 @click.argument("scene", type=Path)
 @click.option("--at", "stages", default="1000,7000,15000,30000", help="Steps of training at which passes are timed.")
-@click.option("--steps", "num_steps", default=64, help="Steps that are timed at each, of views as they come.")
+@click.option("--steps", "num_steps", default=64, help="Number of steps to time at each.")
 @click.option("--preset", help="A preset's name, or the path of a TOML file.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, its value as in TOML.")
-@click.option("--matrix-sums/--no-matrix-sums", default=True, help="Sums of blend_backward by tensor cores.")
-@click.option("--vs", "other", type=click.Choice(["gsplat"]), help="Beside another rasterizer, on the same splats.")
+@click.option("--matrix-sums/--no-matrix-sums", default=True, help="Sum gradients in blend_backward by tensor cores.")
+@click.option("--vs", "other", type=click.Choice(["gsplat"]), help="Also time another rasterizer on the same splats.")
 @click.option("--device", default="auto")
 @click.option("--out", "file", type=Path, help="File for the tables, in addition to standard output.")
 def live(
@@ -116,7 +116,7 @@ def live(
 @click.option("--views", "num_views", default=8)
 @click.option("--device", default="auto")
 @click.option(
-    "--vs", "other", type=click.Choice(["gsplat"]), help="Beside another rasterizer, without our passes apart."
+    "--vs", "other", type=click.Choice(["gsplat"]), help="Compare with another rasterizer instead of timing each pass."
 )
 @click.option("--json", "file", type=Path)
 def model(
@@ -152,7 +152,7 @@ def model(
 
 @main.command()
 @click.argument("runs", nargs=-1, required=True, type=Path)
-@click.option("--views", "num_views", default=8, show_default=True, help="Views of each run, evenly spread.")
+@click.option("--views", "num_views", default=8, show_default=True, help="Number of views of each run, evenly spread.")
 @click.option("--once", is_flag=True, help="Only launch each stage once, in one view, for a profiler.")
 @click.option("--device", default="auto")
 @click.option("--json", "file", type=Path)

@@ -2,9 +2,9 @@
 
   python scripts/bench/bench_large.py --splats 100000000 --gpus 2 --folder /tmp/large
 
-Makes a room of that many splats (a PLY of SH degree 0, 68 bytes per splat) and 8 photographs of noise that show about
-30 % of them each. Runs `splat train --init-from` on it without density control. The result is saved with --save only:
-as a PLY of degree 3 it has 248 bytes per splat.
+Makes a room of that many splats (a PLY of SH degree 0, 68 bytes per splat) and 8 photographs of noise, each of which
+shows about 30 % of them. Runs `splat train --init-from` on it without density control. The result is saved only with
+--save: as a PLY of degree 3 it has 248 bytes per splat.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from splat_cli.train.ranked.ranked_views import RankedViews
 from splat_cli.train.trainer import Trainer
 
 CHUNK = 1 << 19  # splats made at a time by each thread
-NUM_VIEWS, FOCAL = 8, 0.4  # photographs; focal length over the image's width, with which they show 30 % of the splats
+NUM_VIEWS, FOCAL = 8, 0.4  # photographs; focal length over the image's width, so that they show 30 % of the splats
 GIB = 2**30
 
 
@@ -122,13 +122,13 @@ def told(owner: Any, name: str) -> Iterator[None]:
 @click.command()
 @click.option("--splats", "num", type=int, required=True)
 @click.option("--gpus", default=1)
-@click.option("--batch", type=int, help="By default that of --gpus.")
+@click.option("--batch", type=int, help="By default the number of GPUs.")
 @click.option("--steps", default=20)
-@click.option("--size", default="1600x1066", metavar="WIDTHxHEIGHT", help="Of the photographs.")
+@click.option("--size", default="1600x1066", metavar="WIDTHxHEIGHT", help="Size of the photographs.")
 @click.option("--moments", default="float32")
 @click.option("--visible-adam", is_flag=True)
-@click.option("--folder", type=Path, required=True, help="Of the scene, which is made if it is missing.")
-@click.option("--only-make", is_flag=True, help="Make the scene, and do not train.")
+@click.option("--folder", type=Path, required=True, help="Folder of the scene, which is made if it is missing.")
+@click.option("--only-make", is_flag=True, help="Make the scene without training.")
 @click.option("--save", is_flag=True, help="Write the result, too.")
 @click.option("--device", default="auto")
 def main(

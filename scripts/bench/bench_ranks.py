@@ -2,9 +2,9 @@
 
   python scripts/bench/bench_ranks.py BONSAI --gpus 2 --steps 7000 --json ranks.json
 
-First checks that 1 and N GPUs give the same PLY with --deterministic (--check-steps, batch 4); then times runs with the
-defaults: one GPU with batch 1 and with batch N, N with batch N, one and N with batch 4. Seconds: of training, of its
-density control, and in all, from the start of the process on.
+First checks that 1 and N GPUs give the same PLY with --deterministic (--check-steps, batch 4). Then times runs with the
+defaults: one GPU with batches of 1 and N, N GPUs with batches of N, one and N GPUs with batches of 4. Prints seconds of
+training, of density control, and of the whole process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from splat_cli.run.storage.run_dir import RunDir
 
 
 def train(scene: Path, out: Path, *options: str) -> dict[str, Any]:
-    """Train into `out`; seconds of training and in all, held-out scores and the PLY's SHA-256."""
+    """Train into `out`; returns seconds of training and of the process, held-out scores and the PLY's SHA-256."""
     begin = time.perf_counter()
     command = [
         sys.executable,

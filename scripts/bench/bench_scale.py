@@ -1,10 +1,10 @@
-"""Memory and time by pass of training at large sizes: synthetic scenes with as many splats and pixels as asked for.
+"""Memory and time per pass of training on synthetic scenes with any number of splats and pixels.
 
   python scripts/bench/bench_scale.py --case 10000000,1600x1066 --case 20000000,1600x1066 --case 4000000,3840x2160
   python scripts/bench/bench_scale.py --case 10000000,1600x1066 --set 'moments="bf16"' --compare visible_adam=true
 
-Splats lie on the walls of a room, as close as splats of a trained model do; cameras stand inside it. The trainer is a
-live one, with its antialiasing, dropout and noise, without density control.
+Splats lie on the walls of a room, as dense as in a trained model; cameras stand inside it. The trainer uses
+antialiasing, dropout and noise, and no density control.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ GIB = 2**30
 
 
 def room(num: int, rng: np.random.Generator, total: int | None = None, sh_degree: int = 3) -> SplatArrays:
-    """`num` flat splats on the walls of a cube, three of four rather transparent as in a trained model.
+    """`num` flat splats on the walls of a cube, three of four rather transparent, as in a trained model.
 
     total: number of splats in the whole room, which determines their size; these are a part of them.
     """
@@ -77,7 +77,7 @@ def views_inside(width: int, height: int, num_views: int = NUM_VIEWS, focal_leng
 
 
 def make(backend: Backend, num: int, width: int, height: int, settings: dict[str, object]) -> Trainer:
-    """A trainer of the room, its splats in the order of training, all degrees of the spherical harmonics in use."""
+    """A trainer of the room, with splats in the order of training and all SH degrees in use."""
     rng = np.random.default_rng(0)
     views = views_inside(width, height)
     images = [rng.integers(0, 256, (height, width, 3), dtype=np.uint8) for _ in views]
@@ -94,9 +94,9 @@ def make(backend: Backend, num: int, width: int, height: int, settings: dict[str
 
 @click.command()
 @click.option("--case", "cases", multiple=True, required=True, metavar="SPLATS,WIDTHxHEIGHT")
-@click.option("--steps", "num_steps", default=30, help="Steps that are timed.")
+@click.option("--steps", "num_steps", default=30, help="Number of steps to time.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, its value as in TOML.")
-@click.option("--compare", "changes", multiple=True, metavar="NAME=VALUE", help="Repeat each case with this as well.")
+@click.option("--compare", "changes", multiple=True, metavar="NAME=VALUE", help="Repeat each case with this setting.")
 @click.option("--device", default="auto")
 def main(
     cases: tuple[str, ...], num_steps: int, settings: tuple[str, ...], changes: tuple[str, ...], device: str

@@ -93,7 +93,7 @@ def bench(backend: Backend, num_pairs: int, width: int, height: int) -> dict[str
 
 @click.command()
 @click.option("--pairs", default="500000,1500000")
-@click.option("--size", default="800x533", help="Of the picture, WxH.")
+@click.option("--size", default="800x533", help="Size of the picture, WxH.")
 @click.option("--device", default="auto")
 def main(pairs: str, size: str, device: str) -> None:
     backend = open_backend(device)

@@ -1,6 +1,6 @@
 """Train on a scene and print the curve of held-out quality over seconds of training.
 
-Seconds are those of the loop alone; loading and the first step (compilation) are listed separately. Example:
+Seconds are of the training loop; loading and the first step (compilation) are listed separately. Example:
 
   python scripts/bench/bench_train.py SCENE --at 1000,3000,7000,15000,30000 --json out.json
   python scripts/bench/bench_train.py SCENE --set visible_adam=true
@@ -78,7 +78,7 @@ def bench(scene: Path, config: TrainConfig, backend: Backend, stops: list[int]) 
 @click.option("--steps", type=int)
 @click.option("--seed", type=int, default=0)
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, its value as in TOML.")
-@click.option("--at", default="1000,3000,7000,15000", help="Steps at which to measure; the end always is.")
+@click.option("--at", default="1000,3000,7000,15000", help="Steps at which to measure, in addition to the last one.")
 @click.option("--device", default="auto")
 @click.option("--json", "json_path", type=Path)
 def main(

@@ -1,7 +1,7 @@
 """The backward pass of the blend in stages, from that of 3D Gaussian Splatting to ours.
 
-For `bench_kernels.py stages`, and oracles for tests. The first stages are kernels of their own
-(scripts/bench/kernels/stage*.cu); a backend with KERNELS as its `sources` finds them.
+For `bench_kernels.py stages` and tests. The first stages are separate kernels (scripts/bench/kernels/stage*.cu), which
+a backend with `sources=KERNELS` finds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from splat_cli.render.project import SPLAT_SUMS
 from splat_cli.render.rasterizer import Rasterizer
 
 KERNELS = Path(__file__).parent / "kernels"
-BLOCKS_PER_SM = 8  # of 256 threads: as many as any device holds at a time, and more find the queue empty
+BLOCKS_PER_SM = 8  # of 256 threads: as many as any device holds at a time; further ones would find the queue empty
 BLOCKS_ON_CPU = 8
 WIDE_ROW = 16  # floats: rows that never straddle two lines of the cache
 Launch = Callable[[Rasterizer, IterState, DeviceArray], None]
@@ -91,12 +91,12 @@ def _block_a_tile(file: str, *leading: None) -> Launch:
 
 
 def _queue(longest_first: bool) -> Launch:
-    """The counter is set to 0 by a launch of its own, which takes one or two microseconds of the stage's time."""
+    """A separate launch sets the counter to 0, which takes one or two microseconds of the stage's time."""
     counters: dict[Backend, DeviceArray] = {}
 
     def launch(raster: Rasterizer, state: IterState, rows: DeviceArray) -> None:
         backend, order = raster.backend, raster.tiles.tile_order if longest_first else None
-        if backend not in counters:  # before a graph is captured, within which nothing can be allocated
+        if backend not in counters:  # before the capture of a graph, during which nothing can be allocated
             counters[backend] = backend.xp.zeros(1, "uint32")
         backend.fill(counters[backend], 0)
         arrays = _tile_arrays(raster, state, rows)

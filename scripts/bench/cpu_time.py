@@ -1,9 +1,9 @@
-"""CPU time of each kernel while a command runs on the CPU backend; of the demo, also of its parts.
+"""CPU time of each kernel while a command runs on the CPU backend; for the demo, also of its parts.
 
     python scripts/bench/cpu_time.py demo OUT --device cpu
     python scripts/bench/cpu_time.py train SCENE -o OUT --device cpu --steps 300
 
-CPU seconds of all threads: on a busy machine they mean more than wall time.
+Counts CPU seconds of all threads, which depend less on other load than wall time.
 """
 
 import atexit
@@ -42,7 +42,7 @@ class CpuTimes:
         atexit.register(self.print)
 
     def print(self) -> None:
-        """To stderr, the longest first."""
+        """Print to stderr, longest first."""
         for name, seconds in sorted(self.seconds.items(), key=lambda item: -item[1]):
             launches = self.launches[name]
             print(f"{name:28} {seconds:8.2f} s {launches:7} x {1e3 * seconds / launches:8.3f} ms", file=sys.stderr)
@@ -57,7 +57,7 @@ class DemoParts:
         self.seconds = dict[str, tuple[float, float]]()
 
     def install(self) -> None:
-        """Measure the functions that the demo is made of, and print the table at exit."""
+        """Measure the parts of the demo, and print the table at exit."""
         names = ("make_sample_scene", "train_scene", "_render_path", "load_splats_for_viewers", "write_ply")
         for module, part in [
             *(("splat_cli.commands.demo", name) for name in names),
@@ -81,7 +81,7 @@ class DemoParts:
         setattr(module, part, timed)
 
     def print(self) -> None:
-        """To stderr, in their order."""
+        """Print to stderr, in the order of the parts."""
         for part, (by_all, by_main) in self.seconds.items():
             print(f"{part:28} {by_all:8.2f} s, {by_main:.2f} of them the main thread's", file=sys.stderr)
 

@@ -69,7 +69,7 @@ def _counted(result: Any) -> Any:
 
 
 class CountedModule:
-    """NumPy, whose arrays count."""
+    """NumPy with counting arrays."""
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(np, name)
@@ -79,7 +79,7 @@ class CountedModule:
 
 
 class CountedBackend:
-    """The CPU backend, whose launches and downloads count."""
+    """The CPU backend, which counts launches and downloads."""
 
     def __init__(self) -> None:
         self._backend = open_backend("cpu")
@@ -130,7 +130,7 @@ def some_model(backend: Any, num: int) -> Model:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--splats", type=int, default=20_000)
-    parser.add_argument("--kinds", action="store_true", help="list what was counted")
+    parser.add_argument("--kinds", action="store_true", help="list each counted operation")
     options = parser.parse_args()
     for name in STRATEGIES:
         backend: Any = CountedBackend()

@@ -93,10 +93,10 @@ def scores_of(scene: Path, folder: Path, config: TrainConfig, backend: Backend, 
 @click.option("--views", "num_views", default=7, help="Number of training views.")
 @click.option("--steps", default=600)
 @click.option("--seeds", default=3)
-@click.option("--weights", default="0.5", help="Weights in the loss, with commas between them.")
-@click.option("--kinds", default=",".join(("none", "points", *KINDS)), help="Rows of the table.")
-@click.option("--init", default="auto", help="Start: auto, points, sweep or random.")
-@click.option("--max-size", type=int, help="Of photographs, in pixels.")
+@click.option("--weights", default="0.5", help="Weights in the loss, separated by commas.")
+@click.option("--kinds", default=",".join(("none", "points", *KINDS)), help="Kinds of maps, rows of the table.")
+@click.option("--init", default="auto", help="Initial points: auto, points, sweep or random.")
+@click.option("--max-size", type=int, help="Size of photographs, in pixels.")
 @click.option("--device", default="auto")
 def main(
     scene: str,

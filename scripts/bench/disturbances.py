@@ -1,4 +1,4 @@
-"""Disturbances of photographs and cameras, which training with refinement should undo: see the head of recovery.py."""
+"""Disturbances of photographs and cameras, which refinement should undo; see recovery.py."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OWN_ERRORS = 0.01, 0.02  # of focal lengths and principal points, in focal lengt
 
 
 def wrong_poses(photographs: ImageSet, rng: np.random.Generator) -> ImageSet:
-    """Each camera turned by DEGREES and shifted by SHARE of the scene's extent, each in a direction of its own."""
+    """Each camera turned by DEGREES and shifted by SHARE of the scene's extent, each in a random direction."""
 
     def vector(length: float) -> np.ndarray:
         direction = rng.normal(size=3)
@@ -46,19 +46,19 @@ def wrong_intrinsics(photographs: ImageSet, rng: np.random.Generator) -> ImageSe
 
 
 def own_wrong_intrinsics(photographs: ImageSet, rng: np.random.Generator) -> ImageSet:
-    """Each view with errors of its own, OWN_ERRORS and of either sign: focal length, principal point."""
+    """Each view with its own errors of focal length and principal point: OWN_ERRORS, of either sign."""
     errors = either_sign(OWN_ERRORS, (len(photographs.views), 3), rng)
     return photographs._replace(views=[moved_intrinsics(*row) for row in zip(photographs.views, errors, strict=True)])
 
 
 def either_sign(sizes: tuple[float, float], shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-    """Random numbers of these absolute values, every other one negative, in random order along the first axis."""
+    """Numbers with these absolute values, half of them negative, in random order along the first axis."""
     signs = rng.permuted(np.resize([1, -1], shape[0])[:, *[None] * (len(shape) - 1)] * np.ones(shape), axis=0)
     return signs * rng.uniform(*sizes, shape)
 
 
 def distorted(photographs: ImageSet, k1: Sequence[float]) -> ImageSet:
-    """Each photograph as a lens shows it that sees slopes s at about s (1 + k1 |s|^2), and views that know it."""
+    """Photographs through a lens that shows slopes s at about s (1 + k1 |s|^2), and views with this distortion."""
     backend = open_backend("cpu")
 
     def seen(view: View, image: np.ndarray, k1: float) -> np.ndarray:
@@ -71,7 +71,7 @@ def distorted(photographs: ImageSet, k1: Sequence[float]) -> ImageSet:
 
 
 def with_distortion(data: TrainingData, own_cameras: bool, seed: int) -> TrainingData:
-    """Photographs distorted by K1_ERROR, or the training ones by half of it to all of it, of either sign, each."""
+    """Photographs distorted by K1_ERROR, or each training photograph by 50 to 100 % of it, of either sign."""
     assert data.held_out is not None
     num, rng = len(data.training.views), np.random.default_rng(seed)
     if own_cameras:
@@ -82,7 +82,7 @@ def with_distortion(data: TrainingData, own_cameras: bool, seed: int) -> Trainin
 
 
 def without_distortion(photographs: ImageSet, rng: np.random.Generator) -> ImageSet:
-    """Views that do not know the distortion of their photographs."""
+    """Views without the distortion of their photographs."""
     return photographs._replace(views=[dataclasses.replace(view, radial=(0.0, 0.0)) for view in photographs.views])
 
 
@@ -102,7 +102,7 @@ def vignetted(photographs: ImageSet, rng: np.random.Generator) -> ImageSet:
     def darkened(image: np.ndarray) -> np.ndarray:
         height, width = image.shape[:2]
         x, y = ((np.arange(size) + 0.5) / size - rng.uniform(0.4, 0.6) for size in (width, height))
-        radius2 = (x[None, :] ** 2 + y[:, None] ** 2) / 0.5  # 1 at the corners, about
+        radius2 = (x[None, :] ** 2 + y[:, None] ** 2) / 0.5  # about 1 at the corners
         return np.rint(image * (1 - rng.uniform(0, 0.4) * np.minimum(radius2, 1))[..., None]).astype(np.uint8)
 
     exposed = wrong_exposures(photographs, rng)
@@ -110,7 +110,7 @@ def vignetted(photographs: ImageSet, rng: np.random.Generator) -> ImageSet:
 
 
 def by_one_camera(photographs: ImageSet, rng: np.random.Generator) -> ImageSet:
-    """Each with an exposure and a white balance of its own, and all with the vignetting and response of one camera."""
+    """Photographs with different exposures and white balances, and the vignetting and response of one camera."""
 
     def taken(image: np.ndarray) -> np.ndarray:
         height, width = image.shape[:2]
@@ -160,7 +160,7 @@ def with_own_cameras(photographs: ImageSet) -> ImageSet:
 
 
 def disturb(what: str, data: TrainingData, seed: int, own_cameras: bool = False) -> TrainingData:
-    """The data with its training photographs disturbed; by a common camera, the held-out ones as well."""
+    """The data with disturbed training photographs; disturbances of a common camera apply to held-out ones, too."""
     rng, held_out = np.random.default_rng(seed), data.held_out
     if own_cameras and what == "intrinsics":
         return dataclasses.replace(data, training=own_wrong_intrinsics(data.training, rng))

@@ -24,7 +24,7 @@ VISITS, TRAVEL = 60, 0.5  # per held-out camera; degrees by which it may turn in
 def refined_views(
     backend: Backend, splats: Splats, photographs: ImageSet, config: TrainConfig, extent: float
 ) -> list[View]:
-    """The views from where the splats look most like the photographs: Adam on one after the other, round by round."""
+    """Views refined so that the splats look most like the photographs: Adam on one view after the other, in rounds."""
     images = TrainingImages(backend, photographs, order=np.zeros(0, np.int32))
     cameras = images.cameras
     num_views = len(cameras.views)
@@ -46,5 +46,5 @@ def refined_views(
         blend_backward(cameras, state, raster.projection, raster.tiles, raster.picture, absgrad=False)
         poses.accumulate(splats, state, raster, False)
         poses.step(state)
-        step += not raster.grow_if_overflowed(state)  # where it did, nothing was done
+        step += not raster.grow_if_overflowed(state)  # after an overflow, the step did nothing
     return poses.refined_views()

@@ -1,6 +1,6 @@
 """Seconds until signals end a training: while kernels compile, and after its first steps. Exit code 1: over 2 s.
 
-`python scripts/bench/interrupt_seconds.py --device cuda`: by default on the CPU; the machine should be idle.
+`python scripts/bench/interrupt_seconds.py --device cuda`; the default is the CPU. The machine should be idle.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def main() -> int:
 
 
 def _interrupt(folder: Path, device: str, number: signal.Signals, compiles: bool) -> float:
-    """Seconds from a signal to the end of a training. compiles: with an empty cache of kernels, while it is filled."""
+    """Seconds from a signal to the end of a training. compiles: with an empty kernel cache, during compilation."""
     make_sample_scene(folder / "scene", num_views=9, width=48, height=36)
     run, cache = RunDir(folder / "run"), folder / "cache"
     command = [sys.executable, "-m", "splat_cli", "train", str(folder / "scene"), "-o", str(run.path), "--no-report"]

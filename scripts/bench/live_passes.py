@@ -21,9 +21,9 @@ WARM_UP = 8  # steps that load kernels and let the host get ahead of the device
 
 @contextmanager
 def timed_launches(backend: Backend, record: Callable[[str, Timer], None]) -> Iterator[None]:
-    """Within the block, `record` is given each kernel that the backend launches, with a timer around it.
+    """Within the block, `record` gets the name and the timer of each kernel that the backend launches.
 
-    Branches are queued in order, since they would be timed together.
+    Branches run in order: concurrent kernels cannot be timed one by one.
     """
     lookup = backend.kernel
 
@@ -46,7 +46,7 @@ def timed_launches(backend: Backend, record: Callable[[str, Timer], None]) -> It
     try:
         yield
     finally:
-        del backend.kernel, backend.branch  # the class's own are found again
+        del backend.kernel, backend.branch  # restores the methods of the class
 
 
 def pass_times(trainer: Trainer, num_steps: int) -> dict[str, list[float]]:

@@ -63,14 +63,14 @@ def render(backend: Backend, splats: SplatArrays, photographs: ImageSet, config:
 
 
 def mean_psnr(pictures: list[np.ndarray], others: list[np.ndarray]) -> float:
-    """PSNR over all channels of each pair of pictures, averaged; infinite where one pair is the same."""
+    """PSNR over all channels of each pair of pictures, averaged; infinite if one pair is equal."""
     squared = [np.mean((a.astype(float) - b) ** 2) for a, b in zip(pictures, others, strict=True)]
     with np.errstate(divide="ignore"):
         return float(np.mean(10 * np.log10(255**2 / np.array(squared))))
 
 
 def differences(a: SplatArrays, b: SplatArrays) -> list[float]:
-    """Greatest difference of position, log scale, rotation (degrees), opacity, colour, coefficients beyond it."""
+    """Largest difference of position, log scale, rotation (degrees), opacity, colour, higher coefficients."""
     units = [s.quats.astype(float) / np.linalg.norm(s.quats.astype(float), axis=1, keepdims=True) for s in (a, b)]
     apart = np.minimum(np.linalg.norm(units[0] - units[1], axis=1), np.linalg.norm(units[0] + units[1], axis=1))
     k = b.shN.shape[1]

@@ -59,7 +59,7 @@ def _rays(view: View) -> np.ndarray:
 
 
 def _truth(shapes: list[Shape], view: View, rays: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Depth [H, W] and normal [H, W, 3] in the camera's frame of what the rays meet."""
+    """Depth [H, W] and normal [H, W, 3] in the camera's frame of the surfaces that the rays hit."""
     pose = view.w2c @ UPRIGHT
     lengths = np.linalg.norm(rays, axis=-1)
     directions = pose[:3, :3].T @ (rays / lengths[..., None]).reshape(-1, 3).T
@@ -81,7 +81,7 @@ def _wall_normals(room: Shape, points: np.ndarray) -> np.ndarray:
 
 
 def _towards(vectors: np.ndarray, rays: np.ndarray) -> np.ndarray:
-    """The vectors at length 1, turned towards the camera."""
+    """The vectors normalised and turned towards the camera."""
     away = (vectors * rays).sum(axis=-1, keepdims=True) > 0
     return np.where(away, -1, 1) * vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
 

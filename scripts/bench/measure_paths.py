@@ -1,4 +1,4 @@
-"""Checks camera paths of runs: nothing too near, a level horizon.
+"""Checks camera paths of runs: no splats too near, a level horizon.
 
     python scripts/bench/measure_paths.py runs/garden runs/house --paths auto,orbit,walk --sheets sheets
 
@@ -37,7 +37,7 @@ from splat_cli.scene.view import View, evenly_spread
 MAX_NEAR, MAX_TILT = 0.01, 1.0
 _NEAREST_VIEWS, _NEAREST_PIXELS = 5, 1  # percentiles
 _MAX_VIEWS = 100
-_ROUNDS = 1000  # as many as fox needs
+_ROUNDS = 1000  # enough for the scene fox
 _HALVES = 20
 _COLUMNS, _ROWS = 8, 5  # of a contact sheet
 
@@ -46,7 +46,7 @@ _COLUMNS, _ROWS = 8, 5  # of a contact sheet
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
 @click.option("--paths", default="auto,orbit,walk", show_default=True)
 @click.option("--frames", type=int, help="Frames of each path.  [default: those of splat render]")
-@click.option("--width", default=240, show_default=True, help="Of the frames, in pixels.")
+@click.option("--width", default=240, show_default=True, help="Width of the frames, in pixels.")
 @click.option("--sheets", type=click.Path(path_type=Path), help="Folder for contact sheets.")
 @click.option("--device", default="auto", show_default=True)
 def main(runs: tuple[Path, ...], paths: str, frames: int | None, width: int, sheets: Path | None, device: str) -> None:
@@ -82,7 +82,7 @@ def main(runs: tuple[Path, ...], paths: str, frames: int | None, width: int, she
 
 
 def level_of(views: Sequence[View]) -> np.ndarray:
-    """Normal [3] of the plane of most horizontal axes, upwards; where they are parallel, near the mean up axis."""
+    """Normal [3] of the plane of most horizontal axes, upwards; if they are parallel, near the mean up axis."""
     right = np.array([view.w2c[0, :3] for view in views])
     mean = -np.mean([view.w2c[1, :3] for view in views], axis=0)
     up = mean = mean / np.linalg.norm(mean)
@@ -149,7 +149,7 @@ def _rendered(
 
 
 def _depths(frame: RenderedMaps) -> np.ndarray:
-    """Depth of each pixel, infinite where less than half of what is behind is hidden."""
+    """Depth of each pixel, infinite if splats hide less than half of the background."""
     assert frame.alpha is not None
     assert frame.depth is not None
     return np.where(frame.alpha > 0.5, frame.depth, np.inf)

@@ -18,7 +18,7 @@ from splat_cli.scene.view import View
 
 
 def resampled(backend: Backend, arrays: SplatArrays, num: int, rng: np.random.Generator) -> SplatArrays:
-    """`num` splats that look alike: a random subset, or every splat split along its longest axis until they suffice."""
+    """`num` splats that look the same: a random subset, or all split along the longest axis until there are enough."""
     while len(arrays.means) < num:
         count = len(arrays.means)
         model = Model(backend, arrays, 2 * count)
@@ -39,7 +39,7 @@ def run(bench: Bench, num_views: int) -> list[dict[str, Any]]:
     rows, before = [], 0.0
     for k, (name, _) in enumerate(bench.passes):
         prefix = [f for _, f in bench.passes[: k + 1]]
-        if name == "project":  # its counts are used up by the next pass, which is not in this prefix
+        if name == "project":  # the next pass, which clears its counts, is not in this prefix
             prefix.append(lambda: bench.backend.fill(bench.raster.projection.tile_counts, 0))
         times = time_replay(bench.backend, partial(run_all, prefix), num_views)
         median = statistics.median(times)

@@ -14,16 +14,16 @@ from splat_cli.render.project import LARGE_BOX, ProjectedBatch, Projection
 from splat_cli.train.trainer import Trainer
 
 PIECE = 4  # tiles of a row that a lane looks at together: IN_FLIGHT of cuda_src/raster/tile_walk.cuh
-SECTOR = 8  # values of 4 bytes that a GPU reads from memory together
+SECTOR = 8  # values of 4 bytes in a memory sector of a GPU
 
 
 @dataclass
 class Work:
     """Work of a step, as means over views; `coefficients` of the spherical harmonics per channel.
 
-    in_seen_sectors: splats in memory sectors with one that a view of the batch shows. updated: splats whose geometry
-    and constant colour are read and written: all or, with --visible-adam, those. adam_words: read and written for
-    each parameter, of 4 bytes.
+    in_seen_sectors: splats in memory sectors with at least one visible splat of the batch. updated: splats whose
+    geometry and constant colour are read and written: all, or those in seen sectors with --visible-adam. adam_words:
+    words of 4 bytes read and written per parameter.
     """
 
     splats: float
@@ -38,7 +38,7 @@ class Work:
     adam_words: int
 
 
-# Bytes that a pass must move through memory if caches keep what is read twice; gathers of splats by pair count as such.
+# Bytes that a pass must move if caches serve repeated reads; gathers of splats count once per pair.
 BYTES: dict[str, Callable[[Work], float]] = {
     "project": lambda w: 48 * w.splats + (12 * w.coefficients + 88) * w.visible,
     "emit_tiles": lambda w: 4 * w.splats + 24 * w.visible + 8 * w.pairs,

@@ -1,4 +1,4 @@
-"""Peaks of main memory and of the memory of GPUs while a block runs."""
+"""Peak use of main memory and GPU memory while a block runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import psutil
 
 
 class PeakMemory:
-    """Main memory of this process and its children, and memory in use on each GPU, looked at several times a second."""
+    """Samples the memory of this process and its children, and of each GPU, several times per second."""
 
     def __init__(self) -> None:
         self.main, self.gpus = 0, dict[str, int]()
@@ -39,13 +39,13 @@ class PeakMemory:
     def _watch_gpus(self) -> None:
         assert self._smi.stdout is not None
         for line in self._smi.stdout:
-            with suppress(ValueError):  # a line of another kind
+            with suppress(ValueError):  # not a line with a number
                 index, used = line.split(",")
                 self.gpus[index] = max(self.gpus.get(index, 0), int(used) << 20)
 
 
 def _private_bytes(process: psutil.Process) -> int:
-    """Resident bytes without those of mapped files."""
+    """Resident bytes except those of mapped files."""
     try:
         memory = process.memory_info()
         return int(memory.rss - memory.shared)

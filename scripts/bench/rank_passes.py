@@ -31,7 +31,7 @@ from splat_cli.run.storage.run_dir import RunDir
 
 
 def read_records(path: Path) -> Records:
-    """All that a rank has written."""
+    """All records of a rank."""
     found = Records()
     with path.open("rb") as file:
         while True:
@@ -70,7 +70,9 @@ def stage_times(records: list[Records], first: int) -> list[dict[str, np.ndarray
             row[name] = end - begin
         row["batch"] = marks[rank, :, -1] - marks[rank, :, 0]
         row["host: batch queued in"] = queued[rank, :, -1] - queued[rank, :, 0]
-        late = queued[rank, :, :-1] - marks[rank, :, :-1]  # of a stage that begins later than the one before has ended
+        late = (
+            queued[rank, :, :-1] - marks[rank, :, :-1]
+        )  # a stage may begin some time after the previous one has ended
         row["host late, in the stages above"] = np.maximum(late[:, 1:], 0).sum(axis=1)
         follows = np.diff(numbers, prepend=-9) == 1
         gaps = np.where(follows, marks[rank, :, 0] - np.roll(marks[rank, :, -1], 1), 0.0)

@@ -1,4 +1,4 @@
-"""Times of a live run on several ranks, recorded by each rank in a file of its own: for rank_passes.py.
+"""Times of a live run on several ranks, each recorded in a separate file: for rank_passes.py.
 
 As a program, `python -m rank_recorder SOCKET RANK SIZE FILES...` is a follower that records.
 """
@@ -31,7 +31,7 @@ from splat_cli.train.step import StepLoop
 from splat_cli.train.trainer import Trainer
 
 FOLDER, KERNELS_AT = "RANK_PASSES_FOLDER", "RANK_PASSES_KERNELS_AT"  # environment variables: of the files; batch
-BLOCK = 50  # batches that are timed alike
+BLOCK = 50  # consecutive batches that are timed in the same way
 now = time.perf_counter
 
 
@@ -39,7 +39,7 @@ now = time.perf_counter
 class Records:
     """The records of a rank; all times in seconds of the host's monotonic clock, which its processes share.
 
-    stages: names of a batch's. batches: number -> times at which the host queued them, and times of the device between.
+    stages: names of the stages of a batch. batches: number -> times at which the host queued them, and device times.
     kernels: (stage, kernel) -> milliseconds of each batch whose kernels were timed. spans: (what, begin, end) on the
     host.
     """
@@ -66,7 +66,7 @@ class Clock:
         return event
 
     def set_anchor(self) -> None:
-        """Relate both clocks, while the device is idle."""
+        """Relate the clocks of host and device, while the device is idle."""
         before = now()
         self._anchor = self.mark(), before
 
@@ -80,7 +80,7 @@ class Clock:
 
 
 class Recorder:
-    """Records what this process does from `install` on."""
+    """Records the work of this process from `install` on."""
 
     def __init__(self, path: Path, kernels_at: int) -> None:
         self._path, self._kernels_at = path, kernels_at
@@ -91,7 +91,7 @@ class Recorder:
         self._stage = ""
 
     def install(self) -> None:
-        """Replace methods of the package by recording ones, in this process."""
+        """Replace methods of the package by recording ones in this process."""
         setattr(RankedStep, "run", lambda step, count: self._run(step, count))  # noqa: B010
         for owner, name, what in [
             (DensityControl, "refine", "refine: all of it"),
@@ -111,7 +111,7 @@ class Recorder:
         self._wrap(Channel, "next_message", "wait for rank 0")
 
     def write(self) -> None:
-        """Append to the file what was recorded since the last time."""
+        """Append the new records to the file."""
         with self._path.open("ab") as file:
             pickle.dump(self._records, file)
         self._records = Records(self._records.stages)
@@ -138,7 +138,7 @@ class Recorder:
         setattr(owner, name, recorded)
 
     def _run(self, step: RankedStep, count: int) -> None:
-        """RankedStep.run with times between the stages of some batches, and around kernels of others."""
+        """RankedStep.run with timed stages in some batches and timed kernels in others."""
         self._clock = self._clock or Clock(step.batch.backend)
         self._records.stages = list(step.stages)
         for _ in range(count):
@@ -170,7 +170,7 @@ class Recorder:
         self._launches.append(timers)
 
     def _synced(self) -> None:
-        """While the device is idle: read the times of batches, where the next ones are not timed."""
+        """Read the times of finished batches while the device is idle, if the next batches are not timed."""
         if self._clock is None:
             return
         if self._number // BLOCK % 4 >= 2:
@@ -185,7 +185,7 @@ class Recorder:
 
 
 def recorder_of(rank: int) -> Recorder:
-    """The recorder that the environment asks for, in rank `rank`."""
+    """The recorder of rank `rank` according to the environment."""
     return Recorder(Path(os.environ[FOLDER]) / str(rank), int(os.environ[KERNELS_AT]))
 
 

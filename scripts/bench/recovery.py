@@ -15,15 +15,15 @@ together with the splats, which leaves the loss unchanged.
 intrinsics: all cameras, the held-out ones as well, have a focal length 3 % too long and a principal point off by 1 % of
 it; the third run refines poses, the fourth poses and intrinsics, the fifth and sixth do so on the scene as it is. The
 held-out cameras follow as in `splat train`. "% of focal length off" is that of the training cameras in the end.
---own-cameras: no two photographs that are trained on share a camera; each has errors of its own, of 1 to 2 % of the
-focal length and of either sign, and the held-out cameras are right.
+--own-cameras: each training photograph has a separate camera with its own errors, 1 to 2 % of the focal length, of
+either sign; the held-out cameras are right.
 
-distortion: all photographs, the held-out ones as well, are distorted by k1 = 0.05, as after undistortion by a lens with
-another coefficient. The first run knows it, the third refines poses and intrinsics, the fourth radial distortion as
-well, the fifth and sixth do so where it is known. "k1 off" is the mean error of the training cameras' k1 in the end,
-"px off" how far, on average over the picture, focal length and distortion place a direction from where the photograph
-shows it. --own-cameras: each training photograph has a k1 of its own, from 0.025 to 0.05 and of either sign; held-out
-ones are not distorted.
+distortion: all photographs, the held-out ones as well, are distorted by k1 = 0.05, as after undistortion with a wrong
+coefficient. The first run is given k1, the third refines poses and intrinsics, the fourth also radial distortion; the
+fifth and sixth do the same with k1 given. "k1 off" is the mean error of the training cameras' k1 in the end, "px off"
+how far, on average over the picture, focal length and distortion place a direction from where the photograph shows it.
+--own-cameras: each training photograph has a different k1, from 0.025 to 0.05 and of either sign; held-out ones are not
+distorted.
 
 exposure: each training photograph is made brighter or darker, by factors from 0.75 to 1.33 that differ by up to 10 %
 between channels, and by an offset of up to 5 of 255. vignetting: the same, and darker towards its corners, by up to
@@ -72,7 +72,7 @@ from splat_cli.train.trainer import Trainer
 def train(
     what: str, data: TrainingData, disturbed: TrainingData, config: TrainConfig, fit: str, backend: Backend
 ) -> list[str]:
-    """PSNR and SSIM on the held-out photographs, both fitted as well, and how far off the poses are, as text."""
+    """PSNR and SSIM on the held-out photographs, both also fitted, and errors of the poses, as text."""
     assert disturbed.held_out is not None
     trainer = build_trainer_from_data(disturbed, config, backend, Display(io.StringIO()))
     trainer.run_until(trainer.config.steps)
@@ -97,7 +97,7 @@ def train(
 
 
 def scores(what: str, trainer: Trainer, held_out: ImageSet, config: TrainConfig) -> list[str]:
-    """PSNR and SSIM on the photographs, and both fitted."""
+    """PSNR and SSIM on the photographs, plain and fitted."""
     backend, splats, responses = trainer.backend, trainer.splats, trainer.joint.camera_responses()
     score = mean_score(evaluate(TrainedModel(splats, responses=responses), held_out, config).values())
     fitted = score.fitted_psnr, score.fitted_ssim

@@ -71,7 +71,7 @@ def mean_psnr(pictures: list[np.ndarray], photographs: ImageSet) -> str:
 
 @click.command()
 @click.argument("scene", type=Path)
-@click.option("--make-sample", is_flag=True, help="Make the sample scene in SCENE, and do nothing else.")
+@click.option("--make-sample", is_flag=True, help="Only make the sample scene in SCENE.")
 @click.option("--preset", help="Name of a preset, or a TOML file.")
 @click.option("--steps", type=int)
 @click.option("--shrink", type=int, default=1, show_default=True, help="Take the photographs at 1/N of their size.")

@@ -3,7 +3,7 @@
     python scripts/bench/setup_time.py
     python scripts/bench/setup_time.py --extras cpu,sfm --pip-cache ~/.cache/pip --keep /tmp/setup
 
-As in a slim container: an empty home, no compiler, no program but those of the new environment. CPU seconds of all
+As in a slim container: an empty home, no compiler, only the programs of the new environment. CPU seconds of all
 processes are independent of other load, unlike seconds on the clock; the load average is printed with them.
 """
 

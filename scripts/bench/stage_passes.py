@@ -24,15 +24,15 @@ from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.view import View
 
 MIN_ALPHA = 1 / 255
-REPLAYS = {"cuda": 4, "cpu": 1}  # that are timed together
-MAX_SECONDS = 0.5  # of timing a stage in a view; at least three times REPLAYS
+REPLAYS = {"cuda": 4, "cpu": 1}  # replays timed together
+MAX_SECONDS = 0.5  # per stage and view; at least three times REPLAYS
 
 
 @dataclass(frozen=True)
 class Work:
     """Work of the backward pass of a view.
 
-    hits: pairs of a splat and a pixel that it changes; hits_WxH: of a splat and a warp of W x H pixels.
+    hits: pairs of a splat and a pixel that it changes; hits_WxH: pairs of a splat and a warp of W x H pixels.
     """
 
     pixels: int
@@ -150,7 +150,7 @@ def _rasterizer(
 
 
 def _render(raster: Rasterizer, splats: Splats, state: IterState, index: int) -> None:
-    """Forward pass of a view, and a gradient of its picture as of an L1 loss."""
+    """Forward pass of a view, and a gradient of its picture like that of an L1 loss."""
     state.write(view=index)
     overflowed = True
     while overflowed:

@@ -1,4 +1,4 @@
-"""A training step taken apart into its passes, and the time of recordings of them: for the benchmarks beside it."""
+"""The passes of a training step, and times of their replays: for the other benchmarks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Bench:
 
 
 def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], antialias: bool = False) -> Bench:
-    """The passes of a step that changes no splat, with buffers for the view that needs most pairs."""
+    """The passes of a step that changes no splat, with buffers for the view that needs the most pairs."""
     rng, splats = np.random.default_rng(0), Splats.from_arrays(backend, arrays)
     asked = TrainConfig(
         lr_means=0.0,
@@ -88,7 +88,7 @@ def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], antiali
 
 
 def fit_pairs(raster: Rasterizer, splats: Splats, state: IterState, num_views: int) -> None:
-    """Resize the buffers of pairs to the view that needs most."""
+    """Resize the buffers of pairs to the view that needs the most."""
     while True:
         worst = 0
         for index in range(num_views):

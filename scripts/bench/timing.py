@@ -10,7 +10,7 @@ from splat_cli.device import Backend
 
 
 def median_ms(backend: Backend, function: Callable[[], Any], repeats: int) -> float:
-    """The median of `repeats` calls, after one that loads kernels; milliseconds of the device."""
+    """Median device milliseconds of `repeats` calls, after one that loads kernels."""
     function()
     times = []
     for _ in range(repeats):

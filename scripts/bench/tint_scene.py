@@ -42,7 +42,7 @@ def main() -> None:
 @main.command()
 @click.argument("scene", type=Path)
 @click.argument("out", type=Path)
-@click.option("--max-size", default=1600, help="Pixels of the longer side at most; the cameras are for any size.")
+@click.option("--max-size", default=1600, help="Pixels of the longer side at most; the cameras fit any size.")
 def make(scene: Path, out: Path, max_size: int) -> None:
     rng = np.random.default_rng(0)
     shutil.copytree(scene / "sparse", out / "sparse", dirs_exist_ok=True)
@@ -67,7 +67,7 @@ def measure(runs: tuple[Path, ...], device: str) -> None:
         assert run is not None
         splats, field = load_model(ply, backend)
         photographs = half(load_run_images(run, run.views("test"), None, backend, display), right=True)
-        if field and field.shape.appearance:  # measured on right halves in any case, and fitted on left ones
+        if field and field.shape.appearance:  # always fitted on left halves and measured on right ones
             photographs = load_run_images(run, run.views("test"), None, backend, display)
         model = TrainedModel(splats, field, responses=run.responses())
         scores = evaluate(model, photographs, run.config())

@@ -26,8 +26,8 @@ MAX_SECONDS = 3.0
 def versus(backend: Backend, arrays: SplatArrays, views: list[View], antialias: bool = False) -> dict[str, Any]:
     """Milliseconds of the rasterization, ours and gsplat's (packed, its default, and dense), as a row of results.
 
-    Forward, and forward and backward with the gradients of all parameters stored. antialias: both with Mip-Splatting's
-    compensation of opacities and a dilation of 0.1 px^2; else both without and with 0.3.
+    Forward, and forward and backward with the gradients of all parameters stored. antialias: both use Mip-Splatting's
+    compensation of opacities and a dilation of 0.1 px^2; otherwise no compensation and 0.3.
     """
     ours, image = our_milliseconds(backend, arrays, views, antialias)
     difference = float(np.abs(image - picture(arrays, views[0], antialias)).mean())
@@ -102,20 +102,21 @@ def camera(view: View) -> dict[str, Any]:
 
 
 def options(antialias: bool) -> dict[str, Any]:
-    """Arguments of gsplat.rasterization that make it compute what our kernels compute."""
+    """Arguments of gsplat.rasterization for the same result as ours."""
     mode = {"rasterize_mode": "antialiased", "eps2d": 0.1} if antialias else {"rasterize_mode": "classic", "eps2d": 0.3}
     return {"sh_degree": 3, "near_plane": 0.001, **mode}
 
 
 def picture(arrays: SplatArrays, view: View, antialias: bool) -> np.ndarray:
-    """float32 [H, W, 3] on black."""
+    """The picture of gsplat, float32 [H, W, 3], on black."""
     with torch.no_grad():
         image = gsplat.rasterization(**parameters(arrays), **camera(view), **options(antialias))[0]
     return image[0].cpu().numpy()
 
 
 def milliseconds(arrays: SplatArrays, views: list[View], antialias: bool, packed: bool) -> dict[str, float]:
-    """Medians over groups of all views of one view's forward pass, and of both passes, by device events."""
+    """Median milliseconds per view of the forward pass and of both passes, over groups of all views, by device
+    events."""
     leaves, cameras = parameters(arrays), [camera(view) for view in views]
     d_images = [torch.rand((1, view.height, view.width, 3), device="cuda") - 0.5 for view in views]
 

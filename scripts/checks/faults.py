@@ -1,4 +1,4 @@
-"""Fails every disk operation of a training, a resume, two exports and a batch, one after the other, and repeats these.
+"""Fails every disk operation of a training, a resume, two exports and a batch, one by one, and repeats the command.
 
 `python scripts/checks/faults.py --trials 200`: each open, read, write, fsync, rename, unlink, mkdir, truncation and
 listing of a folder fails once with EIO, ENOSPC and EACCES, is a short or a torn write, fills the disk for good, or
@@ -19,9 +19,9 @@ _ROOT = Path(__file__).resolve().parents[2]
 def main() -> int:
     """Returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=int, default=0, metavar="N", help="draw N at random; 0: make all")
-    parser.add_argument("--jobs", type=int, default=2, help="at a time")
-    parser.add_argument("--seed", type=int, default=0, help="of the draw")
+    parser.add_argument("--trials", type=int, default=0, metavar="N", help="number of random trials; 0: all")
+    parser.add_argument("--jobs", type=int, default=2, help="trials at the same time")
+    parser.add_argument("--seed", type=int, default=0, help="for the choice of trials")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "tests.faults", folder, *map(str, (args.trials, args.jobs, args.seed))]

@@ -1,8 +1,8 @@
-"""Fuzzes every reader, guided by the code that inputs reach, for a stated time.
+"""Fuzzes every reader, guided by code coverage, for a given time.
 
-`pip install atheris && python scripts/checks/fuzz.py --minutes 5`: prints one line per reader with the inputs
-tried and the code reached, and exits with 1 if a reader broke a promise (tests/fuzz/attack.py); the corpus then
-holds the input.
+`pip install atheris && python scripts/checks/fuzz.py --minutes 5`: prints one line per reader with its numbers
+of inputs and covered edges. Exits with 1 if a reader fails a check of tests/fuzz/attack.py; the corpus then holds the
+input.
 """
 
 import argparse
@@ -19,8 +19,8 @@ def main() -> int:
     """Returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=5.0, help="for all readers together")
-    parser.add_argument("--only", default="", help="readers whose names hold this")
-    parser.add_argument("--corpus", type=Path, default=Path("fuzz_corpus"), help="kept, and gone on from, between runs")
+    parser.add_argument("--only", default="", help="only readers whose names contain this")
+    parser.add_argument("--corpus", type=Path, default=Path("fuzz_corpus"), help="folder of inputs, kept between runs")
     options = parser.parse_args()
     names = [name for name in _reader_names() if options.only in name]
     seconds = max(1, round(60 * options.minutes / len(names)))

@@ -1,9 +1,9 @@
 """Kills training at random moments, resumes it, and compares the splats with those of an uninterrupted run.
 
-`python scripts/checks/kill_test.py --kills 50`: a small scene with --deterministic, on the CPU or with `--device cuda`;
-checkpoints are written so often that many kills hit one. A killed run is resumed until it ends; the first resume may be
-killed as well. The --variants differ in what is trained and in how photographs are read. With several ranks, a random
-one is killed.
+`python scripts/checks/kill_test.py --kills 50`: a small scene with --deterministic, on the CPU or with `--device cuda`.
+Checkpoints are so frequent that many kills interrupt one. A killed run is resumed until it ends; the first resume may
+be killed as well. The --variants differ in settings and in how photographs are read. With several ranks, a random one
+is killed.
 """
 
 import argparse
@@ -46,7 +46,7 @@ _VARIANTS = {
 
 @dataclass(frozen=True)
 class Training:
-    """The training of every trial. options: those of the variant."""
+    """Arguments of the training of every trial. options: of the variant."""
 
     scene: Path
     options: list[str]
@@ -88,7 +88,7 @@ def _is_rank(process: psutil.Process) -> bool:
 def main() -> None:
     """Prints kills after which the splats differ, and a summary; exits with 1 if there are any."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=50, help="of each variant")
+    parser.add_argument("--kills", type=int, default=50, help="number of kills of each variant")
     parser.add_argument("--variants", default="plain", help=f"some of {','.join(_VARIANTS)}, or all")
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--seed", type=int, default=0)

@@ -22,7 +22,7 @@ SWAPPED = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change: its line, what was there, what is there instead, and the whole module with it."""
+    """One change: its line, the code before and after, and the whole source with it."""
 
     line: int
     before: str
@@ -101,7 +101,7 @@ def _changes(node: ast.AST) -> Iterator[Callable[[ast.AST], ast.AST]]:
 
 
 def _plain(node: ast.UnaryOp) -> ast.expr:
-    """The operand, once more under a `not` that takes the first back."""
+    """The operand, for `not` negated again, which cancels the outer `not`."""
     return ast.UnaryOp(ast.Not(), node.operand) if isinstance(node.op, ast.Not) else node.operand
 
 

@@ -1,7 +1,7 @@
 """Trains a small scene for many steps and measures the memory: it must not grow after the first part of the run.
 
-`python scripts/checks/soak.py --steps 200000`: splats are added, moved and removed, checkpoints and the log are
-written, as in `splat train`. Prints the peak memory of each tenth of the run, and exits with 1 if the second half needs
+`python scripts/checks/soak.py --steps 200000`: trains like `splat train`, with density control, checkpoints and
+the log. Prints the peak memory of each tenth of the run, and exits with 1 if the second half needs
 more than the first, without its first tenth.
 """
 
@@ -30,7 +30,7 @@ _TOLERANCE = 2 * _MIB  # less than 11 bytes per step in 200,000 steps
 
 
 class Use(NamedTuple):
-    """Bytes in use: on the host by this process, on the device, in its pool; on the CPU only the first."""
+    """Bytes in use: by this process on the host, on the device, in the device's pool; on the CPU only the first."""
 
     host: int
     device: int
@@ -38,7 +38,7 @@ class Use(NamedTuple):
 
 
 class MemoryWatch(Display):
-    """Prints the maximum memory in use during each tenth of the run, and nothing else."""
+    """Prints only the maximum memory in use during each tenth of the run."""
 
     def __init__(self, backend: Backend) -> None:
         super().__init__(io.StringIO())
@@ -48,7 +48,7 @@ class MemoryWatch(Display):
 
     @contextmanager
     def training(self, num_steps: int, first: int = 0) -> Iterator[Callable[[Progress], None]]:
-        """Yields the function that training calls with its progress."""
+        """Yields the function for reports of progress."""
         begin, most = time.perf_counter(), Use(0, 0, 0)
 
         def watch(progress: Progress) -> None:
@@ -80,7 +80,7 @@ def memory_in_use(backend: Backend) -> Use:
 
 
 def settings(steps: int) -> TrainConfig:
-    """Density control to the end; 60 checkpoints."""
+    """Settings of the run: density control to the end, 60 checkpoints."""
     return load_config(
         None,
         {
@@ -100,7 +100,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=200_000)
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     args = parser.parse_args()
-    backend = open_backend(args.device, threads=1)  # the scene is too small for more
+    backend = open_backend(args.device, threads=1)  # enough for the small scene
     with tempfile.TemporaryDirectory() as folder:
         scene = Path(folder) / "scene"
         make_sample_scene(scene, num_views=9, width=48, height=36)

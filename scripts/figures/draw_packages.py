@@ -41,7 +41,7 @@ def _imports(package: str, packages: list[str]) -> set[str]:
 
 
 def imported(path: Path) -> set[str]:
-    """The packages, and modules outside of them, that a module imports from anywhere in it."""
+    """Packages and root modules that a module imports, also inside functions."""
     nodes = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom))
     modules = (node.module or "" for node in nodes)
     return {module.split(".")[1] for module in modules if module.startswith("splat_cli.")}

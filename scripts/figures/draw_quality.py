@@ -55,7 +55,7 @@ def first_table(table: list[Row]) -> str:
 def quality_svg(table: list[Row]) -> str:
     """Bars of PSNR above FastGS's, a group per scene."""
     height = _TOP + _ROW * len(table) + 28
-    ticks = [-0.5, 0.5, 1.0, 1.5, 0.0]  # the line of zero over the others
+    ticks = [-0.5, 0.5, 1.0, 1.5, 0.0]  # the line at zero on top
     parts = [_text(12, 22, "Held-out PSNR above FastGS, and seconds of training on one H200")]
     for tick in ticks:
         x = _x(tick)
@@ -97,7 +97,7 @@ def _numbers(text: str) -> list[float]:
 
 
 def _psnr(cell: str) -> float:
-    """The mean of the figures before the slash, which SSIM follows."""
+    """The mean of the figures before the slash; SSIM follows it."""
     return mean(_numbers(cell.split("/")[0]))
 
 

@@ -1,4 +1,4 @@
-"""Draw the times of `bench_kernels.py stages` as bars, the original's as 1, beside those of the source:
+"""Draw the times of `bench_kernels.py stages` relative to the original as bars, beside those of the source:
 
 python scripts/figures/draw_stages.py stages.json > docs/images/stages.svg
 """
@@ -22,7 +22,7 @@ Column = tuple[str, list[float | None]]  # a legend, and milliseconds of each st
 
 
 def columns(results: dict[str, Any]) -> tuple[list[str], list[Column]]:
-    """Names of the stages, and the times of the source and of each run; None where one has no such stage."""
+    """Names of the stages, and the times of the source and of each run; None for missing stages."""
     runs = results["runs"]
     stages = runs[0]["stages"]
     source = [stage["source"] and stage["source"]["ms"] for stage in stages]

@@ -51,7 +51,7 @@ class HashEncoding:
 @dataclass(frozen=True)
 class Settings:
     sigmoid: bool
-    plain_hidden: list[int]  # without encoding, as the following
+    plain_hidden: list[int]  # without encoding, like the next four fields
     plain: Coordinates
     plain_rates: dict[str, float]
 
@@ -113,7 +113,7 @@ def load_picture(path: Path | None, size: int) -> np.ndarray:
 
 
 def run(fit: Fit, picture: np.ndarray, name: str, steps: int) -> Result:
-    """PSNR by step, the pictures of the film strip, and times after the last step."""
+    """PSNR by step, pictures at some steps, and times after the last step."""
     image, result = ImageFit(fit, picture), Result(name)
     for number in range(1, steps + 1):
         fit.step(number, *image.batch())
@@ -133,7 +133,7 @@ def run(fit: Fit, picture: np.ndarray, name: str, steps: int) -> Result:
 
 
 def draw_strips(results: list[Result], picture: np.ndarray, out: Path) -> None:
-    """strips.png: a row for each fit, a column for each step that is shown; the photograph at the end."""
+    """strips.png: a row for each fit, a column for each shown step; the photograph at the end."""
     from matplotlib import pyplot
 
     steps = sorted(results[0].shown)
@@ -160,8 +160,8 @@ def draw_strips(results: list[Result], picture: np.ndarray, out: Path) -> None:
 @click.option("--encoding", "encodings", multiple=True, type=click.Choice(ENCODINGS), default=ENCODINGS)
 @click.option("--steps", default=1000, show_default=True)
 @click.option("--size", default=256, show_default=True, help="Width and height of the picture.")
-@click.option("--batch", default=2**14, show_default=True, help="Pixels a step.")
-@click.option("--table-size", default=2**20, show_default=True, help="Entries a level, at most.")
+@click.option("--batch", default=2**14, show_default=True, help="Pixels per step.")
+@click.option("--table-size", default=2**20, show_default=True, help="Maximum number of entries per level.")
 @click.option("--device", default="auto")
 def main(
     out: Path,

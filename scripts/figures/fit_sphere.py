@@ -3,10 +3,10 @@
     python scripts/figures/fit_sphere.py --out /tmp/fit_sphere [--settings ours]
 
 writes sphere.ply and sphere.png (points (x, y, z)(1 + 0.4 f): the truth and each fit, side by side), curves.png and
-curves.json (needs the extra `plots`). The function is
-f = 0.5 (x, y, z) . (sin 2 pi x, cos 5 pi y, sin 2.5 pi z cos 3 pi z) + 0.5; one hidden layer of 64, Adam at 0.025;
-errors are squared, on points that training does not see. Settings `source`: sigmoid outputs and Huber's loss, linear
-from 0.05 on; `ours`: linear outputs and squared errors, since f leaves the range of a sigmoid.
+curves.json (needs the extra `plots`). The function is f = 0.5 (x, y, z) . (sin 2 pi x, cos 5 pi y, sin 2.5 pi z cos 3
+pi z) + 0.5; one hidden layer of 64, Adam at 0.025; errors are mean squares on points outside of the training set.
+Settings `source`: sigmoid outputs and Huber's loss, linear from 0.05 on; `ours`: linear outputs and squared errors,
+since f leaves the range of a sigmoid.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def spiral(num: int) -> np.ndarray:
 
 
 def run(fit: Fit, name: str, steps: int, shown: np.ndarray) -> Result:
-    """Mean squared error by step; values at the points `shown` after the last."""
+    """Mean squared error by step; values at the points `shown` after the last step."""
     result, rng = Result(name), np.random.default_rng(0)
     unseen = random_points(np.random.default_rng(1), 8192)
     for number in range(1, steps + 1):
@@ -117,8 +117,8 @@ def draw_surfaces(path: Path, surfaces: dict[str, np.ndarray], points: np.ndarra
 @click.option("--out", type=Path, required=True)
 @click.option("--settings", type=click.Choice(list(SETTINGS)), default="source", show_default=True)
 @click.option("--steps", default=1000, show_default=True)
-@click.option("--batch", default=8192, show_default=True, help="Points a step.")
-@click.option("--points", "num_points", default=20_000, show_default=True, help="Points a surface in sphere.ply.")
+@click.option("--batch", default=8192, show_default=True, help="Points per step.")
+@click.option("--points", "num_points", default=20_000, show_default=True, help="Points per surface in sphere.ply.")
 @click.option("--device", default="auto")
 def main(out: Path, settings: str, steps: int, batch: int, num_points: int, device: str) -> None:
     backend, points = open_backend(device), spiral(num_points)

@@ -18,7 +18,7 @@ from splat_cli.field.network import Network
 from splat_cli.field.parameters import adam_bias
 from splat_cli.render.iter_state import IterState
 
-Part = Callable[[str], AbstractContextManager[Any]]  # the time within it counts for the part of this name
+Part = Callable[[str], AbstractContextManager[Any]]  # its time counts for the part of this name
 
 
 class Encoding(Protocol):
@@ -30,7 +30,7 @@ class Encoding(Protocol):
     def encode(self, points: DeviceArray, count: DeviceArray, inputs: DeviceArray) -> None: ...
 
     def backward(self, points: DeviceArray, count: DeviceArray, d_inputs: DeviceArray) -> None:
-        """Add to the gradients of the encoding's own parameters; called only where it is `trained`."""
+        """Add to the gradients of the encoding's own parameters; called only if it is `trained`."""
 
     @property
     def trained(self) -> Any:
@@ -75,7 +75,7 @@ class Frequencies:
 
 @dataclass(frozen=True)
 class Setup:
-    """How a network is fitted. loss: a kind of regression_loss, with 0.05 as Huber's limit."""
+    """Settings of a fit. loss: kind of regression_loss, with 0.05 as Huber's limit."""
 
     hidden: list[int]
     rate: float

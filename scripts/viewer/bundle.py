@@ -18,9 +18,9 @@ HERE = Path(__file__).parent
 STATIC = HERE.parents[1] / "splat_cli" / "viewer" / "static"
 CHECKSUMS = HERE / "checksums.json"
 SHIPPED = ("@playcanvas/supersplat-viewer", "playcanvas")
-# The engine's sorting worker looks for Node's threads where there is no browser.
+# Outside of a browser, the engine's sorting worker looks for Node's threads.
 OPTIONS = ("--bundle", "--minify", "--format=esm", "--target=es2022", "--external:node:worker_threads")
-# What an HTML parser would act on inside <script> and <style>.
+# Text on which an HTML parser would act inside <script> and <style>.
 FORBIDDEN = ("</script", "<script", "<!--", "</style")
 
 

@@ -19,7 +19,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=500, help="files for each reader")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default="", help="readers whose names hold this")
+    parser.add_argument("--only", default="", help="only readers whose names contain this")
     options = parser.parse_args()
     total, failed = Outcome(), False
     print(f"{'reader':<28} {'read':>7} {'refused':>8} {'worst s':>8} {'worst MiB':>10}")

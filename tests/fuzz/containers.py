@@ -74,7 +74,7 @@ def odd_array(array, rng):
 
 
 def forge_npz(whole, rng):
-    """Its header is JSON in bytes."""
+    """A file whose header is JSON in bytes."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return _forged_npz(whole, rng)

@@ -21,7 +21,7 @@ _MAX_MIB = 2048
 
 
 def main() -> None:
-    """Does not return."""
+    """Run until the time is over; does not return."""
     name, seconds, corpus = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
     target = next(target for target in TARGETS if target.name == name)
     folder = Path(tempfile.mkdtemp()) / "input"

@@ -26,7 +26,7 @@ BASE_SECONDS, SECONDS_PER_MEGABYTE = 5.0, 1.0
 class Measured:
     """size, arrays: bytes of the file, and of its points as arrays.
 
-    returned, peak: bytes of what the reader returned, and more than before at the peak.
+    returned, peak: bytes of the reader's result, and of the peak above the memory before.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Measured:
 
 
 def measure(name: str, megabytes: float) -> Measured:
-    """Reads the file in a process of its own."""
+    """Reads the file in a separate process."""
     command = [sys.executable, "-m", "tests.fuzz.large", "--one", name, "--megabytes", str(megabytes)]
     ended = finished(command, env=environment())
     assert ended.returncode == 0, f"{name}: {ended.stderr[-2000:]}"
@@ -80,7 +80,7 @@ def main() -> int:
     """Returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=float, default=16, help="length of each file")
-    parser.add_argument("--only", default="", help="files whose names hold this")
+    parser.add_argument("--only", default="", help="only files whose names contain this")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:

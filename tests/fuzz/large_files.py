@@ -32,7 +32,7 @@ _TYPE_BYTES = {"double": 8, "float": 4, "uchar": 1}
 
 @dataclass(frozen=True)
 class LargeFile:
-    """build: writes a file of about a number of bytes into a folder; returns what `read` is given.
+    """build: writes a file of about a given number of bytes into a folder; returns the argument of `read`.
 
     expansion: bytes of the arrays of the file's points per byte of the file.
     """
@@ -103,7 +103,7 @@ def _frames(name: str, middle: str, begin: str = "") -> LargeFile:
 
 
 def zip_of_members(size: int) -> bytes:
-    """A zip archive of about a number of bytes: a list of members of one name, without the members."""
+    """A zip archive of about a given number of bytes: a directory of equal names without members."""
     count = size // 47
     member = b"PK\1\2" + bytes(24) + struct.pack("<HHHHHII", 1, 0, 0, 0, 0, 0, 0) + b"a"
     return member * count + b"PK\5\6" + struct.pack("<HHHHIIH", 0, 0, 65535, 65535, 47 * count, 0, 0)
@@ -127,7 +127,7 @@ def _field_header(folder: Path, size: int) -> Path:
 
 
 def _export(file: str, begin: str, middle: str, end: str = "") -> Builder:
-    """An export of another program, and a photograph."""
+    """An export of another program with a photograph."""
 
     def build(folder: Path, size: int) -> Path:
         Image.new("RGB", (40, 30)).save(folder / "a.png")

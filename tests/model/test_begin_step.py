@@ -1,4 +1,4 @@
-"""Numbers that begin_step sets for Adam: bias corrections and learning rates, against float64."""
+"""Values that begin_step sets: view and counters, bias corrections and learning rates, against float64."""
 
 import numpy as np
 import pytest
@@ -7,6 +7,7 @@ from splat_cli.device import Backend
 from splat_cli.render.iter_state import LEARNING_RATES, IterState
 from splat_cli.train.schedule import SCHEDULE_DTYPE
 
+SUMS = ("num_large", "num_pairs", "num_segments", "loss_l1", "loss_l2", "loss_ssim")
 MAX_STEPS, DECAY_START, DECAY = 1000, 400, 0.1
 FIRST, FINAL = 2e-3, 5e-5
 RATES = {
@@ -20,17 +21,18 @@ RATES = {
 }
 
 
-def state_of(backend: Backend, step: int) -> np.ndarray:
-    """The state after begin_step of this step."""
+def state_of(backend: Backend, step: int, order: tuple[int, ...] = (0,)) -> np.ndarray:
+    """The state after begin_step of this step, which follows a view with losses and pairs."""
     row = np.zeros((), SCHEDULE_DTYPE)
     row["lr_means"], row["lr_means_final"], row["lr_decay"], row["lr_decay_start"] = FIRST, FINAL, DECAY, DECAY_START
-    row["max_steps"], row["sh_degree_interval"], row["order_length"] = MAX_STEPS, 1, 1
+    row["max_steps"], row["order_length"] = MAX_STEPS, len(order)
+    row["sh_degree"], row["sh_degree_interval"] = 2, 10
     for name, rate in RATES.items():
         row[f"lr_{name}"] = rate
     schedule = backend.upload(np.frombuffer(row.tobytes(), np.uint8).copy())
-    state = IterState(backend, step=step - 1)
+    state = IterState(backend, step=step - 1, **dict.fromkeys(SUMS, 5))
     kernel = backend.kernel("optim/begin_step", "begin_step")
-    kernel((1,), (1,), state.array, schedule, backend.upload(np.zeros(1, np.int32)))
+    kernel((1,), (1,), state.array, schedule, backend.upload(np.array(order, np.int32)))
     return state.read()
 
 
@@ -50,3 +52,11 @@ def test_rates_decay_log_linearly(backend: Backend, step: int) -> None:
     late = np.clip((step - DECAY_START) / (MAX_STEPS - DECAY_START), 0, 1)
     assert rates.pop("means") == pytest.approx(FIRST * (FINAL / FIRST) ** progress, rel=1e-5)
     assert rates == pytest.approx({name: rate * DECAY**late for name, rate in RATES.items()}, rel=1e-5)
+
+
+@pytest.mark.parametrize(("step", "view"), [(1, 7), (2, 3), (3, 5), (4, 7), (30, 5)])
+def test_each_step_has_its_view_and_starts_from_zero(backend: Backend, step: int, view: int) -> None:
+    """The order of views repeats; the degree of harmonics rises every 10 steps, up to 2."""
+    state = state_of(backend, step, order=(7, 3, 5))
+    assert (state["step"], state["view"], state["sh_degree"]) == (step, view, min(2, (step - 1) // 10))
+    assert {name: state[name] for name in SUMS} == dict.fromkeys(SUMS, 0)

@@ -47,7 +47,7 @@ def step_along_axes(
     beta1: float = 0.9,
     beta2: float = 0.999,
 ) -> tuple[Array, Array, Array]:
-    """As `step`, for the rows of splats (means, log scales, quaternions, ...), whose means move along their own axes.
+    """`step` for the rows of splats (means, log scales, quaternions, ...), with means updated along their axes.
 
     A splat of the reference size moves at the rate of positions. Other splats move at this rate times the root of their
     relative size (mean of the axes), at most five times more or less. The moments of means are along the axes, too.

@@ -3,7 +3,7 @@
 y = x + D (x, 1), where D is interpolated in a grid [levels, rows, columns, 3, 4] at the pixel's place and luminance.
 Its gradients and its regulariser.
 
-Every node's weight for every pixel is computed, without a search for the eight that are not zero.
+Computes the weight of every node for every pixel, without a search for the eight that are not zero.
 """
 
 import numpy as np
@@ -36,7 +36,7 @@ def weights(image: Array, shape: tuple[int, ...]) -> tuple[Array, Array, Array, 
 
 
 def forward(image: Array, grid: Array) -> Array:
-    """[3, H, W] from an image of that shape."""
+    """Corrected image [3, H, W]."""
     by_level, by_row, by_column, _ = weights(image, grid.shape)
     matrices = np.einsum("lhw,rh,kw,lrkij->ijhw", by_level, by_row, by_column, grid, optimize=True)
     return image + np.einsum("ijhw,jhw->ihw", matrices[:, :3], image) + matrices[:, 3]
@@ -57,12 +57,12 @@ def backward(image: Array, grid: Array, d_changed: Array) -> tuple[Array, Array]
 
 
 def roughness(grid: Array) -> float:
-    """Mean squared difference of neighbours in luminance, plus that in rows, plus that in columns."""
+    """Sum of the mean squared differences of neighbours in luminance, in rows and in columns."""
     return float(sum((np.diff(grid, axis=axis) ** 2).mean() for axis in range(3)))
 
 
 def d_roughness(grid: Array) -> Array:
-    """Its gradient."""
+    """Gradient of the regulariser."""
     total = np.zeros_like(grid)
     for axis in range(3):
         difference = np.diff(grid, axis=axis)

@@ -1,8 +1,8 @@
-"""Front-to-back compositing of projected splats and its gradient, a pixel independent of every other.
+"""Front-to-back compositing of projected splats and its gradient, pixel by pixel.
 
 Kerbl et al. 2023, section 6 and equation 3, with its conventions: alpha = min(0.99, opacity exp(power)), alphas under
-1/255 are skipped, a pixel stops before the splat that would bring its transmittance under 1e-4.  The absolute
-gradient of a splat's mean is that of AbsGS (Ye et al. 2024, equation 6).
+1/255 are skipped, a pixel stops before the splat that would lower its transmittance below 1e-4. The absolute
+gradient of a splat's mean follows AbsGS (Ye et al. 2024, equation 6).
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Blended:
     image: Array  # [3, H, W]
     transmittance: Array  # [H, W] transmittance: the weight of the background
     alphas: Array  # [M, H, W], 0 where the splat does not contribute
-    # [H, W] the relative distance to the nearest decision (skip, clamp, stop) that a rounding error could turn
+    # [H, W] relative distance to the nearest decision (skip, clamp, stop), which rounding could change
     margin: Array
 
 

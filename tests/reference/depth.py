@@ -1,4 +1,4 @@
-"""Supervision of depth: a loss of blended inverse depths, and its gradient by the raw splats."""
+"""Depth supervision: a loss of blended inverse depths, and its gradient by the raw splats."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -8,7 +8,7 @@ SMOOTH, OPAQUE, TOLERANCE, SOFT, MIN_WEIGHT, MIN_VARIANCE = 1.1, 0.5, 0.02, 0.05
 
 
 def sample(values: Array, weights: Array | None, mask: Array | None, height: int, width: int) -> tuple[Array, Array]:
-    """Values and weights [height, width] of a map [h, w] at the centres of pixels; weight 0 where there is no depth."""
+    """Values and weights [height, width] of a map [h, w] at the centres of pixels; weight 0 without a depth."""
     sampled, weight = np.zeros((height, width)), np.zeros((height, width))
     rows, columns = values.shape
     for y in range(height):
@@ -38,7 +38,7 @@ def inverse_depths(image: Array) -> Array:
 
 
 def fit(sampled: Array, weight: Array, inverse: Array, passes: int) -> tuple[float, float]:
-    """(scale, shift) of the map's values against inverse depths; scale 0 where there is no fit."""
+    """(scale, shift) of the map's values against inverse depths; scale 0 without a fit."""
     used = (weight > 0) & (inverse > 0)
     x, inverse = sampled[used] - 1, inverse[used]
     scale = shift = 0.0
@@ -57,7 +57,7 @@ def fit(sampled: Array, weight: Array, inverse: Array, passes: int) -> tuple[flo
 
 
 def total(sampled: Array, weights: Array, scale: float, shift: float) -> float:
-    """Sum of the targets, weighted: the divisor of the loss."""
+    """Weighted sum of the targets: the divisor of the loss."""
     return float((weights * (shift + scale * (sampled - 1))).sum())
 
 

@@ -1,6 +1,6 @@
-"""Radial distortion: slopes s = (x/z, y/z) are seen at d s with d = 1 + k1 |s|^2 + k2 |s|^4, and the gradient of that.
+"""Radial distortion: slopes s = (x/z, y/z) appear at d s with d = 1 + k1 |s|^2 + k2 |s|^4; and gradients.
 
-d and the Jacobian D of d s by s are taken at slopes clamped as those of the projection.
+d and the Jacobian D of d s by s are evaluated at clamped slopes, as in the projection.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ Array = np.ndarray
 
 
 def factors(slopes: Array, camera: Camera) -> Array:
-    """d [N] of slopes [N, 2]."""
+    """Factor d [N] at slopes [N, 2]."""
     square = (slopes**2).sum(axis=1)
     return 1 + camera.k1 * square + camera.k2 * square**2
 

@@ -6,7 +6,7 @@ Array = np.ndarray
 
 
 def forward(image: Array, difference: Array) -> Array:
-    """[3, H, W] from an image of that shape and D [3, 4]."""
+    """Changed image [3, H, W], with D [3, 4]."""
     return image + np.einsum("ck,khw->chw", difference[:, :3], image) + difference[:, 3, None, None]
 
 

@@ -23,7 +23,7 @@ def alphas_before(projected: Projected, pixel: tuple[float, float], depth: float
 def loss_and_gradients(
     splats: Splats, camera: Camera, pixels: Array, depths: Array, weight: float
 ) -> tuple[float, Array, Splats]:
-    """weight * mean of squared opacities, the opacities [P], and gradients. pixels: row * width + column, of points."""
+    """weight * mean of squared opacities, the opacities [P], and gradients. pixels: row * width + column."""
     projected = project.forward(splats, camera, Options())
     flat, rows = projected.flat(), projected.splat_from_flat()
     means2d, conics, opacities = np.zeros((splats.num, 2)), np.zeros((splats.num, 3)), np.zeros(splats.num)

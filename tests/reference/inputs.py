@@ -53,6 +53,6 @@ class Splats:
 
 
 def float32_exact(values: Array) -> Array:
-    """The nearest values that float32 holds, so that a kernel and its reference start from the same numbers."""
+    """Values rounded to float32, so that a kernel and its reference start from the same numbers."""
     with np.errstate(over="ignore"):
         return np.asarray(values, np.float32).astype(np.float64)

@@ -1,7 +1,7 @@
-"""Intrinsics as offsets (log factor, x, y, k1, k2) from those given, and gradients by them.
+"""Intrinsics as offsets (log factor, x, y, k1, k2), and gradients by these.
 
 With f = factor f0, the covariance before dilation is proportional to the squared factor, and a projected mean moves by
-its distance from the principal point. Slopes that the projection clamps count as constant.
+its distance from the principal point. Clamped slopes count as constant.
 """
 
 from dataclasses import replace
@@ -18,7 +18,7 @@ Array = np.ndarray
 def moved(camera: Camera, offset: Array) -> Camera:
     """The camera with its focal lengths times exp(offset[0]), its principal point shifted in mean focal lengths.
 
-    Of an offset [5], the last two are added to k1 and k2.
+    The last two values of an offset [5] are added to k1 and k2.
     """
     factor, focal = np.exp(offset[0]), (camera.fx + camera.fy) / 2
     return replace(

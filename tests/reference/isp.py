@@ -11,7 +11,7 @@ OVEREXPOSED_SLOPE = 0.1
 
 
 def squared_radius(height: int, width: int, center: Array) -> tuple[Array, Array, Array]:
-    """[H, W] of x, y and their squares' sum, from the optical centre in halves of the diagonal."""
+    """x, y and their sum of squares, each [H, W], from the optical centre, in half diagonals."""
     radius = np.sqrt(width**2 + height**2) / 2
     x, y = np.meshgrid(
         (np.arange(width) + 0.5 - width / 2) / radius - center[0],
@@ -34,7 +34,7 @@ def curve(u: Array, b: Array) -> Array:
 
 
 def d_curve(u: Array, b: Array) -> tuple[Array, Array, Array]:
-    """Its derivatives by u, b1 and b2."""
+    """Derivatives of the response by u, b1 and b2."""
     slope = 1 + b[0] * (1 - 2 * u) + b[1] * (1 - 6 * u + 6 * u**2)
     slope = np.where(u < 0, 1 + b[0] + b[1], np.where(u > 1, OVEREXPOSED_SLOPE, slope))
     by_b1 = np.where(u < 0, u, np.where(u > 1, 0, u * (1 - u)))
@@ -43,7 +43,7 @@ def d_curve(u: Array, b: Array) -> tuple[Array, Array, Array]:
 
 
 def forward(image: Array, photo: Array, camera: Array) -> Array:
-    """[3, H, W] from an image of that shape."""
+    """Processed image [3, H, W]."""
     m, channels = matrix(photo), camera[:15].reshape(3, 5)
     _, _, r2 = squared_radius(*image.shape[1:], camera[15:])
     light = np.einsum("ck,khw->chw", m[:, :3], image) + m[:, 3, None, None]

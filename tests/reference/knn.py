@@ -4,7 +4,7 @@ import numpy as np
 
 
 def neighbor_distances(points):
-    """Root mean square distance [P] of each point [P, 3] to its 3 nearest others, or to as many as there are."""
+    """Root mean square distance [P] of each point [P, 3] to its 3 nearest neighbours, or to all if there are fewer."""
     points = points.astype(np.float64)
     squared = ((points[:, None] - points[None]) ** 2).sum(axis=2)
     np.fill_diagonal(squared, np.inf)

@@ -1,4 +1,4 @@
-"""Parameters to loss and back, composed of the references of the single passes; and finite differences."""
+"""From parameters to the loss and back, with the references of the passes; and finite differences."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -26,7 +26,7 @@ def similarity(views, grays, neighbors, pixels, inverse_depths):
 
 
 def _look(view, other, gray, around, inverse_depth):
-    """The patch `around` (column, row) [N, 2] of `view` as `other` sees it, or None where not all of it is there."""
+    """The patch `around` (column, row) [N, 2] of `view` as `other` sees it, or None if it is partly outside."""
     rays = np.c_[around + 0.5, np.ones(len(around))] @ np.linalg.inv(intrinsics(view)).T
     relative = other.w2c @ np.linalg.inv(view.w2c)
     seen = (rays @ relative[:3, :3].T + inverse_depth * relative[:3, 3]) @ intrinsics(other).T
@@ -50,7 +50,7 @@ def _normalized(patch):
 
 
 def peaks(scores: np.ndarray, min_score: float, margin: float) -> np.ndarray:
-    """Position of the peak in each row of scores [P, D], interpolated by a parabola; 0 if there is none."""
+    """Position of the peak in each row of scores [P, D], interpolated by a parabola; 0 without a peak."""
     scores = scores.astype(np.float64)
     rows, depths = np.arange(len(scores)), np.arange(scores.shape[1])
     best = scores.argmax(axis=1)

@@ -1,6 +1,6 @@
 """Poses as offsets (rotation, translation) from the original camera, and gradients by them, in terms of matrices.
 
-The exponential map is that of Sola et al. 2018, "A micro Lie theory for state estimation in robotics", equation 132.
+The exponential map follows Sola et al. 2018, "A micro Lie theory for state estimation in robotics", equation 132.
 """
 
 import numpy as np
@@ -30,7 +30,7 @@ def moved(w2c: Array, offset: Array) -> Array:
 
 
 def d_axes(w2c: Array, d_w2c: Array) -> Array:
-    """Gradient [6] by a turn of the camera about its centre and by a shift, in its axes, from that by w2c [3, 4]."""
+    """Gradient [6] by a rotation of the camera about its centre and a shift, in its axes, from that by w2c [3, 4]."""
     d_turn = [float((d_w2c * (cross_matrix(axis) @ w2c[:3])).sum()) for axis in np.eye(3)]
     return np.array([*d_turn, *d_w2c[:, 3]])
 

@@ -30,7 +30,7 @@ class Options:
 
     @property
     def dilation(self) -> float:
-        """Pixels^2: Mip-Splatting's, or what every viewer adds."""
+        """Pixels^2: of Mip-Splatting, or of common viewers."""
         return 0.1 if self.antialias else 0.3
 
 
@@ -63,7 +63,7 @@ class Projected:
 
 @dataclass(frozen=True)
 class Geometry:
-    """The steps between parameters and projection, as the backward pass needs them."""
+    """Intermediate results for the backward pass."""
 
     positions: Array  # [N, 3] in camera space
     unit_quats: Array  # [N, 4]
@@ -72,8 +72,8 @@ class Geometry:
     covariances: Array  # [N, 3, 3] in world space
     slopes: Array  # [N, 2] x/z and y/z, clamped
     slope_clamped: Array  # bool [N, 2]
-    pinhole_jacobians: Array  # [N, 2, 3] of the slopes, unclamped, by the position, with clamped ones in them
-    jacobians: Array  # [N, 2, 3] J: the same of the mean, px
+    pinhole_jacobians: Array  # [N, 2, 3] of the unclamped slopes by the position, evaluated at clamped slopes
+    jacobians: Array  # [N, 2, 3] J: of the projected mean, px
     world_to_plane: Array  # [N, 2, 3] J W
     covariances2d: Array  # [N, 2, 2] before dilation
     dilated_dets: Array  # [N] determinant after dilation

@@ -1,4 +1,4 @@
-"""The gradient of project.py by every raw parameter and by the camera, by the chain rule in matrix form.
+"""Gradients of project.py by raw parameters and camera: the chain rule in matrix form.
 
 Matrix derivatives as in Petersen and Pedersen, "The Matrix Cookbook", sections 2.1 and 2.2.
 """
@@ -28,7 +28,7 @@ class ProjectedGradients:
 
 
 def _quat_backward(unit_quats: Array, d_rotations: Array) -> Array:
-    """Gradient [N, 4] by the unit quaternion, its entries taken as free."""
+    """Gradient [N, 4] by the unit quaternion, with entries as free variables."""
     w, x, y, z = unit_quats.T
     (g00, g01, g02), (g10, g11, g12), (g20, g21, g22) = np.moveaxis(d_rotations, 0, -1)
     d_w = x * (g21 - g12) + y * (g02 - g20) + z * (g10 - g01)
@@ -88,7 +88,7 @@ class _ShapeGradients:
     jacobians: Array  # [N, 2, 3] by J
     log_scales: Array
     quats: Array
-    rotation: Array  # [3, 3] by the camera's rotation, as far as it turns the splats' covariances
+    rotation: Array  # [3, 3] by the camera's rotation, through the covariances
 
 
 def _shape_backward(

@@ -8,7 +8,7 @@ from tests.reference.inputs import Camera, Splats, float32_exact
 
 Array = np.ndarray
 
-WIDTH, HEIGHT = 50, 37  # no multiple of a tile's 16
+WIDTH, HEIGHT = 50, 37  # not a multiple of a tile's 16
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def to_world(camera: Camera, pixels: Array, depths: Array) -> Array:
 
 
 def ordinary(rng: np.random.Generator, camera: Camera, num: int) -> Splats:
-    """Visible splats of a few pixels, coloured by degree 3, their quaternions of any length."""
+    """Visible splats of a few pixels, of SH degree 3, with quaternions of any length."""
     means = to_world(camera, rng.uniform(0, [camera.width, camera.height], (num, 2)), rng.uniform(1.5, 8, num))
     splats = Splats(
         means=means,
@@ -52,8 +52,8 @@ def ordinary(rng: np.random.Generator, camera: Camera, num: int) -> Splats:
 
 
 def hard_scene(seed: int, num: int = 144) -> Scene:
-    """A twelfth of each: huge, tiny, needles, discs, behind or near the camera, at the border, transparent, opaque,
-    twins of one place, far outside the frame; the rest is ordinary."""
+    """A twelfth each: huge, tiny, needles, discs, behind or near the camera, at the border, transparent, opaque, pairs
+    at the same place, far outside of the frame. The rest is ordinary."""
     rng = np.random.default_rng(seed)
     camera = random_camera(rng)
     splats = ordinary(rng, camera, num)
@@ -94,12 +94,12 @@ def distorted(scene: Scene) -> Scene:
 
 
 def without_ties(scene: Scene) -> Scene:
-    """The scene with twins moved apart: a finite difference could swap their depth order and make the loss jump."""
+    """The scene with equal depths moved apart: a finite difference could swap the order and make the loss jump."""
     means = scene.splats.means + np.random.default_rng(0).normal(0, 1e-3, scene.splats.means.shape)
     return replace(scene, splats=replace(scene.splats, means=float32_exact(means)))
 
 
-# One bad number of a splat that would otherwise cover the middle of the image: field, value.
+# One bad number (field, value) of a splat that would otherwise cover the middle of the image.
 POISONS = {
     "mean NaN": ("means", np.nan),
     "mean Inf": ("means", np.inf),

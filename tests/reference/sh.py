@@ -70,7 +70,7 @@ def basis_gradient(directions: Array, degree: int) -> Array:
 
 
 def forward(directions: Array, coefficients: Array) -> Array:
-    """Sum of basis times coefficients [N, K, 3], without the offset of 0.5: [N, 3]."""
+    """Sums [N, 3] of basis times coefficients [N, K, 3], without the offset of 0.5."""
     degree = round(np.sqrt(coefficients.shape[1])) - 1
     return np.einsum("nk,nkc->nc", basis(directions, degree), coefficients)
 

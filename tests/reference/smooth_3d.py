@@ -13,7 +13,7 @@ Array = np.ndarray
 
 
 def sigmas(means: Array, cameras: list[Camera], variance: float, near: float = 0.001, margin: float = 0.15) -> Array:
-    """[N] the root of the variance times the finest width of a pixel at each mean, 0 where no camera sees it."""
+    """[N] root of the variance times the smallest pixel width at each mean, 0 if no camera sees it."""
     finest = np.full(len(means), np.inf)
     for camera in cameras:
         x, y, z = (means @ camera.w2c[:3, :3].T + camera.w2c[:3, 3]).T

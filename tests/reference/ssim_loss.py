@@ -1,7 +1,7 @@
 """L = (1 - lambda) mean |x - y| + lambda (1 - mean SSIM(x, y)), its parts and its gradient by x.
 
 SSIM as in Wang et al. 2004, section III-B, with the 11x11 Gaussian window of sigma 1.5, zero padding and
-C1 = 0.01^2, C2 = 0.03^2.  With a mask, masked pixels are zero in both images and the means are over the others.
+C1 = 0.01^2, C2 = 0.03^2. With a mask, masked pixels are zero in both images and the means are over the others.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ def window() -> Array:
 
 
 def blur(image: Array) -> Array:
-    """image [..., H, W] convolved with the window, zero outside. Symmetric, hence its own adjoint."""
+    """Image [..., H, W] convolved with the window, zero outside; self-adjoint, since it is symmetric."""
     height, width = image.shape[-2:]
     edge = [(0, 0)] * (image.ndim - 2)
     rows = np.pad(image, [*edge, (RADIUS, RADIUS), (0, 0)])
@@ -53,7 +53,7 @@ def ssim_and_gradient(x: Array, y: Array, weights: Array) -> tuple[float, Array]
     luminance = luminance_top / luminance_bottom
     structure = structure_top / structure_bottom
 
-    # By the three blurred images that depend on x: E[x], E[x^2] and E[x y].
+    # Gradients by the three blurred images that depend on x: E[x], E[x^2] and E[x y].
     d_square = -luminance * structure / structure_bottom
     d_product = 2 * luminance / structure_bottom
     d_luminance = 2 * (mean_y - luminance * mean_x) / luminance_bottom

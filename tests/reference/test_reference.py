@@ -15,7 +15,7 @@ Array = np.ndarray
 
 
 def assert_gradient(function: Callable[[Array], float], at: Array, gradient: Array, probes: int = 12) -> None:
-    """Central differences along single coordinates, the steepest among them, and along random directions."""
+    """Central differences along some coordinates, with the steepest, and along random directions."""
     rng = np.random.default_rng(0)
     assert gradient.shape == at.shape
     assert np.abs(gradient).max() > 0
@@ -92,7 +92,7 @@ def test_project_backward(scene: Scene, options: Options) -> None:
 
 
 def test_project_of_a_sphere_on_the_axis() -> None:
-    """Known by hand: a sphere of radius s at depth z has the variance (f s / z)^2 on the image, plus the filter's."""
+    """A sphere of radius s at depth z has the variance (f s / z)^2 in the image, plus the dilation."""
     scene = hard_scene(1)
     camera = replace(scene.camera, w2c=np.eye(4), fx=40.0, fy=40.0, cx=25.0, cy=20.0)
     splats = replace(scene.splats[:1], means=np.array([[0, 0, 2.0]]), log_scales=np.log([[0.1, 0.1, 0.1]]))
@@ -125,7 +125,7 @@ def test_blend_backward(scene: Scene) -> None:
     flat = project.forward(scene.splats, scene.camera, Options()).flat()
     size = scene.camera.width, scene.camera.height
     blended = blend.forward(flat, scene.background, *size)
-    # Pixels at the edge of a decision jump when a parameter moves.
+    # Pixels near a decision jump if a parameter changes.
     d_image = np.random.default_rng(0).normal(size=(3, size[1], size[0])) * (blended.margin > 0.01)
     gradients = blend.backward(flat, scene.background, blended, d_image)
     for field in fields(flat):
@@ -154,7 +154,7 @@ def test_loss_backward(scene: Scene, masked: bool) -> None:
     )
 
 
-def test_loss_of_the_photograph_itself_is_zero(scene: Scene) -> None:
+def test_loss_of_equal_images_is_zero(scene: Scene) -> None:
     image = np.moveaxis(scene.photograph / 255, -1, 0)
     for mask in (None, scene.mask):
         result = ssim_loss.loss(image, scene.photograph, 0.2, mask)
@@ -175,7 +175,7 @@ def test_pipeline_gradients(scene: Scene, options: Options) -> None:
         assert_gradient(function, values, getattr(gradients.splats, name), probes=6)
 
 
-def test_poisons_are_invisible(scene: Scene) -> None:
+def test_nonfinite_splats_are_invisible(scene: Scene) -> None:
     projected = project.forward(poisons(3, scene.camera), scene.camera, Options())
     assert [name for name, visible in zip(POISONS, projected.visible, strict=True) if visible] == []
 
