@@ -16,6 +16,8 @@ before. With --vs gsplat, compares only the rasterization (no loss, gradients st
 views of finished runs; draw_stages.py draws a chart of the JSON file:
 
   python scripts/bench/bench_kernels.py stages runs/bonsai runs/plush --json stages.json
+
+All commands run on a CPU, too, except --vs and the stages that use tensor cores.
 """
 
 from __future__ import annotations
