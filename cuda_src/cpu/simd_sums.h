@@ -36,8 +36,8 @@ template <int SPAN, int FROM> struct Halves {
     }
 };
 
-// Sums N <= WIDTH vectors over their lanes at once. Each step folds two vectors into one with half as long runs of lanes for twice as many
-// sums, so N sums cost little more than N folds. Sum i ends in lane SumOrder::source(i).
+// Sums N <= WIDTH vectors over their lanes at once. Each step folds two vectors into one that holds the sums of both, each in half as many
+// lanes, so N sums cost little more than N folds. Sum i ends in lane SumOrder::source(i).
 template <int SPAN = WIDTH, int N> SPLAT_CPU_INLINE Floats sums_of(const Floats (&v)[N])
 {
     if constexpr (SPAN == 1) return v[0];

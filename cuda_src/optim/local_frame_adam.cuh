@@ -11,7 +11,7 @@
 __device__ __forceinline__ vfloat3 mean_step(
     const Gaussian& g, vfloat3 d_mean, vfloat* moments1 /* [3] */, vfloat* moments2 /* [3] */, const IterState& state)
 {
-    const bool local_frame_adam = state.reference_size > 0.0f;      // else along the world's axes and for all sizes alike
+    const bool local_frame_adam = state.reference_size > 0.0f;      // if not: the world's axes, and one rate for all sizes
     vfloat lr = state.lr[LR_MEANS];
     Mat3 r;
     if (local_frame_adam) {

@@ -87,7 +87,7 @@ def _gpu() -> Check:
 
 
 def _several_gpus() -> Check:
-    """Whether `splat train --gpus` can use them, and how they are linked."""
+    """Whether `splat train --gpus` can use the GPUs, and how they are linked."""
 
     def find() -> str:
         import cupy

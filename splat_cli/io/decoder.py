@@ -35,7 +35,7 @@ class DecodedImage(Image.Image):
         self._file: Path | io.BytesIO | None = file
 
     def load(self) -> Any:
-        """Decode, the first time."""
+        """Decode on the first call."""
         if self._file is not None:
             header, pixels = decode("image", self._file)
             self.im = Image.frombytes(header["mode"], tuple(header["size"]), pixels).im

@@ -97,7 +97,7 @@ class ViewRenderer:
         return 1 - self.backend.download(left).reshape(view.height, view.width)
 
     def blended(self, index: int, values: DeviceArray) -> np.ndarray:
-        """Blend other values than colours in the last view, `index`, over zero.
+        """Blend values other than colours in the last view, `index`, over zero.
 
         values: float32 [num, C] on the device, C <= 3, of any sign. Returns float32 [H, W, 3] with C used channels.
         """

@@ -128,7 +128,7 @@ def _train(job: _Job, checkpoint: Checkpoint | None, ranks: Ranks, timer: PhaseT
 
 
 def _save_inputs(job: _Job, plan: RunPlan, data: TrainingData, inputs: Inputs, has_refined: bool) -> None:
-    """Write what the run is trained on: inputs, cameras, the split if it is by name, settings.
+    """Write the record of the run's inputs: views, cameras, the split if it is by name, settings.
 
     Called when nothing can refuse the run or its checkpoint any more: a refused command changes nothing. has_refined:
     cameras.json has the refined poses of a run that continues.

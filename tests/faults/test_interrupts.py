@@ -41,7 +41,7 @@ def slow_compiler(tmp_path):
 def _interrupted(arguments, environment, folder, number, *, compile):
     """(exit code, stdout, stderr) of a process group that gets a signal while the compiler waits.
 
-    compile: whether the compiler goes on then.
+    compile: whether the compiler continues after the signal.
     """
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with started([sys.executable, *arguments], env=environment, start_new_session=True, **pipes) as process:

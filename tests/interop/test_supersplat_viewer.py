@@ -100,7 +100,7 @@ def test_the_viewer_shows_what_we_render(viewer, backend, splats, camera, tmp_pa
 
 
 def best_match(page, rendered):
-    """PSNR of what the page shows, once it is near; machines differ in how long that takes."""
+    """PSNR of the page, after waiting until it is close; the time depends on the machine."""
     for _ in range(150):
         page.wait_for_timeout(200)
         found = psnr(screenshot(page), rendered)

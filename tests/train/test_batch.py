@@ -184,7 +184,7 @@ def test_batch_with_nonfinite_loss_changes_nothing() -> None:
 
 @pytest.mark.parametrize("batch", [1, 2])
 def test_models_add_their_gradients_of_positions(batch: int) -> None:
-    """Depth supervision adds to the gradients that the colour field has written: of no weight, it changes little."""
+    """Depth supervision adds to gradients that the colour field has written. With a tiny weight, it changes little."""
     field = {"color": "field", "field_table_size": 2**10, "field_moves": True, "free_space": 0.0, "batch": batch}
     settings = SETTINGS | {"noise_scale": 0.0, "densify_start": 60} | field
     means = []

@@ -208,7 +208,7 @@ def test_memory_does_not_grow_with_steps():
 
 
 def _growth():
-    """Bytes by which 4000 steps make a process larger that has done 2000."""
+    """Bytes by which a process grows in 4000 steps, after it has done 2000."""
     trainer = _trainer(CpuBackend(threads=1), 200, steps=6000, densify_stop=6000, max_splats=300)
     trainer.run_until(2000)
     before = _resident()
