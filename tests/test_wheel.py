@@ -1,4 +1,4 @@
-"""What would be published works in a clean environment without a compiler, from another folder."""
+"""The published packages work in a clean environment without a compiler, from another folder."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Which splats a rank owns: blocks of RANK_BLOCK, dealt round robin."""
+"""The splats that a rank owns: blocks of RANK_BLOCK, dealt round robin."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class Sharding(Protocol):
-    """How training is divided among ranks: what a trainer does together with the others.
+    """Division of training among ranks: the steps that a trainer does together with the others.
 
     share: the splats and photographs of this rank.
     """

@@ -78,7 +78,7 @@ _SECONDS = 240  # a trial takes one or two, on a busy machine ten
 
 @dataclass
 class Ended:
-    """How a command ended: its exit code, negative for a signal, what it printed, and the operation that failed."""
+    """End of a command: its exit code (negative for a signal), its output, and the operation that failed."""
 
     code: int
     text: str

@@ -66,7 +66,7 @@ def _words(values):
 
 
 def metashape_pixels(view, points, values, fisheye=False):
-    """Where Metashape sees points [P, 3]: its manual's formulas, float64 [P, 2]."""
+    """Pixels float64 [P, 2] of points [P, 3] by the formulas of Metashape's manual."""
     x, y = _on_plane(view, points)
     if fisheye:
         radius = np.hypot(x, y)

@@ -18,7 +18,7 @@ ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)  # Turing, Ampere, Ampere, Ada, H
 
 @dataclass(frozen=True)
 class Resources:
-    """What a kernel needs on an architecture: registers per thread; shared memory, stack and spills in bytes.
+    """Resources of a kernel on an architecture: registers per thread; shared memory, stack and spills in bytes.
 
     `ptx` is the SHA-256 of the PTX of its file: the same for sources that differ in comments only.
     """

@@ -74,7 +74,7 @@ def restore_state(trainer: Trainer, checkpoint: Checkpoint) -> None:
 
 
 def _difference(views: Sequence[str], before: Sequence[str]) -> str:
-    """How names of views differ from those of the checkpoint: the first ones that came or went, or the order."""
+    """Differences of names of views from those of the checkpoint: the first added or missing ones, or the order."""
     if changed := sorted(set(views) ^ set(before)):
         return f"{', '.join(changed[:5])} came or went"
     name, other = next(pair for pair in zip_longest(views, before) if pair[0] != pair[1])

@@ -97,7 +97,7 @@ def _center(entry: dict[str, Any]) -> np.ndarray:
 
 
 def _changed_parts(before: dict[str, Any], now: dict[str, Any], limit: float, same_options: bool) -> list[str]:
-    """What differs between the inputs of a view, except what was not recorded. limit: of positions, world units."""
+    """Differences between the recorded inputs of a view and its inputs now. limit: of positions, world units."""
     parts = []
     if "w2c" in before:
         turned = np.abs(np.reshape(before["w2c"], (3, 4)) - np.reshape(now["w2c"], (3, 4)))[:, :3].max()

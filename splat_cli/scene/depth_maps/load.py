@@ -290,7 +290,7 @@ def _read(view: View, file: DepthFile, config: TrainConfig, shrink: int) -> Valu
 
 
 def _sampled(view: View, values: Values | None, points: np.ndarray) -> Sampled:
-    """Where the view's map shows points of the scene."""
+    """The depths of the view's map at points of the scene that the view shows."""
     if values is None or not len(points):
         return Sampled(np.zeros(0), np.zeros(0))
     seen = observe([view], points)

@@ -20,7 +20,7 @@ from tests.textured_ball import RADIUS, colors_at, photographs_of_ball, views_of
 
 
 def pixels(view: View, points: np.ndarray) -> np.ndarray:
-    """Where the view shows the points, [P, 2]."""
+    """Pixels at which the view shows the points, [P, 2]."""
     x, y, z = view.w2c[:3, :3] @ points.T + view.w2c[:3, 3:]
     return np.stack([view.fx * x / z + view.cx, view.fy * y / z + view.cy], axis=1)
 

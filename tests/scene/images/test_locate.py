@@ -1,4 +1,4 @@
-"""Where photographs and masks lie, and at which size."""
+"""Location of photographs and masks, and their sizes."""
 
 import pytest
 from PIL import Image as Picture
