@@ -66,7 +66,7 @@ TESTS = {
 KERNEL_TESTS = {
     "density/unseen.cu": ["train/test_unseen.py", "density"],
     "density/*": ["density", "model/test_columns.py"],
-    "optim/begin_step.cu": ["model/test_begin_step.py", "train/test_batch.py", "train/test_step.py", "density"],
+    "optim/begin_step.cu": ["model/test_begin_step.py", "train", "ranks/test_ranks.py", "density"],
     "optim/langevin_noise.cu": ["model/test_langevin_noise.py", "model/test_visible_adam.py"],
     "optim/*adam.cuh": ["model"],
     "optim/moments.cuh": ["model"],
