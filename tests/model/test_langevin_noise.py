@@ -15,11 +15,13 @@ NUM, RATE, NOISE_SCALE = 20_000, 1e-3, 50.0
 LOG_SCALES = np.log(np.array([0.5, 1.0, 2.0], np.float32))
 
 
-def moved(backend: Backend, opacity: float, quat: tuple[float, ...] = (1, 0, 0, 0)) -> np.ndarray:
+def moved(
+    backend: Backend, opacity: float, quat: tuple[float, ...] = (1, 0, 0, 0), log_scales: np.ndarray = LOG_SCALES
+) -> np.ndarray:
     """Displacements of NUM equal splats, float64 [NUM, 3]."""
     arrays = dataclasses.replace(
         some_splats(NUM, degree=0),
-        log_scales=np.tile(LOG_SCALES, (NUM, 1)),
+        log_scales=np.tile(log_scales, (NUM, 1)),
         quats=np.tile(np.array(quat, np.float32), (NUM, 1)),
         logit_opacities=np.full(NUM, np.log(opacity / (1 - opacity)), np.float32),
         means=np.zeros((NUM, 3), np.float32),
@@ -47,3 +49,7 @@ def test_noise_has_the_covariance_of_the_splat_squared(backend: Backend) -> None
     assert np.abs(deviations.mean(axis=0)).max() < 0.03
     assert np.abs((deviations**4).mean(axis=0) - 3).max() < 0.2
     assert np.abs(np.corrcoef(noise.T) - np.eye(3)).max() < 0.03
+
+
+def test_splats_too_large_for_float32_stay(backend: Backend) -> None:
+    assert not moved(backend, 0.001, log_scales=LOG_SCALES + np.float32(60)).any()
