@@ -74,7 +74,7 @@ def _without_group(name: str) -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def default_signals() -> Iterator[None]:
-    """SIGINT and SIGHUP act, in processes that tests start too: jobs in the background and under nohup ignore them."""
+    """Restore SIGINT and SIGHUP, also for child processes: background jobs and nohup start with them ignored."""
     numbers = [number for number in signal.Signals if number.name in ("SIGINT", "SIGHUP")]  # Windows has no SIGHUP
     before = [signal.getsignal(number) for number in numbers]
     for number, handler in zip(numbers, before, strict=True):

@@ -76,7 +76,7 @@ def test_the_citation_has_the_version():
 
 
 def test_continuous_integration_types_the_readme_and_installs_every_extra():
-    """Except CUDA, which nvrtc stands for, and browsers."""
+    """It skips browsers, and installs nvrtc instead of the CUDA extras."""
     script = (ROOT / ".ci" / "run").read_text()
     (pattern,) = re.findall(r"grep '(\^.+)' README\.md", script)
     endings = [
@@ -93,7 +93,7 @@ def test_continuous_integration_types_the_readme_and_installs_every_extra():
 
 
 def test_every_kernel_is_explained():
-    """docs/architecture.md says of each what a thread does, and in which file; its tables name none that is gone."""
+    """docs/architecture.md names the file of each kernel and the work of a thread; its tables list only existing kernels."""
     folder = ROOT / "cuda_src"
     kernel = re.compile(r"__global__ void (?:__launch_bounds__\(.*\) )?(\w+)\($", re.MULTILINE)
     files = {

@@ -1,10 +1,10 @@
-"""Every module can be imported without POSIX, for which Linux stands with its own modules and functions hidden."""
+"""Every module can be imported without POSIX; the test hides POSIX modules and functions of Linux."""
 
 import sys
 
 from tests.subprocesses import finished
 
-# Twice: the second time other packages, whose imports are their own affair, are loaded already.
+# Imports twice: the second time, other packages are loaded already, so that only our own imports are tested.
 IMPORT_ALL = """
 import importlib, os, pkgutil, signal, sys
 import splat_cli

@@ -36,7 +36,7 @@ def is_bound(node):
 
 
 def names_bound_at_the_top_of(path):
-    """Constants, functions and classes of a module, each as often as it is bound."""
+    """Constants, functions and classes of a module; a name that is bound twice is yielded twice."""
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             yield node.name

@@ -11,7 +11,7 @@ extern "C" __global__ void copy_columns(
     long long to_stride,
     const long long* __restrict__ target,   // [num]; null: k
     int num,
-    const long long* __restrict__ limit)    // [1] copies only the first *limit; null: all
+    const long long* __restrict__ limit)    // [1] maximum number of columns to copy; may be null
 {
     const int k = blockIdx.x * blockDim.x + threadIdx.x;
     if (k >= num || (limit && k >= *limit)) return;

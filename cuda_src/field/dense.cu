@@ -46,7 +46,7 @@ __device__ __forceinline__ void add_product(
     for (int first = 0; first < num_planes; first += SLAB) {
         __syncthreads();
 #pragma unroll
-        for (int j = 0; j < SLAB * LANE_ROWS / WARPS; ++j) {    // 32 rows per load; planes past the last one load the last again, unused
+        for (int j = 0; j < SLAB * LANE_ROWS / WARPS; ++j) {    // 32 rows per load; past the last plane, loads that plane again, unused
             const int v = j * WARPS + threadIdx.y, plane = min(first + v / LANE_ROWS, num_planes - 1), row = v % LANE_ROWS * 32;
             store_row(slab + 32 * v, load_row(x + plane * stride + row, row + lane_id() < num_rows), vbool(true));
         }

@@ -20,7 +20,7 @@ struct AdamPlanes {
     size_t stride;                  // capacity
 };
 
-// Positions use the splat's local frame (local_frame_adam.cuh), other rows plain Adam. gradients: of each row of the parameters.
+// Positions use the splat's local frame (local_frame_adam.cuh), other rows plain Adam. gradients: one per row of the parameters.
 __device__ __forceinline__ void step_geometry(
     const AdamPlanes& planes, const Gaussian& raw, const vfloat (&gradients)[GEOMETRY_ROWS], const IterState& state, vint splat, vbool on)
 {

@@ -76,8 +76,8 @@ struct MatrixSums {                 // in lane 4 r + q: sums of splat r of the b
     float pair[2];                  // q = 0: moments x, y; 1: x^2, x y; 2: y^2, red; 3: green, blue
 };
 
-// All lanes of a warp call this after storing their terms. Sums of unused places of the buffer are undefined. (x, y): mean of splat
-// lane / 4 of the buffer, relative to the middle. Moves the moments to it: with the mean f and the sum S over G, S(e - f) = S(e) - f S(1)
+// All lanes of a warp call this after storing their terms. Sums of unused slots of the buffer are undefined. (x, y): mean of splat
+// lane / 4 of the buffer, relative to the middle. Shifts the moments to it: with the mean f and the sum S over G, S(e - f) = S(e) - f S(1)
 // and S((e1 - f1) (e2 - f2)) = S(e1 e2) - f1 S(e2) - f2 S(e1 - f1).
 __device__ __forceinline__ MatrixSums sum_terms(const MatrixBuffer& buffer, const Features& features, int lane, float x, float y)
 {

@@ -9,8 +9,8 @@ struct SplatGradient {
     vfloat3 color;                  // dL/d colour in that direction
 };
 
-// sums: from blend_backward. rgb: colour in the view, 0 if it was clamped. params, smooth_3d_sigmas (may be null): the lane's own
-// element of the first plane.
+// sums: from blend_backward. rgb: colour in the view, 0 if it was clamped. params, smooth_3d_sigmas (may be null): point to
+// the lane's element of the first plane.
 __device__ __forceinline__ SplatGradient splat_backward(
     const SplatSums& sums, Gaussian g, vfloat4 rgb, const Camera& camera, int antialias, int degree,
     const float* __restrict__ params /* [rows, stride] */, const float* __restrict__ smooth_3d_sigmas /* [1, stride] */,
@@ -29,7 +29,7 @@ __device__ __forceinline__ SplatGradient splat_backward(
     return d;
 }
 
-// d in the lanes in m, zero in the others.
+// d in active lanes (m), zero in the others.
 __device__ __forceinline__ SplatGradient masked(vbool m, const SplatGradient& d)
 {
     const vfloat3 zero = make_vec(0.0f, 0.0f, 0.0f);

@@ -26,9 +26,9 @@ class RenderedImage:
     pixels: np.ndarray
 
     def save(self, path: str | Path) -> None:
-        """Write the picture in the format that the ending of the name stands for: .png, .jpg, .webp, ...
+        """Write the picture to a file; its suffix chooses the format: .png, .jpg, .webp, ...
 
-        UsageError for an unknown ending.
+        UsageError for an unknown suffix.
         """
         path = Path(path)
         kind = Image.registered_extensions().get(path.suffix.lower())

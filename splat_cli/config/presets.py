@@ -121,7 +121,7 @@ def _preset_path(preset: str) -> Path:
 
 
 def _renamed(table: Mapping[str, Any]) -> dict[str, Any]:
-    """`table` with today's names for settings of earlier versions, and underscores instead of hyphens.
+    """`table` with the current names of renamed settings, and underscores instead of hyphens.
 
     UsageError if a setting is given twice.
     """
@@ -134,7 +134,7 @@ def _renamed(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_underscores(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings named as options are, `max-splats`, as `max_splats`. UsageError if both are given."""
+    """Settings with underscores instead of hyphens in their names. UsageError if both spellings are given."""
     named = {name.replace("-", "_"): value for name, value in table.items()}
     if len(named) < len(table):
         twice = next(name for name in table if "-" in name and name.replace("-", "_") in table)
@@ -143,7 +143,7 @@ def with_underscores(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _current_value(name: str, value: Any) -> Any:
-    """A former setting's value converted to today's setting; other values unchanged."""
+    """The value of a renamed setting, converted; other values unchanged."""
     known = isinstance(value, bool | str) and name in REPLACED
     return REPLACED[name][1].get(value, value) if known else value
 

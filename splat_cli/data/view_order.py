@@ -28,7 +28,7 @@ def view_order(num_views: int, steps: int, seed: int, batch: int = 1) -> np.ndar
 
 
 def in_slots(permutation: np.ndarray, batch: int) -> np.ndarray:
-    """A permutation of all views, rearranged so that the j-th one is of slot j % batch."""
+    """A permutation of all views, rearranged so that the j-th one belongs to slot j % batch."""
     order, slots = np.empty_like(permutation), permutation % batch
     for slot in range(batch):
         order[slot::batch] = permutation[slots == slot]

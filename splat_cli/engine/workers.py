@@ -152,7 +152,7 @@ def chosen_workers(
 
 
 def by_host(infos: Mapping[str, WorkerInfo], places: Mapping[str, int]) -> dict[str, list[str]]:
-    """Host -> its workers, each as often as it has places."""
+    """Host -> its workers; a worker with n places is listed n times."""
     hosts: dict[str, list[str]] = {}
     for worker, num in places.items():
         hosts.setdefault(infos[worker].host, []).extend([worker] * num)

@@ -82,7 +82,7 @@ def _weights(xp: Any, pixels: DeviceArray, num_around: int) -> DeviceArray:
 def _seen(
     coloring: FieldColoring, splats: SplatArrays, cameras: CameraTable, degree: int
 ) -> tuple[DeviceArray, DeviceArray]:
-    """Values of the harmonics [N, D, K] and colours less 0.5 [N, D, 3], for N splats and D cameras."""
+    """Values of the harmonics [N, D, K] and colours minus 0.5 [N, D, 3], for N splats and D cameras."""
     backend, num = coloring.backend, len(splats)
     on_device, state = Splats.from_arrays(backend, splats, CHUNK), IterState(backend, num_splats=num)
     state.write(sh_degree=on_device.sh_degree)

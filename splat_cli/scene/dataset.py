@@ -118,9 +118,9 @@ def path_ends(path: str) -> list[str]:
 
 
 def existing_end(folder: Path, path: str, match_basename: bool = False, suffixes: Sequence[str] = ("",)) -> Path | None:
-    """The longest end of a path of any system that, with one of the suffixes, is a file in the folder; else None.
+    """The longest tail of a path that names a file in the folder, with one of the suffixes appended; None if none does.
 
-    match_basename: the file's name without a folder counts, too, although the path has folders.
+    path: of any operating system. match_basename: the file's name alone may match, even if the path has folders.
     """
     ends = path_ends(path)
     names = (end + suffix for end in (ends if match_basename else ends[:-1] or ends) for suffix in suffixes)
@@ -130,8 +130,8 @@ def existing_end(folder: Path, path: str, match_basename: bool = False, suffixes
 def file_inside(folder: Path, name: str, from_elsewhere: bool = False) -> Path:
     """`folder`/`name`. Unusable if that is outside of the folder.
 
-    If the path is absolute, leads out of the folder or has backslashes, it may be of another computer: then, and always
-    with `from_elsewhere`, its longest end that is a file in `folder` (see `existing_end`) is preferred.
+    If the path is absolute, leads out of the folder or has backslashes, it may come from another computer. Then, and
+    always with `from_elsewhere`, the longest tail of the path that is a file in `folder` is preferred (`existing_end`).
     """
     relative = Path(name)
     is_outside = relative.is_absolute() or ".." in relative.parts

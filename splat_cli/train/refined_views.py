@@ -42,7 +42,7 @@ def views_following(views: Sequence[View], given: Sequence[View], refined: Seque
 
 
 def common_offset(offsets: Sequence[np.ndarray]) -> np.ndarray:
-    """Estimate of the common part of `offsets` [N] each: the mean, shrunk if it may be chance; 0 for few offsets.
+    """Estimate of the offset that all views share: mean of `offsets` [N], shrunk if it may be chance; 0 for few.
 
     If corrections of cameras are independent, their mean is within its standard error of 0. The factor is that of James
     and Stein (1961), "Estimation with quadratic loss", for each column alone.

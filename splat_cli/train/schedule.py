@@ -1,6 +1,6 @@
 """Upload of a run's schedule to the device: learning rates, SH degrees, backgrounds.
 
-The kernel `begin_step` (cuda_src/optim/begin_step.cu) evaluates it for each step, the decay of the rates included.
+The kernel `begin_step` (cuda_src/optim/begin_step.cu) evaluates it for each step, including the decay of the rates.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def test_training_ends_when_the_callback_returns_false(scene, tmp_path):
 
 
 def test_training_that_is_stopped_at_once_is_saved(scene, tmp_path):
-    """In the first call, while kernels of later steps may still be compiled."""
+    """The callback stops it in its first call, while kernels of later steps may still be compiled."""
     for out in (None, tmp_path / "run"):
         result = splat.train_scene(scene, steps=1000, on_progress=lambda progress: False, out=out, **FAST)
         assert result.steps == 1

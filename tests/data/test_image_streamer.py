@@ -196,7 +196,7 @@ def test_budget(backend):
 
 
 def test_thousands_of_photographs_start_soon(training, tmp_path):
-    """None is decoded before it is needed."""
+    """No photograph is decoded before it is needed."""
     folder = write_small_scene(tmp_path / "many", num_views=600)
     for path in (folder / "images").iterdir():
         Image.new("RGB", (40, 30), (int(path.stem[2:]) % 256, 0, 0)).save(path)

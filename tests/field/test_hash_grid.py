@@ -67,7 +67,7 @@ def test_encode(backend: Backend, comparison: Comparison, shape: GridShape, half
 
 
 def test_backward(backend: Backend, comparison: Comparison, shape: GridShape) -> None:
-    """Gradients of the tables, which are added to, and of the points."""
+    """Gradients of the points, and of the tables, which accumulate."""
     case = Case(backend, shape)
     d_positions = case.planes(shape.dimensions)
     for _ in range(2):

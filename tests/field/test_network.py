@@ -10,7 +10,7 @@ from splat_cli.field.network import Network, padded
 from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import network as reference
 
-ROWS, NUM = 3000, 2777  # more than one block of any kernel, and no round number
+ROWS, NUM = 3000, 2777  # more than one block of any kernel, and not a multiple of a block
 WIDTHS = [(5, 64, 64, 3), (48, 128, 128, 9), (128, 16, 1), (3, 96, 40, 8)]
 KINDS = {"l2": L2, "relative_l2": RELATIVE_L2, "huber": HUBER}
 

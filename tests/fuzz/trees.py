@@ -64,7 +64,7 @@ def _places(tree):
 
 
 def json_bytes(tree):
-    """Also values beyond strict JSON: NaN, infinity, lone surrogates."""
+    """JSON text of a tree; allows NaN, infinity and lone surrogates, which strict JSON forbids."""
     return json.dumps(tree, default=str).encode("utf-8", "surrogatepass")
 
 

@@ -50,7 +50,7 @@ def camera():
 
 @pytest.fixture
 def viewer(chromium, camera, tmp_path):
-    """Opens the viewer's own page with a file of `tmp_path`: (page, what it said when it failed)."""
+    """Opens the viewer's own page with a file of `tmp_path`: (page, its error messages)."""
     if not PUBLIC.is_dir():
         pytest.skip("no @playcanvas/supersplat-viewer: needs `npm install --prefix tests/interop`")
     fov = np.degrees(2 * np.arctan(camera.width / camera.fx / 2))  # of the longer side

@@ -59,7 +59,7 @@ def expected_psnr(image: np.ndarray, photograph: np.ndarray, mask: np.ndarray | 
 
 
 def test_masked_pixels_do_not_count(backend: Backend) -> None:
-    """Not even a NaN."""
+    """Masked pixels may even be NaN."""
     rng = np.random.default_rng(0)
     photograph = rng.integers(0, 256, (20, 40, 3), dtype=np.uint8)
     mask = np.ones((20, 40), np.uint8)

@@ -42,7 +42,7 @@ SETTINGS = {
 
 @contextmanager
 def trainers_of_two_ranks(**changes: Any) -> Iterator[tuple[Trainer, Trainer]]:
-    """Trainers of ranks 0 and 1, which end with a block; the latter follows."""
+    """Trainers of ranks 0 and 1 for a `with` block; rank 1 follows."""
 
     def check() -> None:
         if has_ended.is_set():

@@ -43,7 +43,7 @@ def forward(image: Array, grid: Array) -> Array:
 
 
 def backward(image: Array, grid: Array, d_changed: Array) -> tuple[Array, Array]:
-    """Gradients by the image [3, H, W] and by the grid, of its shape."""
+    """Gradients with respect to the image [3, H, W] and to the grid; the latter has the grid's shape."""
     by_level, by_row, by_column, slopes = weights(image, grid.shape)
     extended = np.concatenate([image, np.ones_like(image[:1])])
     d_matrices = np.einsum("ihw,jhw->ijhw", d_changed, extended)

@@ -1,4 +1,4 @@
-"""Depth supervision: a loss of blended inverse depths, and its gradient by the raw splats."""
+"""Depth supervision: a loss of blended inverse depths, and its gradient with respect to the raw splats."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,14 +30,14 @@ def loss(image: Array, pixels: Array, targets: Array, weight: float) -> tuple[fl
 def loss_and_gradients(
     splats: Splats, camera: Camera, options: Options, pixels: Array, targets: Array, weight: float
 ) -> tuple[float, Splats]:
-    """`loss` of the splats, and its gradients by them."""
+    """`loss` of the splats, and its gradients with respect to them."""
     return gradients_of(splats, camera, options, lambda image: loss(image[0], pixels, targets, weight))
 
 
 def gradients_of(
     splats: Splats, camera: Camera, options: Options, loss: Callable[[Array], tuple[float, Array]]
 ) -> tuple[float, Splats]:
-    """A loss and its gradients by the splats. loss: of the blended values [3, H, W]; also returns d_inverse [H, W]."""
+    """A loss and its gradients. loss: maps the blended values [3, H, W] to (value, d_inverse [H, W])."""
     projected = project.forward(splats, camera, options)
     flat, nothing = inverse_depths(projected), np.zeros(3)
     blended = blend.forward(flat, nothing, camera.width, camera.height)

@@ -11,7 +11,7 @@ def forward(image: Array, difference: Array) -> Array:
 
 
 def backward(image: Array, difference: Array, d_exposed: Array) -> tuple[Array, Array]:
-    """Gradients by the image [3, H, W] and by D [3, 4]."""
+    """Gradients with respect to the image [3, H, W] and to D [3, 4]."""
     d_image = d_exposed + np.einsum("ck,chw->khw", difference[:, :3], d_exposed)
     by_factors = np.einsum("chw,khw->ck", d_exposed, image)
     return d_image, np.column_stack([by_factors, d_exposed.sum(axis=(1, 2))])

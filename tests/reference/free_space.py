@@ -1,4 +1,4 @@
-"""Opacity in front of points: its mean square, and its gradient by the raw splats, one point at a time."""
+"""Opacity in front of points: its mean square, and its gradient with respect to the raw splats, one point at a time."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Intrinsics as offsets (log factor, x, y, k1, k2), and gradients by these.
+"""Intrinsics as offsets (log factor, x, y, k1, k2), and gradients with respect to these.
 
 With f = factor f0, the covariance before dilation is proportional to the squared factor, and a projected mean moves by
 its distance from the principal point. Clamped slopes count as constant.

@@ -52,7 +52,7 @@ def forward(image: Array, photo: Array, camera: Array) -> Array:
 
 
 def backward(image: Array, photo: Array, camera: Array, d_changed: Array) -> tuple[Array, Array, Array]:
-    """Gradients by the image [3, H, W], the photograph's 13 values and the camera's 17."""
+    """Gradients with respect to the image [3, H, W], the photograph's 13 values and the camera's 17."""
     m, channels = matrix(photo), camera[:15].reshape(3, 5)
     x, y, r2 = squared_radius(*image.shape[1:], camera[15:])
     light = np.einsum("ck,khw->chw", m[:, :3], image) + m[:, 3, None, None]

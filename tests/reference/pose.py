@@ -1,4 +1,4 @@
-"""Poses as offsets (rotation, translation) from the original camera, and gradients by them, in terms of matrices.
+"""Poses as offsets (rotation, translation) from the original camera, and their gradients, in terms of matrices.
 
 The exponential map follows Sola et al. 2018, "A micro Lie theory for state estimation in robotics", equation 132.
 """

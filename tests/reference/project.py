@@ -44,7 +44,7 @@ class Projected:
     opacities: Array  # [N] compensated
     colors: Array  # [N, 3]
     visible: Array  # bool [N]
-    # [N, tiles_y, tiles_x] least d^T conic d over the tile's pixel centres less 2 ln(255 o): touched where <= 0
+    # [N, tiles_y, tiles_x] minimum of d^T conic d over the tile's pixel centres, minus 2 ln(255 o): touched where <= 0
     tile_slack: Array
 
     @property

@@ -39,7 +39,7 @@ def _quat_backward(unit_quats: Array, d_rotations: Array) -> Array:
 
 
 def _normalize_backward(units: Array, lengths: Array, d_units: Array) -> Array:
-    """Gradient by v of v / |v|: the part of d_units across v, shortened by |v|."""
+    """Gradient with respect to v of v / |v|: the part of d_units across v, shortened by |v|."""
     return (d_units - units * (units * d_units).sum(axis=1, keepdims=True)) / lengths[:, None]
 
 
@@ -61,7 +61,7 @@ def covariance2d_backward(geometry: Geometry, d_conics: Array, d_compensations: 
 def _distortion_backward(
     geometry: Geometry, camera: Camera, d_jacobians: Array, d_means2d: Array
 ) -> tuple[Array, Array]:
-    """Gradients by the clamped slopes [N, 2] and by k1 and k2 [2], through J and the projected means."""
+    """Gradients with respect to the clamped slopes [N, 2] and to k1 and k2 [2], through J and the projected means."""
     focal = np.diag([camera.fx, camera.fy])
     slopes = geometry.positions[:, :2] / geometry.positions[:, 2:]
     d_factors = (d_means2d @ focal * slopes).sum(axis=1)
@@ -109,7 +109,7 @@ def _shape_backward(
 
 
 def _color_backward(seen: Splats, geometry: Geometry, sh_degree: int, d_colors: Array) -> tuple[Array, Array]:
-    """Gradients by the used coefficients [N, K, 3] and by the splat's offset from the camera's centre [N, 3]."""
+    """Gradients of the used coefficients [N, K, 3] and of the splat's offset from the camera's centre [N, 3]."""
     d_raw_colors = np.where(geometry.raw_colors > 0, d_colors, 0)
     d_coefficients, d_directions = sh.backward(geometry.directions, sh_coefficients(seen, sh_degree), d_raw_colors)
     distances = np.linalg.norm(geometry.offsets, axis=1)
@@ -130,7 +130,7 @@ def d_distortion(
 def backward(
     splats: Splats, camera: Camera, options: Options, projected: Projected, d_projected: ProjectedGradients
 ) -> tuple[Splats, Array]:
-    """Gradients by the raw parameters (zero for invisible splats) and by the first three rows of w2c [3, 4].
+    """Gradients of the raw parameters (zero for invisible splats) and of the first three rows of w2c [3, 4].
 
     The twelve entries of w2c are free variables; the camera's centre is -R^T t in them.
     """

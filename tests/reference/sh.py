@@ -44,7 +44,7 @@ def basis(directions: Array, degree: int) -> Array:
 
 
 def basis_gradient(directions: Array, degree: int) -> Array:
-    """Derivatives [N, (degree + 1)^2, 3] of the same polynomials by x, y and z, taken as free variables."""
+    """Derivatives [N, (degree + 1)^2, 3] of the same polynomials with respect to x, y and z, as free variables."""
     x, y, z = np.moveaxis(directions, -1, 0)
     xx, yy, zz = x * x, y * y, z * z
     o = np.zeros_like(x)
@@ -76,7 +76,7 @@ def forward(directions: Array, coefficients: Array) -> Array:
 
 
 def backward(directions: Array, coefficients: Array, d_values: Array) -> tuple[Array, Array]:
-    """Gradients by coefficients [N, K, 3] and by directions [N, 3], from d_values [N, 3]."""
+    """Gradients of the coefficients [N, K, 3] and of the directions [N, 3], from d_values [N, 3]."""
     degree = round(np.sqrt(coefficients.shape[1])) - 1
     d_coefficients = np.einsum("nk,nc->nkc", basis(directions, degree), d_values)
     d_directions = np.einsum("nkd,nkc,nc->nd", basis_gradient(directions, degree), coefficients, d_values)

@@ -1,6 +1,6 @@
-"""Splats under the 3D smoothing filter, and the gradient by the raw splats.
+"""Splats under the 3D smoothing filter, and the gradient with respect to the raw splats.
 
-Yu et al. 2024, "Mip-Splatting", equations 7 to 9, by determinants of whole covariances.
+Yu et al. 2024, "Mip-Splatting", equations 7 to 9, using determinants of the 3D covariances.
 """
 
 from dataclasses import replace
@@ -33,11 +33,11 @@ def forward(splats: Splats, sigmas: Array) -> Splats:
 
 
 def backward(splats: Splats, sigmas: Array, d_smoothed: Splats) -> Splats:
-    """Gradients by `splats` from those by `forward(splats, sigmas)`."""
+    """Gradients with respect to `splats`, from those with respect to `forward(splats, sigmas)`."""
     smoothed = forward(splats, sigmas)
     shares = np.exp(2 * (splats.log_scales - smoothed.log_scales))
     opacities = 1 / (1 + np.exp(-smoothed.logit_opacities))
-    d_log_opacities = d_smoothed.logit_opacities / (1 - opacities)  # of a logit by the opacity's logarithm
+    d_log_opacities = d_smoothed.logit_opacities / (1 - opacities)  # d logit / d log opacity = 1 / (1 - opacity)
     raw = 1 / (1 + np.exp(-splats.logit_opacities))
     return replace(
         d_smoothed,

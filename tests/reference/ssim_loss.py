@@ -1,4 +1,4 @@
-"""L = (1 - lambda) mean |x - y| + lambda (1 - mean SSIM(x, y)), its parts and its gradient by x.
+"""L = (1 - lambda) mean |x - y| + lambda (1 - mean SSIM(x, y)), its parts and its gradient with respect to x.
 
 SSIM as in Wang et al. 2004, section III-B, with the 11x11 Gaussian window of sigma 1.5, zero padding and
 C1 = 0.01^2, C2 = 0.03^2. With a mask, masked pixels are zero in both images and the means are over the others.
@@ -42,7 +42,7 @@ def blur(image: Array) -> Array:
 
 
 def ssim_and_gradient(x: Array, y: Array, weights: Array) -> tuple[float, Array]:
-    """sum(weights * SSIM map) and its gradient by x; all [3, H, W]."""
+    """sum(weights * SSIM map) and its gradient with respect to x; all [3, H, W]."""
     mean_x, mean_y = blur(x), blur(y)
     var_x = blur(x * x) - mean_x**2
     var_y = blur(y * y) - mean_y**2
@@ -53,7 +53,7 @@ def ssim_and_gradient(x: Array, y: Array, weights: Array) -> tuple[float, Array]
     luminance = luminance_top / luminance_bottom
     structure = structure_top / structure_bottom
 
-    # Gradients by the three blurred images that depend on x: E[x], E[x^2] and E[x y].
+    # Gradients with respect to the three blurred images that depend on x: E[x], E[x^2] and E[x y].
     d_square = -luminance * structure / structure_bottom
     d_product = 2 * luminance / structure_bottom
     d_luminance = 2 * (mean_y - luminance * mean_x) / luminance_bottom

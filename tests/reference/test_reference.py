@@ -61,7 +61,7 @@ def test_harmonics_backward(degree: int) -> None:
 
 
 def project_loss(projected: project.Projected, weights: project_backward.ProjectedGradients) -> float:
-    """A linear function of the projection, whose gradients by the outputs are `weights`."""
+    """A linear function of the projection, whose gradients with respect to the outputs are `weights`."""
     return sum(float((getattr(projected, f.name) * getattr(weights, f.name)).sum()) for f in fields(weights))
 
 

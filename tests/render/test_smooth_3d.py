@@ -94,7 +94,7 @@ def test_sigmas_follow_the_sampling_of_the_views(backend: Backend, comparison: C
 
 
 def test_host_splats_are_smoothed(backend: Backend) -> None:
-    """Including opacities and scales at the limits of float32."""
+    """Some opacities and scales are at the limits of float32."""
     device, sigmas = with_sigmas(backend, hard_scene(2), Options())
     host = device.splats.to_arrays()
     expected = smooth_3d.forward(hard_scene(2).splats, sigmas)

@@ -171,7 +171,7 @@ def test_few_resident_photographs_limit_only_the_default_batch():
 def test_dropout_follows_splats_per_photograph_and_visits():
     assert dropout_for(12_000, 100, 300_000) == pytest.approx(0.075)
     assert dropout_for(6_000, 100, 300_000) == pytest.approx(0.075 / 2)  # 60 visits
-    assert dropout_for(28_800, 240, 720_000) == pytest.approx(0.075 / 4)  # twice as many photographs as are enough
+    assert dropout_for(28_800, 240, 720_000) == pytest.approx(0.075 / 4)  # twice the sufficient number of photographs
     assert dropout_for(15_000, 43, 215_000) == pytest.approx(0.125 + 0.0119, rel=1e-2)
     assert dropout_for(30_000, 10, 10_000) == pytest.approx(0.025 + 0.05)
     assert dropout_for(30_000, 10, 10_000_000) == 0.25

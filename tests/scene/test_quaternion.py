@@ -12,7 +12,7 @@ QUARTER = [[0, -1, 0], [1, 0, 0], [0, 0, 1]]
     ("matrix", "nearest"),
     [
         (np.diag([3, 2, 1]), np.eye(3)),
-        (np.diag([1, 0.5, -0.1]), np.eye(3)),  # the least axis turns over: no mirror
+        (np.diag([1, 0.5, -0.1]), np.eye(3)),  # a rotation cannot mirror: the smallest axis flips
         (np.diag([-1, -0.5, 0.1]), np.diag([-1, -1, 1])),
         (np.diag([-0.1, -0.5, -1]), np.diag([1, -1, -1])),
         (2 * np.array(QUARTER), QUARTER),

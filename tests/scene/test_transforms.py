@@ -174,7 +174,7 @@ def test_paths_of_another_folder_or_computer(tmp_path, place):
 
 
 def test_name_without_folder_is_ambiguous(tmp_path):
-    """Except in a folder that is given: cameras of a rig may number their photographs alike."""
+    """Cameras of a rig may use the same file names, so a bare name only counts in a folder that the user gives."""
     views = ring_of_views(3)
     write_transforms(tmp_path, views, [frame_entry(view) | {"file_path": f"left/{view.name}"} for view in views])
     for view in views:

@@ -63,7 +63,7 @@ def test_page_loads_nothing_else(splats, tmp_path):
 
 
 def test_page_contains_the_splats(splats, tmp_path):
-    """Not rotated, since the camera is upright and looks along z; with the precision of a compressed PLY."""
+    """They are not rotated, since the camera is upright and looks along z. Precision: that of a compressed PLY."""
     write_html(tmp_path / "a.html", splats, overview(splats.means), UP)
     found = Page(tmp_path / "a.html").splats(tmp_path)
     write_splats(tmp_path / "expected.compressed.ply", splats)

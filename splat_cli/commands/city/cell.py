@@ -91,7 +91,7 @@ def prepare_cell(coarse: RunDir, out: Path, plan: CityPlan, number: int, backend
 
 
 def _write_pictures(files: CellFiles, photographs: ImageSet, coarse: CoarseViews, around: np.ndarray) -> np.ndarray:
-    """Write the pictures of a cell, whose splats are `around`. Returns the splats that they show. Masks, bool [N]."""
+    """Write the pictures of a cell. around: mask of its splats, bool [N]. Returns a mask of those that are shown."""
     shown, inside = np.zeros(len(around), bool), coarse.mark(around)
 
     def writes() -> Iterator[Callable[[], None]]:
@@ -117,7 +117,7 @@ def _write_picture(
 def own_splats(out: Path, plan: CityPlan, number: int) -> SplatArrays:
     """The trained splats of a cell that lie in it, or in a cell before it.
 
-    The latter complete the splats of that cell, beside which they were trained. No splat is in two cells.
+    Splats in an earlier cell fill its gaps: they were trained beside its frozen splats. No splat is in two cells.
     """
     files = CellFiles.of(out, number)
     trained = last_splats(files.run)

@@ -78,9 +78,9 @@ Niantic's own writer keeps 5 and 4, which costs 0.6 dB where this costs 0.1, for
 def write_spz(path: Path, splats: SplatArrays, axes: str = "RUB") -> None:
     """Write a file; positions have as many fractional bits as the largest coordinate allows.
 
-    Coordinates are cut to 2^23 units, SH coefficients to -1..1, log scales to -10..5.9. axes: RUB or RDF; the
-    file states them. RUB is written as version 3, which all programs read; others as version 4, since Niantic's library
-    finds the statement only there.
+    Clips coordinates to 2^23 units, SH coefficients to -1..1, log scales to -10..5.9. axes: RUB or RDF; the file
+    states them. RUB is written as version 3, which all programs read, RDF as version 4, since Niantic's library reads
+    the axes only there.
     """
     splats = from_ply_axes(splats, axes)
     n, k = splats.shN.shape[:2]
@@ -101,7 +101,7 @@ def write_spz(path: Path, splats: SplatArrays, axes: str = "RUB") -> None:
 
 
 def num_cut(splats: SplatArrays) -> int:
-    """Number of splats that the format cannot hold: too far from the origin, or their longest axis out of its range."""
+    """Number of splats that the format cannot hold: too far from the origin, too large or too small."""
     longest = splats.log_scales.max(axis=1, initial=-np.inf)
     is_outside = (longest < _MIN_LOG_SCALE) | (longest > _MAX_LOG_SCALE)
     return int((is_outside | (np.abs(splats.means) > _LARGEST).any(axis=1)).sum())

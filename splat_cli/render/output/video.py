@@ -63,7 +63,7 @@ def write_video(
             said = errors.read().decode(errors="replace")
             reason = one_line(said)[-200:] or ending(code)
         if code and os.strerror(errno.ENOSPC) in said:
-            raise OSError(errno.ENOSPC, reason)  # a DiskError of `replacing`
+            raise OSError(errno.ENOSPC, reason)  # `replacing` makes it a DiskError
         if code or not temporary.is_file():
             raise SplatError(f"{path} was not written: ffmpeg failed ({reason}); the images are kept")
 

@@ -75,7 +75,7 @@ def log_entry(line: str) -> dict[str, Any] | None:
 
 
 def _is_number(value: Any) -> bool:
-    """Including non-finite losses and PSNRs."""
+    """Whether a value is a number; NaN and infinity count, since losses and PSNRs may be non-finite."""
     return isinstance(value, float) or (isinstance(value, int) and abs(value) < 2**63)
 
 
@@ -84,7 +84,7 @@ def _is_share(value: Any) -> bool:
 
 
 def _is_input(entry: Any) -> bool:
-    """Whether an entry of inputs.json has finite numbers and an object of texts."""
+    """Whether an entry of inputs.json has finite numbers, and strings in its `files`."""
     if not isinstance(entry, dict) or not isinstance(entry.get("w2c"), list) or len(entry["w2c"]) != 12:
         return False
     numbers = [*entry["w2c"], *(entry.get(name) for name in INTRINSICS)]
@@ -97,7 +97,7 @@ def _is_input(entry: Any) -> bool:
 
 
 def _is_score(entry: Any, excluded: tuple[str, ...] = ()) -> bool:
-    """Whether an entry has PSNR, SSIM and otherwise only finite numbers, except for some keys."""
+    """Whether an entry has PSNR and SSIM, and all its values are finite numbers, except those of `excluded` keys."""
     if not isinstance(entry, dict) or not {"psnr", "ssim"} <= entry.keys():
         return False
     return all(_is_number(value) and abs(value) < 1e30 for key, value in entry.items() if key not in excluded)

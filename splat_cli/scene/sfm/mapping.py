@@ -96,9 +96,8 @@ def are_frames(names: Sequence[str]) -> bool:
 def sequential_pairs(names: Sequence[str]) -> list[tuple[str, str]]:
     """Pairs of each frame with the next 10 and with those 16, 32, ... 512 later, and all pairs of key frames.
 
-    The former are those of COLMAP's sequential matcher. Key frames, evenly spread, close loops where a camera
-    returns to an earlier place, for which COLMAP needs a vocabulary tree. Frames are in the order of their numbers,
-    padded or not.
+    COLMAP's sequential matcher uses the former. Key frames, evenly spread, close loops where a camera returns to an
+    earlier place; COLMAP needs a vocabulary tree for this. Frames are sorted by number, with or without leading zeros.
     """
     ordered = sorted(names, key=_natural)
     offsets = [*range(1, _OVERLAP + 1), *(2**k for k in range(4, _FARTHEST.bit_length()))]

@@ -180,7 +180,7 @@ def test_a_lost_worker_changes_no_byte(city, tmp_path, begun):
 
 
 def test_a_preparation_that_was_killed_is_repeated(city, copy, splat):
-    """Files of a cell may be half-written then, until start.ply is there."""
+    """Files of a cell may be half-written until start.ply exists."""
     (copy / "result.json").unlink()
     shutil.rmtree(copy / "point_cloud")
     files = CellFiles.of(copy, 0)
@@ -195,7 +195,7 @@ def test_a_preparation_that_was_killed_is_repeated(city, copy, splat):
 
 
 def test_cells_are_prepared_by_their_jobs(city, copy, splat, monkeypatch):
-    """Neither in the process of the command nor on its device."""
+    """The command itself prepares nothing, and does not use its device."""
     (copy / "result.json").unlink()
     shutil.rmtree(copy / "cells" / "001")
     monkeypatch.setattr(CoarseViews, "__init__", lambda *arguments: pytest.fail("rendered by the command"))
@@ -293,7 +293,7 @@ def test_levels_of_detail(city):
 
 
 def test_levels_of_detail_are_those_of_the_result(city, copy, splat):
-    """Not of an earlier one, or of another number; else they are left as they are."""
+    """A repeated command rewrites them if the result or their number changed, and only then."""
     index = copy / "lod" / "lod-meta.json"
     before = index.stat().st_mtime_ns
     command = ("city", city[0], "-o", copy, *OPTIONS)
@@ -333,7 +333,7 @@ def test_settings_may_change_as_long_as_nothing_is_trained(city, splat, tmp_path
 
 
 def test_the_folder_of_another_run_or_a_scene_is_left_alone(city, splat, tmp_path):
-    """Its result must not be reported as that of the city, nor its files be replaced."""
+    """A city must not report that run's result as its own or replace its files."""
     run = RunDir(tmp_path / "run")
     options = ("--device", "cpu", "--steps", "2", "--init", "points", "--no-report")
     assert splat("train", city[0], "-o", run.path, *options).code == 0

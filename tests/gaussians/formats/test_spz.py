@@ -131,16 +131,16 @@ def stating(code):
 @pytest.mark.parametrize("version", [3, 4])
 @pytest.mark.parametrize("axes", AXES)
 def test_axes_that_a_file_states(tmp_path, version, axes):
-    """Directions of positions and rotated axes, against a matrix of the letters; a colour seen from where it was."""
+    """The matrix of the letters turns positions and shapes; colours in turned directions are unchanged."""
     path = tmp_path / "a.spz"
     splats = some_splats(20, 3)
     write_splats(path, splats)
-    stored = read_splats(path)  # to be read as what it is in other axes
+    stored = read_splats(path)  # below, the same file states other axes
     rewrite_spz(path, stating(AXES.index(axes)))
     if version == 4:
         as_version_4(path)
-    back = read_splats(path, "LFD")  # which does not count
-    ply = np.array([[1.0, 0, 0], [0, -1, 0], [0, 0, -1]])  # of the letters R, U and B
+    back = read_splats(path, "LFD")  # ignored: the file states its axes
+    ply = np.array([[1.0, 0, 0], [0, -1, 0], [0, 0, -1]])  # columns: R, U and B
     columns = {"R": ply[0], "L": -ply[0], "U": ply[1], "D": -ply[1], "B": ply[2], "F": -ply[2]}
     exchanged = {"LFD": "LBU", "RFD": "RBU", "LBU": "LFD", "RBU": "RFD", "": "RUB"}  # as Niantic's library does it
     change = np.stack([columns[letter] for letter in exchanged.get(axes, axes)], axis=1) @ ply
@@ -162,7 +162,7 @@ def test_written_axes_are_stated(tmp_path, axes):
     write_splats(tmp_path / "a.spz", splats, spz_axes=axes)
     write_splats(tmp_path / "b.spz", splats)
     one, other = read_splats(tmp_path / "a.spz"), read_splats(tmp_path / "b.spz")
-    assert max(differences(one, other).values()) < 1 / 64  # 1 and -1 are not cut alike
+    assert max(differences(one, other).values()) < 1 / 64  # 1 and -1 are clipped differently
     raw, stated = unstated(tmp_path / "a.spz")
     assert stated == axes
     sign = 1 if axes == "RDF" else -1

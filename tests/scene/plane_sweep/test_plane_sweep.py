@@ -122,7 +122,7 @@ def test_noise_gives_few_points(backend):
 
 
 def test_every_view_has_other_views_to_compare_with():
-    """Also with fewer views than each view is compared with."""
+    """Even if there are fewer views than NUM_NEIGHBORS."""
     views = views_of_ball(3)
     points = np.random.default_rng(0).normal(size=(40, 3)) * 0.2
     for neighbors in (neighbors_by_position(views), neighbors_by_points(views, points)):
