@@ -93,7 +93,7 @@ def test_continuous_integration_types_the_readme_and_installs_every_extra():
 
 
 def test_every_kernel_is_explained():
-    """docs/architecture.md names the file of each kernel and the work of a thread; its tables list only existing kernels."""
+    """docs/architecture.md lists each kernel with its file and the work of a thread, and no deleted kernels."""
     folder = ROOT / "cuda_src"
     kernel = re.compile(r"__global__ void (?:__launch_bounds__\(.*\) )?(\w+)\($", re.MULTILINE)
     files = {

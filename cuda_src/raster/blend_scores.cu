@@ -1,6 +1,6 @@
 // Scores of density control: each splat's contribution to a view, and its share of the view's error.
 //
-//     scores[i] = (sum over pixels of w_i, sum over pixels of w_i error)        w_i = T_i alpha_i; error: of the loss, see l1_ssim.cu
+//     scores[i] = (sum over pixels of w_i, sum over pixels of w_i error)        w_i = T_i alpha_i; error: see l1_ssim.cu
 //
 // Splats are traversed as in blend. One block owns a tile; if blend has saved its states, one block owns a segment of a tile, as in
 // blend_backward, because otherwise a few long lists would keep a few blocks busy.

@@ -100,7 +100,7 @@ def convert(source: str | Path, target: str | Path, **edits: Any) -> SplatArrays
         if name not in known:
             advice = name_advice(name, known, f"there are {', '.join(known)}")
             raise UsageError(f"{name!r} is not an edit; {advice}")
-    is_page = target.suffix.lower() == ".html"  # whose viewer has antialiasing
+    is_page = target.suffix.lower() == ".html"  # its viewer has antialiasing
     job = ExportJob([source], Edits(**edits), bake=not is_page)
     splats = job.splats()
     for note in job.notes:

@@ -20,7 +20,7 @@ Values = bool | tuple[str, ...]
 """Values for which a fact holds: some of the choices; True: all that differ from the default and turn something on."""
 
 _OFF = (None, False, 0, "none")
-_SHOWN = reprlib.Repr()  # of values from files, however long or deep
+_SHOWN = reprlib.Repr()  # shortens values from files, which may be long or deep
 _SHOWN.maxstring = _SHOWN.maxother = 100
 _NOUNS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", tuple: "whole numbers"}
 

@@ -1,4 +1,4 @@
-"""Calls of workers through a Dask client that engine and ranks share."""
+"""Calls to workers through a Dask client, for the engine and for ranks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Turn:
         self._lock, self._is_held = Lock(_LOCK, scheduler_rpc=client.scheduler, loop=client.loop), False
 
     def take(self) -> bool:
-        """Whether this command has the turn; waits shortly for it. OSError if the connection is lost."""
+        """Whether this command holds the lock; waits for it briefly. OSError if the connection is lost."""
         self._is_held = self._is_held or self._lock.acquire(timeout=_POLL)
         return self._is_held
 

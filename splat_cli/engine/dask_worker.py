@@ -78,7 +78,7 @@ class _Task:
         return task is None or task.state == "cancelled"
 
     def must_end(self) -> bool:
-        """Whether it is dropped, or the worker closes."""
+        """Whether the job is dropped, or the worker closes."""
         return self.is_dropped() or self._worker.status.name not in ("running", "paused")
 
     def send_event(self, *message: Any) -> None:

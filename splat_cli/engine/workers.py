@@ -48,9 +48,9 @@ class Workers:
         self._refused: dict[str, SplatError] = {}
 
     def look(self, job: Job) -> None:
-        """Find the workers that are there; new ones are asked whether they can run the job.
+        """Find the connected workers; asks new ones whether they can run the job.
 
-        Workers that cannot are left out, with a line that says why. UsageError if no worker ever could. OSError if the
+        Leaves out workers that cannot, with a line that says why. UsageError if no worker could so far. OSError if the
         connection is lost.
         """
         before, self.threads = self.threads, self._client.nthreads()
@@ -70,11 +70,11 @@ class Workers:
         self.kind = _kind_of_devices(self._device, self._infos)
 
     def is_known(self) -> bool:
-        """Whether all workers that are there have answered."""
+        """Whether all connected workers have answered."""
         return self.threads.keys() <= self._infos.keys() | self._refused.keys()
 
     def present(self) -> dict[str, WorkerInfo]:
-        """The workers that are there and can run jobs."""
+        """The connected workers that can run jobs."""
         return {worker: self._infos[worker] for worker in self.threads if worker in self._infos}
 
     def places(self, shared: bool = False) -> dict[str, int]:
@@ -87,7 +87,7 @@ class Workers:
         return {worker: max(num - len(tasks.get(worker, ())), 0) for worker, num in places.items()}
 
     def _report(self, refused: Sequence[str]) -> None:
-        """Say why workers are left out; UsageError if none is left and none ever could run a job."""
+        """Say why workers are left out; UsageError if none is left and none could run a job so far."""
         if refused and not self._infos and self.threads.keys() <= self._refused.keys():
             raise self._refused[refused[0]]
         for worker in refused:

@@ -34,7 +34,7 @@ def pose_decay(travel: float, num_views: int, steps: int) -> Decay:
 
 
 def num_intrinsics(cameras: CameraTable) -> int:
-    """Number of intrinsics that pose_backward differentiates by, as in cuda_src/optim/pose.cuh."""
+    """Number of intrinsics for which pose_backward computes gradients, as in cuda_src/optim/pose.cuh."""
     return 5 if cameras.radial else 3
 
 

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, answer_challenge, deliver_cha
 from splat_cli.ranks.protocol import RankError
 from splat_cli.ranks.watch import Loss, RankWatch
 
-_VARIABLE = "SPLAT_RANKS"  # of the environment
+_VARIABLE = "SPLAT_RANKS"  # environment variable
 _NUM_LINKS = 2  # for messages, for heartbeats
 _HANDSHAKE = 10  # seconds in which a client has to authenticate
 _TIMEOUT = 60  # seconds for rank 0 to answer; it may be waiting for other clients

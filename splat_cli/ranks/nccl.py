@@ -16,7 +16,7 @@ from splat_cli.ranks.channel import Channel
 from splat_cli.ranks.protocol import Pair
 
 _NOT_READY = 600  # cudaErrorNotReady
-_FIRST_BYTES = 1 << 22  # of the first transfer between each two ranks
+_FIRST_BYTES = 1 << 22  # size of the first transfer between each pair of ranks
 
 
 def why_no_nccl() -> str:

@@ -35,8 +35,8 @@ DATASET_SUFFIXES = (".bin", ".txt", ".json", ".xml", ".csv", ".out")
 """Suffixes of dataset files that may be given instead of the scene's folder."""
 _SPLAT_SUFFIXES = (".ply", ".splat", ".spz", ".sog", ".glb")
 _ARCHIVE_SUFFIXES = (".tar", ".gz", ".tgz", ".xz", ".bz2", ".zst", ".7z", ".rar")
-_MAX_FOLDERS = 1000  # that are searched
-_MAX_FILES = 10_000  # that are looked at
+_MAX_FOLDERS = 1000  # limit of a search
+_MAX_FILES = 10_000  # limit of a search
 _SHOWN = 3
 _MODEL_TAILS = ("colmap/sparse/0", "sparse/0", "colmap/sparse", "sparse")
 
@@ -80,7 +80,7 @@ def num_photographs(folder: Path) -> int:
 
 
 def has_photographs(folder: Path, most: int | None = None) -> bool:
-    """Whether there are photographs in the folder, at any depth. most: number of its entries that are looked at."""
+    """Whether there are photographs in the folder, at any depth. most: maximum number of entries to check."""
     below = filter(Path.is_dir, itertools.islice(folder.rglob("*"), most))
     return any(map(num_photographs, itertools.chain([folder], below)))
 

@@ -204,7 +204,7 @@ class Replay(Protocol):
 
     @property
     def current(self) -> bool:
-        """Whether it is captured."""
+        """Whether the graph is captured."""
 
     def run(self, count: int) -> None:
         """Queue it `count` times."""

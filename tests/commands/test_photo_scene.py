@@ -111,7 +111,7 @@ def test_photographs_in_images_leave_out_what_lies_beside(splat, photos, colmap,
 
 @pytest.mark.parametrize("images", ["pics", "../odd/pics", "pics/"])
 def test_images_of_a_folder_without_poses(splat, photos, colmap, tmp_path, images):
-    """--images is relative to the scene or to the current folder; what lies beside is left out."""
+    """--images is relative to the scene or to the current folder; photographs in other folders are left out."""
     odd = tmp_path / "odd"
     odd.mkdir()
     (tmp_path / "cwd").mkdir(exist_ok=True)
@@ -216,7 +216,7 @@ def test_missing_pycolmap_is_one_line(splat, photos, monkeypatch):
 @pytest.mark.parametrize("there", [("test",), ("val",), ("test", "val")])
 @pytest.mark.parametrize("named", ["folder", "file"])
 def test_blender_scene_without_training_frames_is_no_folder_of_photographs(splat, tmp_path, colmap, there, named):
-    """`splat train` and `info` say which file is missing; structure from motion is not asked."""
+    """`splat train` and `info` say which file is missing; structure from motion does not run."""
     root = write_blender(tmp_path / "lego")
     (root / "transforms_train.json").rename(tmp_path / "transforms_train.json")
     (root / "transforms_test.json").rename(root / f"transforms_{there[-1]}.json")

@@ -75,7 +75,7 @@ def test_a_parent_and_its_copies_look_like_the_parent(backend, name):
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_splats_below_prune_opacity_are_dead(backend, name):
-    """Prune opacity decides."""
+    """A splat is dead if its opacity is below `prune_opacity`."""
     model = some_model(backend)
     model.splats.params[10, 11] = float(reference.logit(0.02))
     before = host(model)

@@ -11,7 +11,7 @@ from tests.density.rounds import RESET, ROUND, STRATEGIES, config_of, refined, r
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_growth_beyond_the_capacity(backend, name):
-    num = 4096  # all of the smallest capacity
+    num = 4096  # fills the smallest capacity
     model = some_model(backend, num=num, capacity=num)
     model.stats[0, :100], model.stats[1, :100] = 1, 4
     before = host(model)

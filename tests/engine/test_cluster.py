@@ -36,7 +36,7 @@ kill -- "-$1"
 
 @contextmanager
 def started(*arguments, **variables):
-    """`splat batch`, in a group of processes of its own as a terminal would make one; killed at the end."""
+    """`splat batch`, in its own process group, as in a terminal; killed at the end."""
     command = [sys.executable, "-m", "splat_cli", "batch", *map(str, arguments), *OPTIONS]
     with subprocess.Popen(
         command,
@@ -87,7 +87,7 @@ def test_lost_worker_and_a_cluster_change_no_byte(splat, scene, tmp_path):
     with started(scenes, "-o", out, "--cluster", "local:2") as process:
         until(lambda: list((out / "long" / "checkpoints").glob("*.npz")), process)
         (child,) = (one for one in job_processes(process) if str(out / "long") in one.cmdline())
-        child.suspend()  # not to end before its worker does
+        child.suspend()  # so that its worker ends first
         before = descendants(process)
         child.parent().kill()
         child.resume()

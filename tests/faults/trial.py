@@ -241,7 +241,7 @@ SCENARIOS = (Training, Resume, Export, ChunkExport, Batch)
 
 
 class Trials:
-    """Runs commands on folders under `folder`, with a fault in each, and repeats them without."""
+    """Runs commands on folders under `folder` with a fault in each, then repeats them without faults."""
 
     def __init__(self, scene: Path, folder: Path) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""A PLY and cameras.json written by hand as the INRIA code lays them out: the picture is upright, its colours right."""
+"""A PLY and cameras.json written by hand as the INRIA code lays them out: orientation and colours are right."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ NAMES = (
     "scale_0 scale_1 scale_2 rot_0 rot_1 rot_2 rot_3"
 ).split()
 BALL = {"opacity": 6.0, "scale_0": -2.3, "scale_1": -2.3, "scale_2": -2.3, "rot_0": 1.0}
-EIGHTH = {"rot_0": np.cos(np.pi / 8), "rot_3": np.sin(np.pi / 8)}  # of a turn about z
+EIGHTH = {"rot_0": np.cos(np.pi / 8), "rot_3": np.sin(np.pi / 8)}  # an eighth of a turn about z
 
 SPLATS = [
     {"y": -1.2, **BALL, "color": (1, 0, 0)},  # y points down: red is at the top

@@ -28,7 +28,7 @@ def _wait(folder, patience=60.0, is_cancelled=lambda: False):
 
 def test_free_folder_is_not_waited_for(tmp_path):
     assert _wait(tmp_path) == []
-    (tmp_path / LOCK_NAME).touch()  # of a process that was killed
+    (tmp_path / LOCK_NAME).touch()  # a killed process left it
     assert _wait(tmp_path) == []
 
 
@@ -88,7 +88,7 @@ def test_lock_of_a_living_process_is_kept(hasty, tmp_path, monkeypatch):
 def test_lock_of_a_lost_computer_is_removed(hasty, tmp_path, monkeypatch):
     monkeypatch.setattr(folder_lock, "_REFRESH_INTERVAL", 60.0)
     with locked_folder(tmp_path):
-        assert len(_wait(tmp_path, patience=0.5)) == 1  # of this computer: the system would have released it
+        assert len(_wait(tmp_path, patience=0.5)) == 1  # a lock of this computer: the system would have released it
         monkeypatch.setattr(folder_lock, "_computer", lambda: "another")
         _wait(tmp_path)
         with locked_folder(tmp_path):

@@ -8,7 +8,7 @@ from splat_cli.render.iter_state import IterState
 
 
 class PassedLoss:
-    """A loss after a forward and a backward pass of an image float [3, H, W], the second view's, at a step."""
+    """Runs a forward and a backward pass of a loss on the second view's image, float [3, H, W], at a step."""
 
     def __init__(self, backend: Backend, loss: PhotometricLoss, image: np.ndarray, step: int = 6) -> None:
         self.backend, self.loss, self.state = backend, loss, IterState(backend, view=1, step=step)

@@ -76,7 +76,7 @@ def test_noise_moves_visible_splats_only(backend: Backend) -> None:
 
 
 def trainer_of(threads: int = 1, **changes: object) -> Trainer:
-    """Four cameras around noise that all see, on a deterministic device."""
+    """Four cameras around splats of noise, which all of them see; deterministic by default."""
     return noise_trainer(open_backend("cpu", threads=threads), NUM, **{**PLAIN, **changes})
 
 
@@ -111,7 +111,7 @@ def test_no_difference_if_every_view_shows_every_splat(changes: dict[str, object
     ids=str,
 )
 def test_hidden_splats_keep_their_bits(changes: dict[str, object]) -> None:
-    """With noise, regularisers and moments from steps in which they were visible; with plain Adam they change."""
+    """Even with noise, regularisers and moments from visible steps. Plain Adam changes them."""
     for visible_adam in (False, True):
         trainer = trainer_of(visible_adam=visible_adam, **changes)
         trainer.run_until(8)

@@ -1,4 +1,4 @@
-"""Runs that lose a rank: they restart from the newest checkpoint, to the same bits, up to three times."""
+"""Runs that lose a rank: they restart from the newest checkpoint up to three times, and end with the same bits."""
 
 import os
 import re
@@ -31,7 +31,7 @@ def test_run_without_checkpoints_restarts_from_its_beginning(training, tmp_path)
     steps = [line["step"] for line in run.log.entries()]
     assert steps == sorted(steps)
     warnings = [line["warning"] for line in run.log.entries() if "warning" in line]
-    assert len(warnings) == len(set(warnings)) == 2  # of few updates, and of the restart
+    assert len(warnings) == len(set(warnings)) == 2  # about few updates, and about the restart
 
 
 def test_loss_while_rank_0_works_alone_does_not_end_it(training, tmp_path, monkeypatch):

@@ -17,7 +17,7 @@ def factors(slopes: Array, camera: Camera) -> Array:
 
 
 def jacobians(slopes: Array, camera: Camera) -> Array:
-    """D [N, 2, 2] = d I + 2 d' s s^T, with d' the derivative by |s|^2."""
+    """D [N, 2, 2] = d I + 2 d' s s^T, with d' the derivative with respect to |s|^2."""
     derivatives = camera.k1 + 2 * camera.k2 * (slopes**2).sum(axis=1)
     outer = slopes[:, :, None] * slopes[:, None, :]
     return factors(slopes, camera)[:, None, None] * np.eye(2) + 2 * derivatives[:, None, None] * outer

@@ -35,7 +35,7 @@ def moved(camera: Camera, offset: Array) -> Camera:
 def d_camera(
     splats: Splats, camera: Camera, options: Options, projected: Projected, d_projected: ProjectedGradients
 ) -> Array:
-    """Gradient [5] by the logarithm of the focal lengths, the principal point (px), k1 and k2."""
+    """Gradient [5] of the logarithm of the focal lengths, the principal point (px), k1 and k2."""
     rows = projected.visible
     seen, d_seen = splats[rows], d_projected[rows]
     geometry = intermediates(seen, camera, options)

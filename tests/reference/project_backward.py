@@ -20,7 +20,7 @@ class ProjectedGradients:
 
     means2d: Array  # [N, 2]
     conics: Array  # [N, 3] the off-diagonal b counted once
-    opacities: Array  # [N] by the compensated opacity
+    opacities: Array  # [N] of the compensated opacity
     colors: Array  # [N, 3]
 
     def __getitem__(self, rows: Array) -> "ProjectedGradients":
@@ -28,7 +28,7 @@ class ProjectedGradients:
 
 
 def _quat_backward(unit_quats: Array, d_rotations: Array) -> Array:
-    """Gradient [N, 4] by the unit quaternion, with entries as free variables."""
+    """Gradient [N, 4] of the unit quaternion, with entries as free variables."""
     w, x, y, z = unit_quats.T
     (g00, g01, g02), (g10, g11, g12), (g20, g21, g22) = np.moveaxis(d_rotations, 0, -1)
     d_w = x * (g21 - g12) + y * (g02 - g20) + z * (g10 - g01)
@@ -70,7 +70,7 @@ def _distortion_backward(
 
 
 def _mean2d_backward(geometry: Geometry, camera: Camera, d_jacobians: Array, d_means2d: Array) -> Array:
-    """Gradient [N, 3] by the camera-space position, through J and the projected mean; a clamped slope is a constant."""
+    """Gradient [N, 3] of the camera-space position, through J and the projected mean; a clamped slope is a constant."""
     z = geometry.positions[:, 2:]
     focal = np.diag([camera.fx, camera.fy])
     d_pinhole = distortion.jacobians(geometry.slopes, camera).transpose(0, 2, 1) @ focal @ d_jacobians
@@ -85,10 +85,10 @@ def _mean2d_backward(geometry: Geometry, camera: Camera, d_jacobians: Array, d_m
 
 @dataclass(frozen=True)
 class _ShapeGradients:
-    jacobians: Array  # [N, 2, 3] by J
+    jacobians: Array  # [N, 2, 3] of J
     log_scales: Array
     quats: Array
-    rotation: Array  # [3, 3] by the camera's rotation, through the covariances
+    rotation: Array  # [3, 3] of the camera's rotation, through the covariances
 
 
 def _shape_backward(
@@ -119,7 +119,7 @@ def _color_backward(seen: Splats, geometry: Geometry, sh_degree: int, d_colors: 
 def d_distortion(
     splats: Splats, camera: Camera, options: Options, projected: Projected, d_projected: ProjectedGradients
 ) -> Array:
-    """Gradient [2] by the camera's k1 and k2."""
+    """Gradient [2] of the camera's k1 and k2."""
     seen, d_seen = splats[projected.visible], d_projected[projected.visible]
     geometry = intermediates(seen, camera, options)
     d_compensations = d_seen.opacities * geometry.sigmoids * options.antialias

@@ -1,4 +1,4 @@
-"""Training with a colour field: it learns, resumes to the same bits, is fitted to photographs."""
+"""Training with a colour field: it learns, resumes with the same bits, and fits photographs."""
 
 import numpy as np
 import pytest

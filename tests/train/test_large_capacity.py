@@ -18,7 +18,7 @@ from splat_cli.train.ranked.shares import copy_share
 from tests.gaussians.some_splats import some_splats
 from tests.noise_trainer import noise_trainer
 
-CAPACITY = 100_003_840  # a multiple of RANK_BLOCK; of 59 rows: 5.9e9 numbers in a plane
+CAPACITY = 100_003_840  # a multiple of RANK_BLOCK; 59 rows have 5.9e9 numbers
 _MAP_NORESERVE = 0x4000  # Linux; Python names it from 3.12 on
 
 

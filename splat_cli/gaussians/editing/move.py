@@ -52,9 +52,7 @@ def rotated(splats: SplatArrays, rotation: np.ndarray) -> SplatArrays:
 
 
 def flipped(splats: SplatArrays, signs: tuple[int, int, int]) -> SplatArrays:
-    """The same splats where the axes x, y, z change their signs, each 1 or -1; exact. An odd number of -1 mirrors the
-    scene.
-    """
+    """The splats with the axes x, y, z multiplied by signs, 1 or -1; exact. An odd number of -1 mirrors the scene."""
     x, y, z = signs
     return dataclasses.replace(
         splats,

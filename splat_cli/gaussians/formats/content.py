@@ -62,5 +62,5 @@ def numbers(values: Any, key: str, count: int) -> np.ndarray:
 
 
 def _is_short(item: Any) -> bool:
-    """Whether it is a whole number that float64 can hold."""
+    """Whether a value is a whole number that float64 can hold."""
     return isinstance(item, int) and not isinstance(item, bool) and abs(item) < 1e300

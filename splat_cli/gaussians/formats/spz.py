@@ -1,6 +1,6 @@
 """Niantic's .spz: writes versions 3 and 4, reads versions 2 to 4.
 
-Positions are fixed-point numbers of 24 bits, whose fraction has as many bits as the header says; everything else is
+Positions are fixed-point numbers of 24 bits; the header states the number of fractional bits. Everything else is
 bytes. From version 3 on, a quaternion is its three smallest components in 32 bits; in version 2 its x, y and z in a
 byte each.
 

@@ -18,7 +18,7 @@ from splat_cli.scene.points.observations import MAX_POINTS, Observations, observ
 from splat_cli.scene.view import View
 
 FREE_SPACE_KERNELS: list[Unit] = [("optim/free_space", {})]
-WARPS = 4  # of a block; a warp owns a point
+WARPS = 4  # per block; a warp owns a point
 
 
 class FreeSpaceRays:

@@ -1,4 +1,4 @@
-"""Loading of what runs and files hold: splats, as trained or baked for viewers, colour fields, cameras."""
+"""Loading of runs and files: splats, as trained or baked for viewers, colour fields, cameras."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def _read_npy(path: Path, max_pixels: int) -> np.ndarray:
         values = np.load(path, mmap_mode="r", allow_pickle=False)  # a file that is too short is refused
     except OSError:
         raise
-    except Exception as error:  # of many types, of damaged headers
+    except Exception as error:  # damaged headers raise many types
         raise ValueError(f"is not a readable array of NumPy ({reason_of(error)})") from error
     if not isinstance(values, np.ndarray):
         raise ValueError("is not a single array of NumPy")

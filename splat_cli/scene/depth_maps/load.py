@@ -23,12 +23,12 @@ from splat_cli.scene.view import DepthFile, View
 from splat_cli.terminal.console import left_out
 
 MIN_POINTS = 20  # per view
-_ROUNDS = 20  # of reweighted least squares
+_ROUNDS = 20  # rounds of reweighted least squares
 _SLACK = 1.5, 0.01  # factor and difference by which the error of metric depths may exceed that of fitted ones
 _MAX_ERROR = 0.25  # with a larger one, maps are not of this scene
 _FINE_ERROR, _MAX_ERROR_SHARE = 0.02, 0.7  # maximum error relative to that of a constant depth
 _RATIO_TOLERANCE = 0.03
-_MAX_SHARE = 4  # of a map's pixels relative to the photograph's
+_MAX_SHARE = 4  # maximum pixels of a map, relative to the photograph's
 _BYTES = 3  # per pixel, with confidence
 _LEVELS = 65536  # of integers in inverse depths with the scales of depth_params.json
 Values = tuple[np.ndarray, np.ndarray | None]  # float32 [h, w], NaN where unknown; confidences float32 [h, w] or None

@@ -30,7 +30,7 @@ _RATIO_TOLERANCE = 0.02
 _WHITE = 128
 _MAX_MASK_SHARE = 4  # relative to the photograph's pixels
 _ALWAYS_DECODED = 1 << 21  # pixels
-_MAX_PIXELS_PER_BYTE = 200  # of larger files; photographs have about 2, black pictures up to 100
+_MAX_PIXELS_PER_BYTE = 200  # limit for larger files; photographs have about 2, black pictures up to 100
 
 
 def jpeg_size(content: bytes) -> tuple[int, int] | None:

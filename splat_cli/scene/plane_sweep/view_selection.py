@@ -9,7 +9,7 @@ import numpy as np
 from splat_cli.scene.view import View
 
 NUM_NEIGHBORS = 6
-_RANKS = (1, 2, 3, 5, 8, 13)  # of neighbours by distance: a range of baselines, for the first stage
+_RANKS = (1, 2, 3, 5, 8, 13)  # ranks by distance of the first stage's neighbours: a range of baselines
 _FACING = 0.5  # minimum cosine between the axes of neighbours
 _ANGLE, _SPREAD_BELOW, _SPREAD_ABOVE = 12.0, 5.0, 10.0  # degrees between two rays to a point: best, and how much less
 _POINTS_LOOKED_AT = 100

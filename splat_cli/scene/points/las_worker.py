@@ -26,7 +26,7 @@ def main() -> None:
     path = Path(sys.argv[1])
     try:
         positions, colors = _read(path)
-    except Exception as error:  # of many types, of damaged files
+    except Exception as error:  # damaged files raise many types
         _write(json.dumps({"error": reason_of(error)}).encode())
         return
     _write(json.dumps({"points": len(positions)}).encode())

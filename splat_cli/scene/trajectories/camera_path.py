@@ -107,7 +107,7 @@ def orbit_path(
 
 
 def spiral_path(views: Sequence[View], num_frames: int, focus: np.ndarray, up: np.ndarray, size: float) -> list[View]:
-    """Two turns in front of the scene, with the radius of nine tenths of the cameras that face one way.
+    """Two turns in front of the scene. The radius contains nine tenths of the cameras that face one way.
 
     If cameras face several ways, takes the largest group of cameras within 45 degrees of one of them. As in
     LLFF (Mildenhall et al. 2019): oscillates in the image plane and, at half the frequency, in depth, looking at a

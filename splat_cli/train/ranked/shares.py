@@ -37,7 +37,7 @@ class ShareBuffers:
                 self._ranks.send(part, rank)
 
     def receive(self) -> None:
-        """Queue the reception of what `send_share` sends on the other ranks."""
+        """Queue the reception of the shares that other ranks send with `send_share`."""
         for rank in range(1, self._ranks.size):
             for planes, part in zip(self._model.planes().values(), self._parts, strict=True):
                 self._ranks.receive(part, rank)

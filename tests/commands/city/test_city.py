@@ -80,7 +80,7 @@ def test_cells_fit_together(city):
     for number, cell in enumerate(plan.cells):
         files = CellFiles.of(out, number)
         trained, frozen = last(files.run.path), read_ply(files.frozen)
-        assert cell.round == number  # of two
+        assert cell.round == number
         assert rows(trained.select(np.arange(len(frozen)))) == rows(frozen)
         own = own_splats(out, plan, number)
         assert rows(own) <= rows(trained.select(np.arange(len(frozen), len(trained))))
@@ -168,7 +168,7 @@ def test_a_lost_worker_changes_no_byte(city, tmp_path, begun):
                 time.sleep(0.01)
             before = psutil.Process(process.pid).children(recursive=True)
             for child in [one for one in before if "splat_cli.processes.child_process" in one.cmdline()]:
-                child.suspend()  # not to end before its worker does
+                child.suspend()  # so that its worker ends first
                 child.parent().kill()
                 child.resume()
             _, err = process.communicate(timeout=120)

@@ -1,4 +1,4 @@
-"""Damaged files of splats end in one line that names them, never in another exception or in much memory."""
+"""Damaged files of splats end in one line that names them, never in another exception, and use little memory."""
 
 import contextlib
 import copy
@@ -133,7 +133,7 @@ def damaged_documents(document):
 
 
 def read_or_refused(path):
-    """Reads finite splats, or checks the refusal. Whether it was refused."""
+    """Read a file: its splats must be finite, or the error one line. Returns whether it was refused."""
     with contextlib.suppress(FormatError):
         assert all(np.isfinite(array).all() for array in read_splats(path).arrays().values())
         return False

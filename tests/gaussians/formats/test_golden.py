@@ -1,4 +1,4 @@
-"""Files that other programs wrote (tests/interop/make_golden.mjs) hold the numbers that they were made of."""
+"""Files that other programs wrote (tests/interop/make_golden.mjs) read back as the numbers they were made from."""
 
 import json
 from pathlib import Path

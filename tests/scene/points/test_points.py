@@ -135,7 +135,7 @@ def test_laser_scan_on_which_the_decoder_aborts(tmp_path):
     path = tmp_path / "a.laz"
     write_las(path, np.random.default_rng(0).normal(size=(50, 3)))
     content = bytearray(path.read_bytes())
-    begin = int.from_bytes(content[96:100], "little")  # of the points, which the place of the table precedes
+    begin = int.from_bytes(content[96:100], "little")  # point data; its first 8 bytes locate the table
     table = int.from_bytes(content[begin : begin + 8], "little")
     content[table + 4 : table + 8] = b"\xff" * 4  # number of chunks
     path.write_bytes(content)

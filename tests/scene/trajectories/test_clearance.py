@@ -41,7 +41,7 @@ def test_a_curve_bends_smoothly_away_from_an_obstacle():
     bent = obstacles.avoid(line)
     assert obstacles.distances(bent).min() >= obstacles.required
     np.testing.assert_allclose(bent[[0, -1]], line[[0, -1]], atol=0.01)
-    assert np.abs(np.diff(bent[::20], axis=0)[:, 1]).max() < 0.09  # of steps of 0.18
+    assert np.abs(np.diff(bent[::20], axis=0)[:, 1]).max() < 0.09  # steps were 0.18
     assert np.array_equal(Obstacles(wall[:0], [camera]).avoid(line), line)
 
 
