@@ -170,7 +170,7 @@ def _anchors(page):
 
 
 def _pieces(text):
-    """The lines of code blocks, the spans of code in the text, and what is left of it."""
+    """The lines of code blocks, the spans of code in the text, and the remaining text."""
     blocks = re.findall(r"^```.*?\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     rest = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
     spans = re.findall(r"`([^`]+)`", rest)

@@ -115,7 +115,7 @@ def _with_poses(source: Path, photographs: Path | None, seed: int, display: Disp
     display.say(f"{source} has no camera poses: estimating them with COLMAP, in {scene}")
     try:
         found = make_scene(photographs, scene, options, display.counting, display.say)
-    except FolderInUse:  # by another job of a batch, for these photographs or others of the same name
+    except FolderInUse:  # another job of a batch uses these photographs, or others of that name
         wait_until_unlocked(scene, math.inf, lambda: False, display.say)
         return _with_poses(source, photographs, seed, display)
     except SplatError:
@@ -135,7 +135,7 @@ def _refuse_photographs_with_poses(source: Path) -> None:
         return
     try:
         read_scene(above, SceneOptions(images=source.resolve()))
-    except SceneError:  # they are others
+    except SceneError:  # the dataset lists other photographs
         return
     shown = above if source == Path() else source.parent
     name = source.resolve().name

@@ -189,7 +189,7 @@ class ImageStreamer:
 
 
 def _next_uses(order: np.ndarray) -> np.ndarray:
-    """For each step the next one with the same view, int64 [steps]; the number of steps if there is none."""
+    """For each step, the next step with the same view, or the number of steps; int64 [steps]."""
     by_view = np.argsort(order, kind="stable")
     following = np.full(len(order), len(order))
     same = order[by_view[:-1]] == order[by_view[1:]]

@@ -105,7 +105,7 @@ class DaskEngine:
         return failures
 
     def _take_back(self) -> None:
-        """Let jobs wait again whose workers have all left: Dask does not give them to others, even if it may."""
+        """Queue jobs again if all their workers have left: Dask does not move these jobs, even if it may."""
         for future, (job, workers) in list(self._running.items()):
             if workers and self._workers.threads and not workers & self._workers.threads.keys():
                 del self._running[future]
@@ -139,7 +139,7 @@ class DaskEngine:
     def _failed(self, job: Job) -> JobResult:
         """The result of a job that no worker can run."""
         own = [failures.pop(job.name) for failures in self._failures.values() if job.name in failures]
-        if len(own) == 1:  # the worker's fault, else the job's
+        if len(own) == 1:  # one failure: blame the worker; several: the job
             self._failures[own[0].worker][job.name] = own[0]
         error = own[-1] if own else next(one for failures in self._failures.values() for one in failures.values())
         return failed_result(job, str(error) if own else f"no worker is left: {error}", error.exit_code)

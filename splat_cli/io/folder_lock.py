@@ -72,8 +72,8 @@ def locked_folder(folder: Path, make: bool = False) -> Iterator[None]:
 def require_held(path: Path) -> None:
     """FolderLost if `path` is in a folder that this process has locked, and the lock there is not its own any more.
 
-    Called before every write: a folder that was moved must not be made again, and one that others have made in its
-    place is theirs. OSError if the lock cannot be examined.
+    Called before every write: a folder that was moved must not be created again, and a new folder at its path belongs
+    to others. OSError if the lock cannot be examined.
     """
     path = path.absolute()
     for folder, locked in list(_held):

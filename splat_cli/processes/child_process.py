@@ -23,7 +23,7 @@ from typing import IO, Any
 
 import splat_cli
 
-_SAVING = 60.0  # seconds in which a command must save
+_SAVING = 60.0  # seconds that a command has to save
 NEW_SESSION: dict[str, Any] = {"start_new_session": True}
 """Arguments of Popen for a process that the terminal's Ctrl-C does not reach."""
 if sys.platform == "win32":

@@ -19,7 +19,7 @@ from splat_cli.terminal.interrupt import ENDING_SIGNALS
 HEARTBEAT_INTERVAL = 1.0  # seconds
 HEARTBEAT_TIMEOUT = 60.0  # seconds without a heartbeat, after which a process counts as lost
 _GRACE = 20.0  # seconds after a loss until rank 0 ends at once, if it still waits for a rank
-_POLL = 0.1  # seconds between two checks whether it does
+_POLL = 0.1  # seconds between two of these checks
 _FAILED, _DEVICE_FAILED = b"!", b"?"  # first byte of a failure report; a heartbeat is a dot
 
 Loss = tuple[type[RankError], str]

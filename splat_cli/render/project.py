@@ -70,7 +70,7 @@ class Projection:
 class ProjectedBatch:
     """The views of one update, after their backward passes: input of `project_backward`.
 
-    Arrays are those of Projection, for all views: of a batch, with a first dimension of its size.
+    Arrays are those of Projection for all views; in a batch, their first dimension is the view.
     d_rays float32 [.., 6, columns]: see cuda_src/raster/project_backward.cu. views: `struct BatchView` [batch]
     (cuda_src/common.cuh), or None for one view.
     share: the splats that are updated, the only ones in these arrays; `columns` of them. With several ranks, d_splats
@@ -91,7 +91,7 @@ class ProjectedBatch:
     def __post_init__(self) -> None:
         self.columns = int(self.depths.shape[-1])
         self.layout = np.array((self.columns, *(self.slots or (self.columns, 0))), SLOT_LAYOUT_DTYPE)
-        self.defines = batch_defines(self.views)  # of kernels that process all views at once
+        self.defines = batch_defines(self.views)  # for kernels that process all views at once
 
     @classmethod
     def allocate(cls, backend: Backend, capacity: int, settings: RasterizationSettings) -> ProjectedBatch:

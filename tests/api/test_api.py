@@ -17,7 +17,7 @@ from tests.scene.colmap_cameras import distorted_cameras
 from tests.scene.models import small_model, write_scene
 from tests.subprocesses import ROOT, finished
 
-FEW = 25  # steps of what is shown with thousands
+FEW = 25  # steps per run; the examples name thousands
 FAST = {"device": "cpu", "quiet": True}
 
 

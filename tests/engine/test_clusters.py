@@ -116,12 +116,12 @@ def _listening():
 
 
 def test_local_cluster_listens_on_loopback_only():
-    """Dask executes what is sent to its ports, and its HTTP pages ask for no password."""
+    """Dask executes code that is sent to its ports, and its HTTP pages ask for no password."""
     before = _listening()
     with clusters._local_cluster(1, "cpu") as cluster, distributed.Client(cluster, set_as_default=False) as client:
         client.wait_for_workers(1)
         found = _listening() - before
-    assert len(found) >= 5  # of scheduler, nanny and worker: for tasks, and for pages
+    assert len(found) >= 5  # ports of scheduler, nanny and worker, for tasks and pages
     assert {host for host, _ in found} == {"127.0.0.1"}
 
 

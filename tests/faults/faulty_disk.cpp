@@ -52,7 +52,7 @@ static bool is_inside(int handle, char (&path)[4096])
     return is_inside(path);
 }
 
-// 0, or the errno that the operation on `path` fails with; -1: half of what is to be written is written.
+// 0, or the errno that the operation on `path` fails with; -1: only half of the data is written.
 static int fault(Operation operation, const char* path)
 {
     const long number = ++counter;
@@ -66,7 +66,7 @@ static int fault(Operation operation, const char* path)
         case EIO_ONCE: return EIO;
         case ENOSPC_ONCE: return ENOSPC;
         case EACCES_ONCE: return EACCES;
-        case TORN_WRITE: torn = operation == WRITE;  // and on to the half that is written
+        case TORN_WRITE: torn = operation == WRITE;  // falls through: half is written
         case SHORT_WRITE: return operation == WRITE ? -1 : 0;
         case KILL:
             if (operation == WRITE) return -1;

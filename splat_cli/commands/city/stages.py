@@ -123,7 +123,7 @@ def _failure(failed: list[tuple[str, dict[str, Any]]]) -> SplatError:
 
 
 def coarse_jobs(city: City) -> dict[int, Job]:
-    """The coarse job for each number of GPUs that gives the result of one. Each resumes what another has begun.
+    """The coarse job for each number of GPUs; all give the result of one GPU, and each can resume another one's run.
 
     Only one GPU if the city has no record of the batch size.
     """
@@ -137,7 +137,7 @@ def _job(city: City, config: TrainConfig) -> Job:
 
 
 def cell_job(city: City, number: int, priority: int) -> Job:
-    """`splat cell --json`, which resumes by itself what it has begun. priority: see `Job`."""
+    """`splat cell --json`, which resumes an interrupted run by itself. priority: see `Job`."""
     files = CellFiles.of(city.out, number)
     command = ("cell", str(city.out), str(number), "--json", "--device", city.device)
     inputs, log = (city.scene, city.coarse.path), files.folder / "run.log"

@@ -73,7 +73,7 @@ def align_poses(
 
 
 def pyramid(photographs: ImageSet) -> list[ImageSet]:
-    """The photographs downscaled to each of SIZES that is smaller, or unchanged if none is.
+    """The photographs downscaled to each smaller size in SIZES; unchanged if all are larger.
 
     All are kept in memory, also if the originals are streamed.
     """

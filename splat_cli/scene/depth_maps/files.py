@@ -54,7 +54,7 @@ def _read_exr(path: Path, max_pixels: int) -> np.ndarray:
     path.open("rb").close()
     header, _ = _decoded("exr header", path)
     width, height = header["size"]
-    if not 0 < width * height <= max(1 << 21, 200 * path.stat().st_size):  # as of photographs
+    if not 0 < width * height <= max(1 << 21, 200 * path.stat().st_size):  # the limit of photographs
         raise ValueError(f"has {width}x{height} pixels in {path.stat().st_size} bytes")
     check_pixels((width, height), max_pixels)
     if header["channel"] is None:

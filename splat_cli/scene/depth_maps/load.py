@@ -1,6 +1,6 @@
 """Depth maps of views: reading, alignment with the views, units, memory.
 
-The units of a set of maps are those with which it agrees best with the scene's points.
+Chooses the units in which a set of maps agrees best with the scene's points.
 """
 
 from __future__ import annotations

@@ -187,8 +187,8 @@ def _other_size(width: int, height: int, lens: Lens) -> str:
 class DepthLocator:
     """Finds the depth maps of frames.
 
-    wanted: folder, of the scene or any; None: what the dataset names, else `depths` or `depth` of the scene; "none":
-    nothing. SceneError for a folder that is missing, or a depth_params.json that cannot be read.
+    wanted: folder, in the scene or elsewhere; None: maps that the dataset names, else the scene's `depths` or `depth`;
+    "none": no maps. SceneError for a folder that is missing, or a depth_params.json that cannot be read.
     missing: maps that the dataset names and that are missing, as "photograph: reason".
     """
 

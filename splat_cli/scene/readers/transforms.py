@@ -190,10 +190,10 @@ def name_of(entry: Any, index: int) -> str:
 
 
 def located(photos: Path, file: str, match_basename: bool = False) -> str:
-    """The file relative to `photos`, by the longest end of its path that exists; Blender omits the suffix. Unusable.
+    """The file relative to `photos`: the longest tail of its path that exists; Blender omits the suffix. Unusable.
 
-    instant-ngp's paths start where colmap2nerf.py ran, with backslashes on Windows. Ends without a folder only count
-    with match_basename, for folders that the user chose: cameras of a rig may number their files alike.
+    instant-ngp's paths start where colmap2nerf.py ran, with backslashes on Windows. A bare file name only counts
+    with match_basename, for folders that the user chose: cameras of a rig may use the same file names.
     """
     try:
         found = existing_end(photos, file, match_basename, ("", *_SUFFIXES))

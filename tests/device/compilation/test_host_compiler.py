@@ -113,7 +113,7 @@ def test_ziglang_needs_no_home_folder(sources, monkeypatch, fresh_versions, home
 
 @pytest.mark.parametrize("file", ["runtime", "raster/project"])
 def test_libraries_for_windows_are_made(sources, monkeypatch, fresh_versions, file):
-    """Compiled and linked here with ziglang; no function is missing, and those that Python calls are exported."""
+    """ziglang compiles and links them here. No function is missing, and functions that Python calls are exported."""
     pytest.importorskip("ziglang", reason="extra cpu")
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setattr(host_compiler, "_IS_WINDOWS", True)

@@ -131,7 +131,7 @@ def test_damaged_laser_scans(tmp_path):
 
 
 def test_laser_scan_on_which_the_decoder_aborts(tmp_path):
-    """lazrs allocates what the table of chunks says, and aborts its process if that fails."""
+    """lazrs allocates as much memory as the table of chunks states, and aborts its process if that fails."""
     path = tmp_path / "a.laz"
     write_las(path, np.random.default_rng(0).normal(size=(50, 3)))
     content = bytearray(path.read_bytes())
