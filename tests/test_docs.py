@@ -178,7 +178,7 @@ def _pieces(text):
 
 
 def _unknown_options(code):
-    """The options in a piece of code that no script and no command has, or not the command that is named."""
+    """The options in a piece of code that no script or command has, or that the named command lacks."""
     code = code.removeprefix("$ ")
     if code.startswith(OTHER_PROGRAMS):
         return []

@@ -1,6 +1,6 @@
 """Radial distortion: slopes s = (x/z, y/z) appear at d s with d = 1 + k1 |s|^2 + k2 |s|^4; and gradients.
 
-d and the Jacobian D of d s by s are evaluated at clamped slopes, as in the projection.
+d and the Jacobian D of d s with respect to s are evaluated at clamped slopes, as in the projection.
 """
 
 import numpy as np

@@ -52,7 +52,7 @@ def with_sigmas(backend: Backend, scene: Scene, options: Options) -> tuple[OnDev
 
 
 def test_picture_and_gradients(backend: Backend, comparison: Comparison, scene: Scene, options: Options) -> None:
-    """The image equals that of splats smoothed beforehand; gradients of the raw splats follow from theirs."""
+    """The image equals that of smoothed splats; gradients of raw splats follow from those of smoothed ones."""
     device, sigmas = with_sigmas(backend, scene, options)
     held = replace(scene, splats=smooth_3d.forward(scene.splats, sigmas))
     plain = on_device(backend, held, options)

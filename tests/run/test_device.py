@@ -72,7 +72,7 @@ def test_all_kernels_are_compiled_before_signals_are_deferred(training, tmp_path
     monkeypatch.setattr(CpuBackend, "prepare", prepare_and_tell)
     monkeypatch.setattr(CpuBackend, "_load_library", load_and_tell)
     training.new(tmp_path / "run", steps=30, report=False)
-    assert handlers == [signal.getsignal(signal.SIGINT)]  # not yet that of deferred_interrupt
+    assert handlers == [signal.getsignal(signal.SIGINT)]  # prepared before deferred_interrupt replaces it
     assert loaded_late == []
 
 

@@ -28,7 +28,7 @@ def test_views_follow_the_intrinsics_of_their_camera() -> None:
 
 
 def test_views_follow_the_drift_that_all_cameras_have_in_common() -> None:
-    """A ring of cameras, each photograph's its own: pitched by 3 mrad, and with longer focal lengths. Others follow."""
+    """A ring with one camera per photograph, pitched by 3 mrad and with longer focal lengths. Held-out views follow."""
     rng = np.random.default_rng(0)
     views = [replace(view, camera_id=number) for number, view in enumerate(ring_of_views(24))]
     drift = np.array([3e-3, 0, 0, 0, 0, 0, 0.01, 0, 4e-3, 0.02, 0])
