@@ -45,6 +45,8 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
             flush(temporary)
         require_held(named)
         temporary.replace(path)
+        if temporary.exists():  # some network disks report success without renaming
+            raise OSError(errno.EIO, "renaming had no effect")
         if durable and os.name != "nt":  # Windows opens no folders
             flush(path.parent)
     except OSError as error:

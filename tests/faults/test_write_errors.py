@@ -36,6 +36,12 @@ def test_links_stay_and_their_files_are_replaced(tmp_path):
     assert len(list(tmp_path.rglob("*"))) == 3
 
 
+def test_a_file_that_was_not_renamed_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(Path, "replace", lambda path, target: target)
+    with pytest.raises(DiskError, match="renaming had no effect"), replacing(tmp_path / "a") as temporary:
+        temporary.write_text("text")
+
+
 def test_an_index_does_not_replace_without_all_of_its_files(tmp_path, monkeypatch):
     """A folder that cannot be listed is not an empty one."""
     index, scandir = tmp_path / "index.json", os.scandir
