@@ -88,6 +88,25 @@ def test_an_edited_photograph_is_named(training, copy, moved):
     _refused(training, copy, match=r"\(a_03\.jpg has another photograph\)")
 
 
+def test_a_local_edit_of_an_uncompressed_photograph_is_named(copy, scene, tmp_path):
+    """Size and blocks of the file are unchanged."""
+    views, path = read_scene(scene).views, tmp_path / "a_03.bmp"
+    Image.new("RGB", (400, 300)).save(path)
+    views[3] = dataclasses.replace(views[3], path=path)
+    before = inputs_of(views)
+    content = bytearray(path.read_bytes())
+    content[9_000:20_000] = bytes([255]) * 11_000
+    path.write_bytes(content)
+    now = inputs_of(views)
+    copy.save_inputs(before)
+    with pytest.raises(UsageError, match=r"\(a_03\.jpg has another photograph\)"):
+        refuse_other_inputs(copy, now, scene, copy.config())
+    files = before[views[3].name]["files"]
+    files["photograph"] = files["photograph"].rpartition("-")[0]  # as an earlier version wrote it
+    copy.save_inputs(before)
+    refuse_other_inputs(copy, now, scene, copy.config())
+
+
 def test_an_unreadable_photograph_is_named_unless_it_was_so_before(copy, scene, monkeypatch):
     views, opened = read_scene(scene).views, Path.open
 

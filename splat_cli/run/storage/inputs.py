@@ -20,6 +20,8 @@ from splat_cli.terminal.console import first_of
 
 _NUM_BLOCKS, _BLOCK = 5, 4096
 """Number of blocks of a file that its fingerprint covers, and their size in bytes."""
+_UNCOMPRESSED = (".bmp", ".tif", ".tiff", ".npy", ".exr")
+"""Suffixes of files whose pixels may be stored uncompressed."""
 _UNREADABLE = "unreadable"
 _VIEW_OPTIONS = ("images", "max_size", "downscale", "masks", "depths")
 """Settings that change sizes or files of views."""
@@ -68,8 +70,9 @@ def _fingerprints(view: View) -> dict[str, str]:
 
 
 def _fingerprint(path: Path) -> str:
-    """Size and hash of a few blocks of a file, or _UNREADABLE: edits of a photograph change most of its bytes.
+    """Size and hash of a few blocks of a file, or _UNREADABLE: edits of a compressed file change most of its bytes.
 
+    Files that may be uncompressed add the hash of the whole file: a local edit can keep the blocks and the size.
     Modification times do not count: a copy of a scene has other times.
     """
     digest = hashlib.sha256()
@@ -79,9 +82,13 @@ def _fingerprint(path: Path) -> str:
             for number in range(_NUM_BLOCKS):
                 file.seek(max(size - _BLOCK, 0) * number // (_NUM_BLOCKS - 1))
                 digest.update(file.read(_BLOCK))
+            sampled = f"{size}-{digest.hexdigest()[:16]}"
+            if path.suffix.lower() not in _UNCOMPRESSED:
+                return sampled
+            file.seek(0)
+            return f"{sampled}-{hashlib.file_digest(file, 'sha256').hexdigest()[:16]}"
     except OSError:  # a new run leaves such photographs out
         return _UNREADABLE
-    return f"{size}-{digest.hexdigest()[:16]}"
 
 
 def _extent(inputs: Inputs) -> float:
@@ -110,6 +117,11 @@ def _changed_parts(before: dict[str, Any], now: dict[str, Any], limit: float, sa
         parts.append("another size or focal length")
     files, others = before.get("files", now["files"]), now["files"]
     for kind in {**files, **others}:
-        if files.get(kind) not in (others.get(kind), _UNREADABLE):
+        if files.get(kind) != _UNREADABLE and not _is_same(files.get(kind), others.get(kind)):
             parts.append(f"{'an unreadable' if others.get(kind) == _UNREADABLE else 'another'} {kind}")
     return parts
+
+
+def _is_same(before: str | None, now: str | None) -> bool:
+    """Whether two fingerprints are equal, or the first is of an earlier version, which hashed blocks only."""
+    return before == now or (before is not None and now is not None and now.startswith(f"{before}-"))
