@@ -108,7 +108,8 @@ def camera_map(splats: SplatArrays, views: Sequence[View], held_out: frozenset[s
 
 def _ground_axes(views: Sequence[View], centers: np.ndarray) -> np.ndarray:
     """Axes [3, 3] of the picture: right, down and up, from the mean up direction of the cameras."""
-    spread = np.linalg.svd(centers - centers.mean(axis=0), full_matrices=True)[2]
+    few = len(centers) < 3  # only then the third axis is missing without full matrices, of which one is [N, N]
+    spread = np.linalg.svd(centers - centers.mean(axis=0), full_matrices=few)[2]
     up = -np.mean([view.w2c[1, :3] for view in views], axis=0)
     up = spread[2] if np.linalg.norm(up) < 0.3 else up / np.linalg.norm(up)
     right = spread[0] - (spread[0] @ up) * up
