@@ -30,6 +30,7 @@ def merge_cells(coarse: RunDir, out: Path, plan: CityPlan) -> RunDir:
     splats = merged_splats(coarse, out, plan)
     runs = [CellFiles.of(out, number).run for number in range(len(plan.cells))]
     steps = max(read_result(one).steps for one in runs)
+    _index(run).unlink(missing_ok=True)  # times of files do not show that it is older if the clock was set back
     write_ply(run.ply_path(steps), splats, durable=True)
     run.save_cameras(read_cameras(coarse.cameras_path))
     if coarse.split_path.is_file():
@@ -53,11 +54,15 @@ def levels_of(result: RunSummary, num_levels: int, display: Display) -> Path | N
 
     Writes it if it is missing, older than the splats, or has another number of levels.
     """
-    index, splats = result.run.path / "lod" / NAME, result.run.ply_path(result.steps)
+    index, splats = _index(result.run), result.run.ply_path(result.steps)
     if num_levels and not _has_levels(index, splats, num_levels):
         with timed(result.run.path, "levels of detail", display):
             write_streamed_sog(index, read_ply(splats), num_levels)
     return index if num_levels else None
+
+
+def _index(run: RunDir) -> Path:
+    return run.path / "lod" / NAME
 
 
 def _has_levels(index: Path, splats: Path, num_levels: int) -> bool:
