@@ -34,14 +34,14 @@ def test_nonfinite_pixels_are_ignored_as_if_masked(scene, tmp_path, bad):
     runs = [one.new(tmp_path / f"run-{i}") for i, one in enumerate((broken, masked, unmasked))]
     bits = [run.ply_path(60).read_bytes() for run in runs]
     assert bits[0] == bits[1] != bits[2]
-    warnings = [line for line in broken.said if "finite" in line]
+    warnings = [line for line in broken.said if "not finite" in line]
     assert warnings == ["Warning: 36 pixels are not finite and do not count: 36 in a_02.jpg"]
 
 
 def test_nonfinite_pixels_of_lazily_decoded_photographs(scene, tmp_path):
     broken = Trained(_photograph(scene, tmp_path / "broken", np.nan))
     late = broken.new(tmp_path / "late", score_views=4, image_memory=8 * 3 * 40 * 30 / 2**30)
-    warnings = [line for line in broken.said if "finite" in line]
+    warnings = [line for line in broken.said if "not finite" in line]
     assert warnings == ["Warning: does not count: a_02.jpg: 36 pixels that are not finite"]
     whole = broken.new(tmp_path / "whole", score_views=4)
     assert late.ply_path(60).read_bytes() == whole.ply_path(60).read_bytes()
@@ -73,7 +73,7 @@ def start(finished, tmp_path):
 def test_nonfinite_splat_is_left_out(training, start, tmp_path):
     broken, good = [training.new(tmp_path / path.stem, init_from=str(path)) for path in start]
     assert broken.ply_path(60).read_bytes() == good.ply_path(60).read_bytes()
-    warnings = [line for line in training.said if "finite" in line]
+    warnings = [line for line in training.said if "not finite" in line]
     assert warnings == [f"Warning: {start[0]}: left out 1 splats that are not finite"]
 
 
