@@ -12,11 +12,11 @@ from splat_cli.scene.view import View
 _SHARE = 0.5  # fraction of the free memory
 _DEPTH_SHARE = 0.25  # fraction of the photographs' memory that depth maps may take
 _MIN_COUNT = 4
-_BATCHES = 3  # one in work on the device, one queued, one being loaded
+_BATCHES = 3  # one running on the device, one queued, one being loaded
 
 
 def photo_bytes(view: View) -> int:
-    """Memory of a photograph at its view's size, in bytes, with the mask that it has or that undistortion may add."""
+    """Memory of a photograph at its view's size, in bytes, including any mask, also one that undistortion may add."""
     return (3 + (view.mask is not None or view.lens is not None)) * view.width * view.height
 
 
@@ -33,7 +33,7 @@ def images_fit(backend: Backend, config: TrainConfig, views: Sequence[View]) -> 
 def image_budget(
     backend: Backend, config: TrainConfig, views: Sequence[View], others: Sequence[View]
 ) -> ImageBudget | None:
-    """Budget of a GPU's part of the training photographs, in addition to all held-out ones, `others`; None if all fit.
+    """Budget of a GPU's part of the training photographs, besides all held-out ones (`others`); None if all fit.
 
     UsageError if not even the photographs of one round of density control fit.
     """

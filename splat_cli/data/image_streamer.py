@@ -13,7 +13,7 @@ from splat_cli.device import Backend
 from splat_cli.render.camera import CameraTable, DeviceImage
 from splat_cli.scene.images.downscale import downscale_photograph
 
-_HORIZON = 128  # steps, at most, that are scheduled ahead
+_HORIZON = 128  # maximum number of steps scheduled ahead
 _WORKERS = os.cpu_count() or 1
 
 
@@ -65,14 +65,14 @@ class ImageStreamer:
         self._downscale = 1
         self._is_resident = np.zeros(len(cameras.views), bool)
         self._following = _next_uses(order)
-        self._done, self._ready = len(order), 0  # steps done; the step before which all photographs are resident
+        self._done, self._ready = len(order), 0  # steps done; all photographs of steps before this one are resident
         self._queued: tuple[int, Callable[[], None]] | None = None  # steps queued at the last call; waits for them
         self._next_use = np.full(len(cameras.views), len(order))
 
     def ready(self, step: int) -> int:
         """The step up to which training can continue from `step`: the end of a batch, at least the next one.
 
-        All steps before `step` must be queued. Waits for those that were queued at the last call, to evict their
+        All steps before `step` must be queued. Waits for the steps queued at the last call, to evict their
         photographs. After a repeated or changed step, nothing may be queued.
         """
         if self._queued is None or not self._queued[0] <= step <= self._ready:
@@ -89,7 +89,7 @@ class ImageStreamer:
         self._pass_queued()
         wanted = [int(view) for view in views]
         missing = [view for view in wanted if not self._is_resident[view]]
-        self._make_room(self._done, len(missing), kept=wanted)  # before all are decoded
+        self._make_room(self._done, len(missing), kept=wanted)  # before decoding them
         decoded = [self._take(view) for view in missing]
         for view, staged in zip(missing, decoded, strict=True):
             self._upload(view, staged)
@@ -109,7 +109,7 @@ class ImageStreamer:
         return (step // self.batch + 1) * self.batch
 
     def _begin(self, step: int) -> None:
-        """Reset the schedule at `step`; no step is in work."""
+        """Reset the schedule at `step`; no step is running."""
         self._next_use[:] = len(self.order)
         self._next_use[self.order[step:][::-1]] = np.arange(step, len(self.order))[::-1]
         self._done = self._ready = step

@@ -41,7 +41,7 @@ class TrainingImages:
             self.stream = _PartStreamer(backend, self.cameras, images, order, budget, batch, share)
         self._own = own_views(len(images.views), batch, share)
         self._resident: dict[int, DeviceImage] = {}
-        self._downscale = 0  # nothing is shown yet
+        self._downscale = 0  # no photograph has been shown yet
         self.set_downscale(downscale)
 
     def load(self, views: Sequence[int] | np.ndarray) -> None:

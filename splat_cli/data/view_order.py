@@ -1,4 +1,4 @@
-"""Order in which training shows photographs, and which of them each of several ranks shows.
+"""Order in which training shows photographs, and their distribution over ranks.
 
 Slot b of each batch shows only views v with v % batch = b. A rank has the same slots in all batches, so it needs only a
 part of the photographs, while the order is the same for any number of ranks.
@@ -13,9 +13,9 @@ from splat_cli.ranks.share import Share
 
 
 def view_order(num_views: int, steps: int, seed: int, batch: int = 1) -> np.ndarray:
-    """View of each step, int32 [steps]: random permutations of all views, or of those of each slot of a batch.
+    """View of each step, int32 [steps]: random permutations of all views, or of the views of each slot of a batch.
 
-    The order of a shorter run is a prefix of that of a longer one, so that runs can be extended.
+    The order of a shorter run is a prefix of the order of a longer run, so runs can be extended.
     """
     rng = np.random.default_rng((seed, 1))  # separate from the generator of density control
     num_batches = ceil_div(steps, batch)
@@ -36,7 +36,7 @@ def in_slots(permutation: np.ndarray, batch: int) -> np.ndarray:
 
 
 def own_views(num_views: int, batch: int, share: Share) -> list[int]:
-    """Views that a rank shows, ascending: those of slots b with b % num_ranks = rank; all of them for one rank."""
+    """Views that a rank shows, ascending: views of slots b with b % num_ranks = rank. A single rank shows all."""
     classes = np.arange(share.rank, batch, share.num_ranks) % min(batch, num_views)
     views = np.arange(num_views)
     return [int(view) for view in views[np.isin(_class_of(views, num_views, batch), classes)]]

@@ -17,5 +17,5 @@ STRATEGIES: dict[str, Callable[[ResolvedConfig, float], Strategy]] = {
 
 
 def make_strategy(config: ResolvedConfig, extent: float) -> Strategy:
-    """The strategy named by the settings. extent: of the scene, in world units."""
+    """The strategy named by the settings. extent: size of the scene in world units."""
     return STRATEGIES[config.strategy](config, extent)

@@ -63,13 +63,13 @@ class MCMCStrategy(PeriodicStrategy):
         return None
 
     def _num_copies(self, model: Model, sampler: WeightedSampler, wanted: int) -> int:
-        """Number of copies to make of `wanted` ones."""
+        """Number of copies to make, at most `wanted`."""
         return wanted
 
     def _add(self, model: Model, count: int, holes: DeviceArray | None = None) -> DeviceArray:
-        """Slots for `count` splats: `holes` first, then new columns, which it adds."""
+        """Slots for `count` splats: first `holes`, then newly added columns."""
         num_new, first = count - (0 if holes is None else len(holes)), model.num
-        model.reserve(first + num_new, self.config.max_splats)  # may raise MemoryError: before anything is changed
+        model.reserve(first + num_new, self.config.max_splats)  # first, as it may raise MemoryError
         model.extend(num_new)
         return list_slots(model.backend, holes, first, count)
 

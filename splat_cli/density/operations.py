@@ -41,7 +41,7 @@ def split_long_axis(model: Model, parents: DeviceArray, slots: DeviceArray) -> N
 
 
 def split_random(model: Model, parents: DeviceArray, slots: DeviceArray, rng: np.random.Generator) -> None:
-    """Replace each of the distinct splats `parents` by two smaller ones: in its place and in its slot.
+    """Replace each of the distinct splats `parents` by two smaller ones: one in its place, one in its slot.
 
     Positions are samples of the parent, sizes are divided by 1.6 (Kerbl et al. 2023, sec. 5.2).
     """

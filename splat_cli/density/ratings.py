@@ -21,7 +21,7 @@ def mean_scores(backend: Backend, sums: DeviceArray, num: int, num_views: int) -
 
 
 def add_scores(backend: Backend, part: DeviceArray, sums: DeviceArray) -> None:
-    """Add the sums [num, 2 or 4] of some views to those of others [capacity, 2 or 4]."""
+    """Add the sums [num, 2 or 4] over some views to the sums [capacity, 2 or 4] over others."""
     launch(backend, FILE, "add_scores", len(part), part, len(part), sums, **_defines(sums))
 
 
@@ -31,7 +31,7 @@ def _defines(sums: DeviceArray) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Ratings:
-    """Sampling weights of splats, and dead splats: those too transparent to matter. Frozen splats are neither.
+    """Sampling weights of splats, and dead splats, which are too transparent to matter. Frozen splats are in neither.
 
     weights: float32 [num], 0 for dead and frozen splats. num_candidates: number of positive weights. dead: int64
     indices. totals: uint32 [3] on the device: number of dead splats, of candidates, bits of the largest weight.

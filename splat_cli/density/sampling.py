@@ -52,7 +52,7 @@ class WeightedSampler:
 
 
 def sample_distinct(backend: Backend, ratings: Ratings, count: int, rng: np.random.Generator) -> DeviceArray:
-    """Up to `count` distinct indices, int64 on the device, sampled by weight; never those of weight 0.
+    """Up to `count` distinct indices, int64 on the device, sampled by weight. Splats of weight 0 are never sampled.
 
     Efraimidis and Spirakis 2006, "Weighted random sampling with a reservoir".
     """

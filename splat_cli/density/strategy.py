@@ -22,7 +22,7 @@ class Strategy(Protocol):
     """A densification strategy. All random numbers come from the generator passed to `refine`."""
 
     collects_stats: bool  # training steps sum screen-space gradients in `Model.stats`
-    tracks_unseen: bool  # they write `Model.last_seen`, which shares the memory of these sums
+    tracks_unseen: bool  # training steps write `Model.last_seen`, which shares memory with these sums
     noise_scale: float  # scale of langevin_noise in each step; 0: no noise
     num_score_views: int  # number of views whose scores `refine` asks for first; 0: no scores
 
@@ -32,7 +32,7 @@ class Strategy(Protocol):
     def refine(
         self, step: int, model: Model, scorer: ErrorScorer, rng: np.random.Generator
     ) -> Sequence[DeviceArray] | None:
-        """Add, relocate and prune splats: never frozen ones, and up to config.max_splats others.
+        """Add, relocate and prune splats, up to config.max_splats. Frozen splats do not change and do not count.
 
         Returns indices int64 [K] on the device, with repetition, of all changed splats; None if any may have changed.
         """

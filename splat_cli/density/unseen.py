@@ -1,7 +1,8 @@
 """Splats that no training view shows: host side of cuda_src/density/unseen.cu.
 
-A view shows a splat if it gives the splat's colour a gradient other than zero: not if the splat is out of the frame,
-behind opaque ones, masked or too transparent. `Model.last_seen` is the step of the last such view (project_backward).
+A view shows a splat if it gives the splat's colour a non-zero gradient. A splat that is out of the frame, behind
+opaque splats, masked or too transparent gets none. `Model.last_seen` is the last step in which a view showed the
+splat (project_backward).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def mark_unseen(model: Model, before: int) -> DeviceArray:
 
 
 def hide_unseen(model: Model, before: int) -> DeviceArray:
-    """Make the splats of `mark_unseen` transparent, which changes no view; returns their indices int64."""
+    """Make the splats of `mark_unseen` transparent; no view changes. Returns their indices int64."""
     index, _ = partition(model.backend, mark_unseen(model, before))
     _set(model, index, HIDDEN_LOGIT, model.splats.params[OPACITY])
     return index

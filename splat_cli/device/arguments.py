@@ -28,7 +28,7 @@ _VECTOR_BASES = {"uint": "unsigned", "uchar": "unsigned char", "ulonglong": "uns
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter. dtype: of the scalar, or of the elements a pointer points to; None for a struct or void."""
+    """One parameter. dtype: type of the scalar or of the pointer's elements; None for a struct or void."""
 
     name: str
     type: str
@@ -171,4 +171,4 @@ def describe(arg: Any) -> str:
         return "null"
     if isinstance(arg, np.generic) or not hasattr(arg, "shape"):
         return str(arg)
-    return f"{'struct' if arg.dtype.names else arg.dtype} {list(arg.shape)}"  # not the contents, which may be on a GPU
+    return f"{'struct' if arg.dtype.names else arg.dtype} {list(arg.shape)}"  # without contents: they may be on a GPU

@@ -46,14 +46,14 @@ class Uploads(Protocol):
     def put(self, staged: np.ndarray) -> DeviceArray:
         """Start a copy of a staged array; returns the device array, usable after `join`.
 
-        It may be dropped after all work that reads it.
+        Keep it until all work that reads it is done.
         """
 
     def join(self) -> None:
         """Make later work of the backend wait for the copies so far."""
 
     def mark(self) -> Callable[[], None]:
-        """A function that waits for the work queued before this call, but not for later work."""
+        """Return a function that waits for the work queued before this call, but not for later work."""
 
 
 class Backend(Protocol):

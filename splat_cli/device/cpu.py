@@ -39,7 +39,7 @@ class Recorder(threading.local):
             self._recorded.append(work)
 
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
-        """The work of `function`, which is not run, as one call."""
+        """Record the work of `function` without running it, and return it as one function."""
         recorded = self._recorded = []
         try:
             function()
@@ -206,11 +206,11 @@ class CpuBackend:
         return CpuTimer()
 
     def capture_graph(self, function: Callable[[], None]) -> Callable[[], None]:
-        """See Backend.capture_graph: here a list of packed launches, replayed without the Python code around them."""
+        """See Backend.capture_graph: a list of packed launches, replayed without the Python code around them."""
         return self._recorder.record(function)
 
     def branch(self, launch: Callable[[], None]) -> Callable[[], None]:
-        """See Backend.branch: here in the order of calls."""
+        """See Backend.branch; launches run in the order of calls."""
         launch()
         return lambda: None
 

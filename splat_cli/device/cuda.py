@@ -34,7 +34,7 @@ from splat_cli.errors import DeviceError, KernelError
 
 
 class CudaKernel:
-    """One function of a compiled module. wait: waits for the device, called before and after each launch; or None."""
+    """One function of a compiled module. wait: called before and after each launch to wait for the device, or None."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ USE_NODE_PRIORITY = 8  # CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY; else the
 
 
 class PrioritizedGraph:
-    """An executable of a captured cupy.cuda.Graph with priorities, which CuPy's own ignores: it passes no flags."""
+    """An executable of a captured cupy.cuda.Graph that keeps priorities. CuPy's own executable ignores them."""
 
     def __init__(self, graph: Any) -> None:
         """DeviceError if the driver refuses the graph."""
@@ -136,7 +136,7 @@ class CudaUploads:
     """Copies from page-locked memory on a separate stream."""
 
     def __init__(self, xp: Any, stream: Any) -> None:
-        """xp: cupy. stream: of the backend."""
+        """xp: cupy. stream: the backend's stream."""
         self._xp, self._main = xp, stream
         self._own = xp.cuda.Stream(non_blocking=True)
         self._copying: list[np.ndarray] = []
@@ -205,14 +205,14 @@ def visible_gpus(count: int) -> list[str]:
 def _stream(xp: Any) -> Any:
     """Make the stream that this thread's backends share on the current device the current one, and return it.
 
-    Launches go to the current stream, but a graph is captured from its backend's stream. If another backend opened in
+    Launches go to the current stream, but a graph is captured from its backend's stream. If a backend opened in
     between had its own stream, the graph would be empty and training would hang.
     """
     streams = vars(_of_thread)
     device = str(xp.cuda.Device().id)
     if device not in streams:
         streams[device] = xp.cuda.Stream(non_blocking=True)
-    # entered, not just `use()`d: CuPy's own `with` blocks (downloading a view has one) return to the stream that was
+    # Enter the stream instead of calling `use()`: CuPy's own `with` blocks, as in downloads, return to the stream
     # entered last
     streams[device].__enter__()
     return streams[device]
@@ -312,7 +312,7 @@ class CudaBackend:
             try:
                 function()
             finally:
-                graph = self.stream.end_capture()  # also after an error: the stream must leave capture mode
+                graph = self.stream.end_capture()  # also after an error, to leave capture mode
         executable, current = PrioritizedGraph(graph), self.xp.cuda.get_current_stream
         return lambda: executable.launch(current())
 

@@ -9,7 +9,7 @@ import psutil
 def main_memory() -> tuple[int, int]:
     """Available and total main memory, in bytes."""
     memory = psutil.virtual_memory()
-    return memory.available, memory.total  # available, not free: includes the cache of files
+    return memory.available, memory.total  # `available` includes the file cache, `free` does not
 
 
 def peak_memory() -> int:
@@ -28,7 +28,7 @@ def num_cores() -> int:
 
 
 def how_limited() -> str:
-    """Advice for when the system refuses memory or threads; names the limit of this process, if there is one."""
+    """Advice if the system refuses memory or threads; names the limit of this process, if there is one."""
     if sys.platform != "win32":
         import resource
 

@@ -1,4 +1,4 @@
-"""Launches of kernels with one thread per element, and division that rounds up, for all other grids."""
+"""Launches of kernels with one thread per element, and division that rounds up, for other grids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening of a device by name."""
+"""Opens a device by name."""
 
 import functools
 import sys
@@ -14,8 +14,8 @@ def open_backend(
     """Open a device: "cuda", "cpu" or "auto": CUDA if CuPy sees a GPU, else the CPU.
 
     `threads` (CPU): OS threads, by default one per core that this process may use. `sanitize` (CPU): compile
-    the kernels with AddressSanitizer and UBSan, see host_compiler.py. `sources`: folder of further kernel files, which
-    is searched before cuda_src. Raises DeviceError with advice if the device, its driver or a compiler is missing.
+    the kernels with AddressSanitizer and UBSan, see host_compiler.py. `sources`: folder of further kernel files,
+    searched before cuda_src. Raises DeviceError with advice if the device, its driver or a compiler is missing.
     """
     from splat_cli.device.cuda import CudaBackend, require_cuda, why_no_cuda
 

@@ -70,8 +70,8 @@ _running: set[subprocess.Popen[str]] = set()
 def run_compiler(command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a compiler and wait for it, without the sanitizer libraries that this process may have preloaded.
 
-    It runs in its own session: Ctrl-C in the terminal reaches only this process, which kills the compiler and its
-    children when it exits. variables: added to the environment.
+    It runs in its own session, so Ctrl-C in the terminal reaches only this process. This process kills the compiler and
+    its children when it exits. variables: added to the environment.
     """
     environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"} | variables
     process = subprocess.Popen(
@@ -83,7 +83,7 @@ def run_compiler(command: list[str], **variables: str) -> subprocess.CompletedPr
         env=environment,
         **NEW_SESSION,
     )
-    try:  # not `with`: after a Ctrl-C before `communicate`, it would wait for the compiler
+    try:  # `with` would wait for the compiler after a Ctrl-C before `communicate`
         _running.add(process)
         out, err = process.communicate()
     except BaseException:
@@ -112,8 +112,8 @@ def _kill_all() -> None:
         _kill(process)
 
 
-# Not -ffast-math: it is slower here, and at link time it sets flush-to-zero for the whole process, NumPy included.
-# No strict aliasing: kernels access arrays of floats as float4 and the like, as CUDA allows.
+# We avoid -ffast-math: it is slower here, and linking sets flush-to-zero for the whole process, including NumPy.
+# Strict aliasing is off: kernels access arrays of floats as float4 and similar types, as CUDA allows.
 _FLAGS = (
     "-std=c++17",
     "-fPIC",
@@ -142,11 +142,11 @@ _ZIG_FLAGS = ("-g0",)
 # Variables for folders of intermediate files, which zig would otherwise keep.
 _FOLDERS = ("TMPDIR", "ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR")
 _DISK_FULL = ("No space left on device", "NoSpaceLeft")
-# Links without libraries: before its first link, `zig c++` compiles its C++ library for a minute, which kernels do not
-# need. The functions of the C library that they call are loaded with Python.
+# Links without libraries: before its first link, `zig c++` spends a minute compiling its C++ library. Kernels do not
+# need it. The functions of the C library that they call are loaded with Python.
 _ZIG_LINKER = (sys.executable, "-m", "ziglang", "ld.lld", "-shared")
 _IS_WINDOWS = sys.platform == "win32"
-# Without stack probes, which would call the C library in functions with large frames; stacks of fibers need none.
+# Stack probes are off: they would call the C library in functions with large frames. Fibers' stacks need no probes.
 _WINDOWS_FLAGS = ("-mno-stack-arg-probe",)
 
 

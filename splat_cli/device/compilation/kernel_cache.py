@@ -16,9 +16,9 @@ import filelock
 from splat_cli.errors import DeviceError
 from splat_cli.io.files import flush
 
-_DIGEST = 64  # bytes: SHA-256 in hexadecimal; loaders ignore what follows the last section of a library
+_DIGEST = 64  # bytes: SHA-256 in hexadecimal; loaders ignore bytes after the last section of a library
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-_STALE_SECONDS = 3600.0  # age of a build folder whose process must have been killed
+_STALE_SECONDS = 3600.0  # a build folder of this age belongs to a process that was killed
 
 
 def cache_dir() -> Path:
@@ -67,7 +67,7 @@ def is_intact(library: Path) -> bool:
 
 
 def add_library(built: Path, path: Path) -> None:
-    """Move a library from the build folder `built` to `path`, with its checksum. OSError.
+    """Move a library from the build folder `built` to `path`, with its checksum. Raises OSError.
 
     Atomic: other processes may add the same library.
     """
@@ -98,9 +98,9 @@ def build_lock(path: Path) -> Iterator[None]:
 
 @contextmanager
 def build_folder() -> Iterator[Path]:
-    """A temporary folder inside the cache; removes those of killed processes. OSError."""
+    """A temporary folder inside the cache; removes build folders of killed processes. Raises OSError."""
     for old in cache_dir().iterdir():
-        with suppress(OSError):  # its own process may be removing it
+        with suppress(OSError):  # the process that made it may be removing it
             if old.is_dir() and time.time() - old.stat().st_mtime > _STALE_SECONDS:
                 shutil.rmtree(old)
     with tempfile.TemporaryDirectory(dir=cache_dir(), ignore_cleanup_errors=True) as folder:
@@ -108,7 +108,7 @@ def build_folder() -> Iterator[Path]:
 
 
 def _is_trusted(found: os.stat_result) -> bool:
-    """Whether only the user and the administrator could write it; on Windows a user's folder is private."""
+    """Whether only the user and the administrator can write to it. On Windows, a user's folder is private."""
     if sys.platform == "win32":
         return True
     return found.st_uid in (0, os.geteuid()) and not found.st_mode & _OTHERS_WRITE

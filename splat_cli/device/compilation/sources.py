@@ -35,12 +35,12 @@ class KernelSource:
 
 
 def source_folders(further: Path | None) -> tuple[Path, ...]:
-    """Folders that are searched for kernel files and headers: `further`, if any, before cuda_src."""
+    """Folders to search for kernel files and headers: first `further`, if given, then cuda_src."""
     return (*([further] if further else []), resource_dir("cuda_src"))
 
 
 def read_source(folders: Sequence[Path], file: str) -> KernelSource:
-    """Kernel file `file`.cu of the first folder that has one; DeviceError if none has."""
+    """Kernel file `file`.cu from the first folder that contains it; DeviceError if no folder does."""
     paths = [folder / f"{file}.cu" for folder in folders]
     path = next(filter(Path.is_file, paths), None)
     if path is None:
