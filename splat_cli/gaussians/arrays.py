@@ -21,8 +21,8 @@ MAX_FILE_SH_DEGREE = 4
 class SplatArrays:
     """Raw parameters of N splats, float32: as optimised, before exp, sigmoid and normalisation.
 
-    num_dropped: number of non-finite splats dropped on reading. dropped_sh_degree: SH degree of their file if it is
-    above MAX_SH_DEGREE, else 0. antialiased: whether they were trained with opacity compensation. origin:
+    num_dropped: number of non-finite splats dropped on reading. dropped_sh_degree: SH degree of the file if it is
+    above MAX_SH_DEGREE, else 0. antialiased: whether the splats were trained with opacity compensation. origin:
     offset subtracted from geographic coordinates (scene/georeferenced.py), zeros if unknown. ShapeError if
     shapes differ.
     """
@@ -107,7 +107,7 @@ class SplatArrays:
         return longest
 
     def select(self, index: np.ndarray | slice) -> "SplatArrays":
-        """A subset of the splats: boolean mask [N], index array, or slice, which copies nothing."""
+        """A subset of the splats. index: boolean mask [N], index array, or slice; a slice copies nothing."""
         chosen: dict[str, Any] = {name: array[index] for name, array in self.arrays().items()}
         return replace(self, **chosen)
 

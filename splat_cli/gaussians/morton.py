@@ -28,7 +28,7 @@ def device_curve_positions(
 ) -> DeviceArray:
     """As `curve_positions`, for the first `num` points in planes float32 [3, capacity]; bounds: from `curve_bounds`.
 
-    num_held: the codes of the first points, this many, are their indices, which are lower than all other codes.
+    num_held: the first `num_held` points get their indices as codes, which are lower than all other codes.
     """
     codes = backend.xp.empty(num, "uint64")
     if num:

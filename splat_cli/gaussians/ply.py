@@ -44,7 +44,7 @@ def write_ply(path: str | Path, splats: SplatArrays, durable: bool = False) -> N
 
 
 def splat_header(splats: SplatArrays, num: int | None = None) -> bytes:
-    """Header of a PLY of `num` splats with the properties of these; default: the number of these."""
+    """Header of a PLY with the properties of `splats`. num: number of splats in it, by default len(splats)."""
     lines = [
         "ply",
         "format binary_little_endian 1.0",
@@ -77,14 +77,14 @@ def ply_bytes(num_splats: int, rows: int) -> int:
 
 
 def count_splats(path: Path) -> int:
-    """Number of splats in a PLY that this program has written, from its header. FormatError if that is damaged."""
+    """Number of splats in a PLY that this program wrote, from its header. FormatError if the header is damaged."""
     return check_header(path, "a splat PLY").get("vertex", 0)
 
 
 def read_ply(path: str | Path) -> SplatArrays:
     """Read splats from a PLY of any encoding, property order and float width; other properties are ignored.
 
-    Instead of f_dc there may be red, green and blue, as nerfstudio writes with `ns-export gaussian-splat
+    Red, green and blue may replace f_dc, as nerfstudio writes with `ns-export gaussian-splat
     --ply-color-mode rgb`. Without scale_2, as in files of 2D Gaussian splatting (Huang et al. 2024), splats are flat.
     CloudCompare's names (scalar_f_dc_0) are read, too. Non-finite splats are dropped and counted, and SH coefficients
     of degree 4, which gsplat writes, are dropped. FormatError if the file is damaged or has no splats.
@@ -170,7 +170,7 @@ def _check_properties(path: Path, names: tuple[str, ...], num_rest: int) -> None
 
 
 def finite_where_opaque(logits: np.ndarray) -> np.ndarray:
-    """Logits [N] with a large number for infinity, which programs write for an opacity byte of 255."""
+    """Logits [N] with a large number instead of infinity, which programs write for an opacity byte of 255."""
     return np.where(np.isposinf(logits), np.float32(_OPAQUE_LOGIT), logits)
 
 

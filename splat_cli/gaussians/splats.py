@@ -15,7 +15,7 @@ OPACITIES, SH0, SHN = slice(10, 11), slice(11, 14), slice(14, None)
 OPACITY = 10  # row of the opacities
 CHUNK = 1 << 16  # splats copied between host and device at a time
 MAX_SPLATS = {"cuda": 2**28, "cpu": 2**27}
-"""Maximum by backend: with more, 32-bit indices of projected splats (on the CPU, of single floats) would overflow."""
+"""Maximum by backend; more would overflow 32-bit indices of projected splats (on the CPU, of single floats)."""
 
 
 def num_rows(sh_degree: int, num_features: int = 0) -> int:
@@ -56,7 +56,7 @@ class Splats:
     ) -> Splats:
         """Upload host arrays of N splats into planes of `capacity` columns (default N).
 
-        sh_degree, num_features: layout of the planes, by default that of the arrays and never smaller; rows that the
+        sh_degree, num_features: layout of the planes, at least (and by default) as in the arrays; rows that the
         arrays lack are zero.
         """
         num = len(arrays)

@@ -25,7 +25,7 @@ _HEADINGS = 4
 
 
 class CityMap:
-    """Shapes of a city of columns x rows blocks, centred on the origin. bounds: float64 [2, 3], of its blocks."""
+    """Shapes of a city of columns x rows blocks, centred on the origin. bounds: float64 [2, 3], around its blocks."""
 
     def __init__(self, columns: int, rows: int, rng: np.random.Generator) -> None:
         half = np.array([columns, rows]) * PITCH / 2
@@ -43,7 +43,7 @@ class CityMap:
         """World-to-camera matrices of a drone over all blocks, float64 [num_views, 4, 4]; headings cycle through evenly
         spaced directions.
 
-        Places are a Halton sequence (bases 2 and 3), which fills the city evenly whatever their number.
+        Places are a Halton sequence (bases 2 and 3), which fills the city evenly for any number of views.
         """
         low, high = self.bounds[:, :2]
         poses = []
@@ -70,7 +70,7 @@ class CityMap:
         return colors, points
 
     def _near(self, origin: np.ndarray, directions: np.ndarray) -> list[Shape]:
-        """The surroundings, and the shapes that rays from one point may meet, or whose shadows they may meet."""
+        """The surroundings, and the shapes that rays from one point may meet directly or by their shadows."""
         axis = directions.mean(axis=1, keepdims=True)
         axis /= np.linalg.norm(axis)
         angle = np.arccos(np.clip((axis * directions).sum(axis=0).min(), -1, 1))

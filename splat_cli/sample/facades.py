@@ -12,7 +12,7 @@ _LANE = 2.4
 
 
 def facade(number: int, height: float) -> Texture:
-    """Storeys of windows on four sides, gravel on the roof. number: chooses colours; height: of the building."""
+    """Storeys of windows on four sides, gravel on the roof. number: selects the colours; height: of the building."""
     wall = _PLASTER[:, number % _PLASTER.shape[1], None]
     trim = _PLASTER[:, (number // 8 + 3) % _PLASTER.shape[1], None]
 

@@ -18,7 +18,7 @@ CHUNK = 8192
 
 
 class LightMaps:
-    """Irradiance / pi of every face; times albedo it is the outgoing radiance."""
+    """Irradiance / pi of every face; the product with the albedo is the outgoing radiance."""
 
     def __init__(self, shapes: Sequence[Shape], light: np.ndarray) -> None:
         """`light` [3, n] at the texels of all shapes, in the order of `_texels`."""

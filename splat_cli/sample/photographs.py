@@ -43,7 +43,7 @@ def write_photographs(
 ) -> None:
     """Write `images/` and `sparse/0/` into `folder`. DiskError if it cannot be written.
 
-    poses: float64 [V, 4, 4], world to camera; the world's z points up. bounds: [2, 3], of points that are outliers.
+    poses: float64 [V, 4, 4], world to camera; the world's z points up. bounds: [2, 3], of outlier points.
     depths: also write exact depth maps, `depths/`, 16-bit PNG with DEPTH_LEVELS per world unit.
     """
     names = [f"view_{i:03d}.jpg" for i in range(len(poses))]
@@ -61,7 +61,7 @@ def write_photographs(
 
 
 def require_size(num_views: int, width: int, height: int) -> None:
-    """SceneError if there is nothing to photograph."""
+    """SceneError if the number of views or the size is zero."""
     if min(num_views, width, height) < 1:
         raise SceneError(f"{num_views} views of {width}x{height} were asked for; give at least 1 view of 1x1")
 

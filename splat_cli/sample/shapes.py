@@ -18,7 +18,7 @@ Texture = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def linear(matrix: np.ndarray) -> np.ndarray:
-    """A matrix [3, 3] as `turned` takes it; for a diagonal matrix, only its diagonal [3, 1]."""
+    """A matrix [3, 3] in the form for `turned`: a diagonal matrix becomes its diagonal [3, 1]."""
     diagonal = np.diag(matrix)
     return diagonal[:, None].copy() if (matrix == np.diag(diagonal)).all() else matrix
 
@@ -261,7 +261,7 @@ def blocked(shapes: Sequence[Shape], origins: np.ndarray, directions: np.ndarray
 
 
 def _of(points: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Columns `index` of points [3, n]; [3, 1] is for all. (`take` is several times faster than an index.)"""
+    """Columns `index` of points [3, n], or the only column. (`take` is several times faster than an index.)"""
     return points if points.shape[1] == 1 else points.take(index, axis=1)
 
 

@@ -37,7 +37,7 @@ def bands(codes: tuple[str, ...], height: float, wave: float = 0.0, waves: int =
 
 
 def sectors(codes: tuple[str, ...], cap: str, cap_height: float) -> Texture:
-    """Slices around the vertical, as of a beach ball, with caps beyond +-`cap_height` metres."""
+    """Slices around the vertical, like a beach ball's, with caps beyond +-`cap_height` metres."""
 
     def texture(points: np.ndarray, faces: np.ndarray) -> np.ndarray:
         x, y, z = points

@@ -12,7 +12,7 @@ from splat_cli.sample.surfaces import room_glow
 
 @dataclass
 class _Mirrored:
-    """Reflections on one shape: indices of the rays, start and direction of what they reflect, its tint and weight."""
+    """Reflections on one shape: indices of the rays, start and direction of the reflected rays, tint and weight."""
 
     index: np.ndarray
     origins: np.ndarray
@@ -54,7 +54,7 @@ def _mirrored(shape: Shape, index: np.ndarray, met: np.ndarray, place: np.ndarra
 def _add_reflections(
     colors: np.ndarray, shapes: Sequence[Shape], light: LightMaps, mirrors: list[_Mirrored], bounces: int
 ) -> None:
-    """Mix reflections into the diffuse colours [3, n]; those of all shapes are traced at once."""
+    """Mix reflections into the diffuse colours [3, n]; the reflections of all shapes are traced at once."""
     origins = np.concatenate([mirror.origins for mirror in mirrors], axis=1)
     directions = np.concatenate([mirror.directions for mirror in mirrors], axis=1)
     reflected, _ = radiance(shapes, light, origins, directions, bounces)

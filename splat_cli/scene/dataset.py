@@ -12,7 +12,7 @@ from splat_cli.scene.lens import Lens
 from splat_cli.scene.quaternion import camera_center
 
 MAX_PHOTOGRAPHS = 1 << 16
-"""Maximum number of photographs, more than any public dataset has; names and poses then take 50 MB."""
+"""Maximum number of photographs, more than in any public dataset; names and poses then take 50 MB."""
 _MAX_SHOWN = 120  # characters of a name in messages
 Entry = TypeVar("Entry")
 
@@ -25,7 +25,7 @@ class Unusable(Exception):
 class FrameDepth:
     """Depth map that a dataset names, in world units: files of depths and confidences, relative to the scene's folder.
 
-    unit: world units per level of integers; None: that of --depth-unit.
+    unit: world units per level of integers; None: the value of --depth-unit.
     """
 
     file: str
@@ -128,7 +128,7 @@ def existing_end(folder: Path, path: str, match_basename: bool = False, suffixes
 
 
 def file_inside(folder: Path, name: str, from_elsewhere: bool = False) -> Path:
-    """`folder`/`name`. Unusable if that is outside of the folder.
+    """`folder`/`name`. Unusable if this path is outside of the folder.
 
     If the path is absolute, leads out of the folder or has backslashes, it may come from another computer. Then, and
     always with `from_elsewhere`, the longest tail of the path that is a file in `folder` is preferred (`existing_end`).

@@ -21,7 +21,7 @@ MIN_SCENE = 0.01
 
 
 def scene_extent(views: Sequence[View]) -> float:
-    """1.1 times the maximum distance of a camera from the mean of all, in world units.
+    """1.1 times the maximum distance of a camera from the mean position of all cameras, in world units.
 
     1 if all cameras are at one point: an extent of 0 would fix all positions.
     """

@@ -1,4 +1,4 @@
-"""Options of reading a scene: photographs, masks and points."""
+"""Options for reading a scene: photographs, masks and points."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ def placed_paths(settings: Mapping[str, Any], folder: Path, scene: Path) -> dict
 
 @dataclass(frozen=True)
 class SceneOptions:
-    """Options of reading a scene.
+    """Options for reading a scene.
 
     images, masks and depths: folders, looked for in the scene's folder first. max_size: limit of a view's longer
     side in pixels. downscale: views are this many times smaller than photographs. points: a PLY instead of the

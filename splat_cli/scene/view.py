@@ -25,7 +25,7 @@ _MARGIN = 0.15  # of an image's size, as in cuda_src/raster/projection.cuh
 class DepthFile:
     """File of a depth map, z along the camera's axis; file of its confidences (0 to 2 or 0 to 255), if any.
 
-    unit: world units per level of integers; None: that of --depth-unit. is_metric: the dataset's format says that
+    unit: world units per level of integers; None: the value of --depth-unit. is_metric: the dataset's format says that
     depths are in world units. inverse: (scale, offset) such that 1/z is scale * integer / 65536 + offset, as in
     depth_params.json of the INRIA code; None: depths.
     """
@@ -95,7 +95,7 @@ class View:
             )
 
     def checked(self) -> View:
-        """The view with numbers of Python and w2c float64 [4, 4]. UsageError as `check`."""
+        """The view with Python numbers and w2c float64 [4, 4]. UsageError as in `check`."""
         self.check()
         w2c = np.eye(4)
         w2c[:3] = self.w2c[:3]
@@ -130,7 +130,7 @@ class View:
         return -(center + _MARGIN * size) / focal, ((1 + _MARGIN) * size - center) / focal
 
     def _distortion(self, slopes: np.ndarray) -> np.ndarray:
-        """Factor [P, 1] of slopes [P, 2]; outside of the image's margin, that of its edge, as in the rasterizer."""
+        """Factor [P, 1] of slopes [P, 2]; outside the image's margin, the value at its edge, as in the rasterizer."""
         square = (np.clip(slopes, *self.slope_limits) ** 2).sum(axis=1, keepdims=True)
         return 1 + square * (self.radial[0] + square * self.radial[1])
 

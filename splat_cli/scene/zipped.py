@@ -98,5 +98,5 @@ def _check(members: list[zipfile.ZipInfo], limit: int) -> None:
 
 
 def _path_of(member: zipfile.ZipInfo) -> PurePosixPath:
-    """The name of a file, also with backslashes, as older Windows programs write it."""
+    """The path of a file, also if it has backslashes, as from older Windows programs."""
     return PurePosixPath(member.filename.replace("\\", "/"))

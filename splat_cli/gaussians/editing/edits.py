@@ -68,7 +68,7 @@ class Edits:
 
     @np.errstate(over="ignore", invalid="ignore")
     def apply(self, splats: SplatArrays, found: SplatStats | None = None) -> SplatArrays:
-        """The edited splats; positions that leave the range of float32 become infinite.
+        """The edited splats; positions out of the range of float32 become infinite.
 
         found: contributions, for min_contribution and max_splats, and distances, for max_isolation.
         """

@@ -1,4 +1,4 @@
-"""Similarity transforms of splats: scale, rotation, translation. Transformed splats no longer state an origin."""
+"""Similarity transforms of splats: scale, rotation, translation. Transformed splats have no origin."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -16,8 +16,8 @@ _NOWHERE = (0.0, 0.0, 0.0)
 def with_origin(splats: SplatArrays, origin: Iterable[float]) -> SplatArrays:
     """Splats in the coordinates of a scene relative to `origin` x y z (scene/georeferenced.py).
 
-    Splats that state an origin are moved by the difference. Splats that state none are moved by `origin` if they are in
-    geographic coordinates. Without an origin of the scene, splats stay where they are.
+    Splats with an origin are moved by the difference. Splats without one are moved by `origin` if they are in
+    geographic coordinates. If the scene has no origin, splats are not moved.
     """
     wanted = point_of(origin)
     if not any(wanted):

@@ -19,7 +19,7 @@ def coverage(splats: SplatArrays) -> np.ndarray:
 
 
 def keep_largest(splats: SplatArrays, strengths: np.ndarray, count: int) -> SplatArrays:
-    """The `count` splats with the largest `strengths` [N], in their order."""
+    """The `count` splats with the largest `strengths` [N], in their original order."""
     if len(splats) <= count:
         return splats
     return splats.select(np.sort(np.argsort(-strengths, kind="stable")[:count]))

@@ -35,7 +35,7 @@ def nearest_codes(values: np.ndarray, codes: np.ndarray) -> np.ndarray:
 
 
 def palette(vectors: np.ndarray, count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """(at most `count` vectors float32 [P, D], index int [N] of the one that represents each of `vectors` [N, D]).
+    """(palette float32 [P, D] of at most `count` vectors, index int [N] of the entry for each of `vectors` [N, D]).
 
     In two levels, since k-means with tens of thousands of means is slow: about sqrt(count) clusters, each with a number
     of means proportional to its size.

@@ -3,7 +3,7 @@
 Elements: `chunk` with the bounds of position, log scale and colour as floats; `vertex` with position and log scale in
 11, 10 and 11 bits, the three smallest components of the quaternion in 10 bits each below the index of the largest in
 2, and colour and opacity in 8 bits each, the first value in the highest bits; `sh` with one byte per coefficient,
-from -4 to 4. Older files have no bounds of colour: it is then 0 to 1.
+from -4 to 4. Older files have no bounds for the colour, which is then 0 to 1.
 """
 
 import dataclasses
@@ -40,7 +40,7 @@ _SH_RANGE = 8.0
 
 
 def is_compressed_ply(path: Path) -> bool:
-    """Whether the header is that of a compressed PLY; False for unreadable files."""
+    """Whether the file has the header of a compressed PLY; False for unreadable files."""
     try:
         with path.open("rb") as file:
             return b"packed_position" in file.read(MAX_HEADER_BYTES).partition(b"end_header")[0]

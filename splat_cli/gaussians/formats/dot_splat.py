@@ -1,7 +1,7 @@
 """.splat, the layout of the antimatter15 viewer: 32 bytes per splat, no header, no spherical harmonics.
 
-Position and standard deviations as floats, colour and opacity as bytes, and the quaternion as four bytes that are
-128 at 0 and count 128ths.
+Position and standard deviations as floats, colour and opacity as bytes, and the components of the
+quaternion as bytes: 128 + 128 x.
 """
 
 from pathlib import Path

@@ -1,7 +1,7 @@
 """glTF binary (.glb) with the extension KHR_gaussian_splatting: splats as points with float attributes.
 
 Scales are standard deviations, opacities 0 to 1, quaternions x y z w; a vector for each coefficient of the spherical
-harmonics. The axes are left, up, forward, where a PLY's are right, down, forward: half a turn about z.
+harmonics. The axes are left, up, forward. Those of a PLY are right, down, forward: half a turn about z.
 """
 
 import json
@@ -98,7 +98,7 @@ def add_array(document: dict[str, Any], content: bytearray, array: np.ndarray) -
 
 
 class ArrayReader:
-    """Arrays of a document's accessors. The total size is limited to that of the buffer: splats share no data."""
+    """Arrays of a document's accessors. Their total size is limited to the size of the buffer: splats share no data."""
 
     def __init__(self, document: dict[str, Any], content: memoryview) -> None:
         self.document, self.content = document, content

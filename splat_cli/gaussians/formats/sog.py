@@ -3,7 +3,7 @@
 Positions are 16 bits between bounds, after x -> sign(x) log(1 + |x|), low and high byte in two images. Quaternions are
 the three smallest components of wxyz in bytes, and 252 plus the index of the largest. Log scales and constant
 colours are indices into codebooks of 256 numbers, opacity a byte. The other coefficients of a splat are one of up to
-65536 of a palette, whose entries, 64 in a row, are indices into a codebook too.
+65536 of a palette, whose entries, 64 in a row, are also indices into a codebook.
 """
 
 import io
@@ -47,7 +47,7 @@ _FIRST_INDEX = 252
 _ROW = 64
 """Entries of the palette in a row of its image."""
 _PALETTE_BITS, _SPLATS_AN_ENTRY = (10, 16), 4
-"""Palettes have 2^10 to 2^16 entries, one for every 4 to 8 splats where these bounds allow: see docs/formats.md."""
+"""Palettes have one entry for every 4 to 8 splats, but at least 2^10 and at most 2^16: see docs/formats.md."""
 _MAX_ENTRIES = 1 << _PALETTE_BITS[1]
 _MAX_META_BYTES = 1 << 20
 """Maximum size of meta.json in bytes; much more than its codebooks need."""
@@ -145,7 +145,7 @@ def read_sog(path: Path) -> SplatArrays:
 
 
 def _unpack(file: zipfile.ZipFile, meta: Any, n: int, k: int) -> SplatArrays:
-    """The n splats, of k coefficients beyond the constant one."""
+    """The n splats, with k coefficients beyond the constant one."""
     means, *parts = (entry(meta, name, dict) for name in ("means", "quats", "scales", "sh0"))
     low, high = (read_pixels(file, _file(means, i), n) for i in range(2))
     bounds = [numbers(means, name, 3) for name in ("mins", "maxs")]

@@ -8,7 +8,7 @@ Versions 2 and 3 are one gzip stream of a 16-byte header and then property after
 of 32 bytes, a table of compressed and uncompressed sizes as 64-bit integers, and a zstd stream for each property.
 Extensions are records of type, number of bytes and content: at the end of the gzip stream, or before the table.
 
-Niantic stores axes right, up, back (RUB). Files of other programs may hold those of a PLY: right, down, forward (RDF).
+Niantic stores axes right, up, back (RUB). Other programs may use the axes of a PLY: right, down, forward (RDF).
 The extension SPZ_ADOBE_coordinate_system (type 0xADBE0003, https://github.com/nianticlabs/spz/pull/82) states them: a
 record of type, number of bytes and an index into AXES, each 32 bits.
 """
@@ -69,9 +69,9 @@ _LARGEST = 2**23
 _MIN_LOG_SCALE, _MAX_LOG_SCALE = -10.0, 5.9375
 _COLOR_SCALE = 0.15
 _SH_STEPS = np.array([2] * 3 + [4] * 12)[:, None]
-"""Coefficients are rounded to multiples, for gzip to find repetition: 7 bits in the first band and 6 in the others.
+"""Bits to which coefficients are rounded, so that gzip finds repetition: 7 in the first band and 6 in the others.
 
-Niantic's own writer keeps 5 and 4, which costs 0.6 dB where this costs 0.1, for files two thirds as large.
+Niantic's own writer keeps 5 and 4: a loss of 0.6 dB instead of 0.1, for files two thirds as large.
 """
 
 
@@ -101,7 +101,7 @@ def write_spz(path: Path, splats: SplatArrays, axes: str = "RUB") -> None:
 
 
 def num_cut(splats: SplatArrays) -> int:
-    """Number of splats that the format cannot hold: too far from the origin, too large or too small."""
+    """Number of splats that are too far from the origin, too large or too small for the format."""
     longest = splats.log_scales.max(axis=1, initial=-np.inf)
     is_outside = (longest < _MIN_LOG_SCALE) | (longest > _MAX_LOG_SCALE)
     return int((is_outside | (np.abs(splats.means) > _LARGEST).any(axis=1)).sum())

@@ -1,7 +1,7 @@
 """PlayCanvas' Streamed SOG, version 1: chunks of a scene at several levels of detail, and a k-d tree of them.
 
 A folder with `lod-meta.json` and, for each leaf of a k-d tree and each level, an unpacked .sog in LEVEL_LEAF/. A viewer
-chooses the level of each leaf by its distance. Specification:
+chooses the level of each leaf by the leaf's distance. Specification:
 https://developer.playcanvas.com/user-manual/gaussian-splatting/formats/streamed-sog/
 """
 

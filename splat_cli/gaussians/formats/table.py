@@ -1,4 +1,4 @@
-"""Table of file formats by name and suffix, with what each of them loses."""
+"""Table of file formats by name and suffix, and the losses of each."""
 
 import dataclasses
 import warnings
@@ -37,7 +37,7 @@ def float_steps(splats: SplatArrays) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Format:
-    """A kind of file: the end of its name, how it is read and written, and whether it keeps spherical harmonics.
+    """A file format: its suffix, its reader and writer, and whether it keeps spherical harmonics.
 
     num_cut: number of splats whose position or size is changed to the limits of the format. steps: [N], distance
     between neighbouring coordinates that the file can hold, world units.
@@ -72,7 +72,7 @@ FORMATS = {
 
 
 def format_for(path: Path, name: str | None = None, *others: str) -> Format:
-    """The format called `name`, or by default that of the file's suffix. UsageError for an unknown suffix.
+    """The format called `name`; by default, the suffix decides. UsageError for an unknown suffix.
 
     others: further suffixes that the caller accepts, for the message.
     """
@@ -98,9 +98,9 @@ def read_splats(path: str | Path, spz_axes: str = "RUB") -> SplatArrays:
 
 
 def write_splats(path: str | Path, splats: SplatArrays, name: str | None = None, spz_axes: str = "RUB") -> None:
-    """Write splats in the format called `name`, by default that of the suffix; atomic.
+    """Write splats in the format called `name`; by default, the suffix decides. Atomic.
 
-    Non-finite splats are left out. Warns of these, and of what the format loses. FormatError if no splat is finite.
+    Non-finite splats are left out. Warns of these and of the format's losses. FormatError if no splat is finite.
     """
     path, found = Path(path), format_for(Path(path), name)
     finite = writable_splats(path, splats)
@@ -129,6 +129,6 @@ def writable_splats(path: Path, splats: SplatArrays) -> SplatArrays:
 
 
 def loss_notes(num_cut: int, coarse_step: float | None) -> list[str]:
-    """Messages on what a format loses: see `Format`."""
+    """Messages on the losses of a format: see `Format`."""
     notes = [_CUT.format(num_cut)] if num_cut else []
     return notes if coarse_step is None else [*notes, _COARSE.format(coarse_step)]

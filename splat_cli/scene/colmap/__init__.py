@@ -37,7 +37,7 @@ def _model_folder(root: Path) -> Path | None:
 def larger_sibling(folder: Path, num_images: int) -> tuple[Path, int] | None:
     """The sibling of `folder` with the most images, and their number, if it has more than `num_images`; else None.
 
-    COLMAP numbers the models of parts of a scene. Binary models only, whose `images.bin` has the number in its header.
+    COLMAP numbers the models of parts of a scene. Only binary models count: the header of `images.bin` has the number.
     """
     if not folder.name.isdecimal():
         return None

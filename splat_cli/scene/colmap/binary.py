@@ -85,7 +85,7 @@ class _UnknownModelError(SceneError):
 def read_cameras(path: Path) -> dict[int, Camera]:
     """Cameras by id. SceneError if the file is damaged.
 
-    Cameras of one unknown model are read, too: the last camera must end with the file, which gives their number of
+    Cameras of one unknown model are read, too. The last camera must end with the file; this gives their number of
     parameters.
     """
     try:

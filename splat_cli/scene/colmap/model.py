@@ -34,7 +34,7 @@ CAMERA_MODELS: dict[int, tuple[str, int]] = {
 MODEL_IDS = {name: model_id for model_id, (name, _) in CAMERA_MODELS.items()}
 
 MAX_PARAMETERS = 24
-"""Maximum number of parameters of a camera of any model; those above have at most 16."""
+"""Maximum number of parameters of a camera of any model; the models above have at most 16."""
 MAX_CAMERA_SIDE = 1 << 18
 
 

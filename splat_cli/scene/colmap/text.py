@@ -59,7 +59,7 @@ def _image(path: Path, number: int, line: str) -> Image:
 
 
 def _whole(word: str) -> int:
-    """A whole number, which a comma may follow. ValueError for other words, and more digits than COLMAP writes."""
+    """A whole number; a comma may follow. ValueError for other words, or more digits than COLMAP writes."""
     word = word.rstrip(",")
     if len(word) > _MAX_DIGITS:
         raise ValueError("too many digits")

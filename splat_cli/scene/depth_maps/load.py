@@ -62,7 +62,7 @@ class FitErrors:
         return self.metric <= factor * min(self.inverse, self.depth) + difference
 
     def rejects(self, error: float) -> bool:
-        """Whether maps with this error are not of the scene: far off, or little better than a constant."""
+        """Whether maps with this error are not of the scene: far too large, or little better than a constant."""
         return error > _MAX_ERROR or error > max(_FINE_ERROR, _MAX_ERROR_SHARE * self.constant)
 
 
@@ -211,7 +211,7 @@ def load_depth_maps(
 ) -> DepthMaps | None:
     """Depth maps of the views that name one, shrunk to at most `max_bytes`; None if none can be used.
 
-    points: float32 [P, 3], to determine the units. say, warn: called with the units, and with the maps that are left
+    points: float32 [P, 3], to determine the units. say: called with the units. warn: called with the maps that are left
     out.
     """
     shrink = shrink_factor(views, max_bytes)
@@ -267,7 +267,7 @@ def _read_all(
 
 
 def _read(view: View, file: DepthFile, config: TrainConfig, shrink: int) -> Values:
-    """World units, if the file has a unit, in the view's pixels. ValueError with the defect of the file."""
+    """Values in the view's pixels, in world units if the file has a unit. ValueError with the defect of the file."""
     whole = view.lens or view
     max_pixels = _MAX_SHARE * whole.width * whole.height
     levels = read_depths(file.path, max_pixels)

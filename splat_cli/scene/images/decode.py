@@ -22,7 +22,7 @@ _COLORSPACES = ("YCbCr", "Gray")
 _FACTORS = (8, 4, 2)  # by which a JPEG's cosine transform can be taken to fewer pixels
 _FILTER_MARGIN = 2  # a file is decoded to no less than this times the wanted size, for the filter that follows
 _NOTHING = 2
-"""Maximum alpha, of 255, of a picture that counts as empty: lossy files have such noise."""
+"""Maximum alpha (0 to 255) of a picture that counts as empty: lossy files have such noise."""
 INVISIBLE = "is wholly transparent"
 EXCLUDED = "its mask excludes all pixels"
 """Reasons to skip a photograph without any pixel to train on."""
@@ -45,18 +45,18 @@ def jpeg_size(content: bytes) -> tuple[int, int] | None:
 
 
 def reduction(full: tuple[int, int], wanted: tuple[int, int]) -> int:
-    """The factor 1, 2, 4 or 8 by which a JPEG of size `full` may be decoded smaller before it is resized."""
+    """The factor (1, 2, 4 or 8) by which the decoder may shrink a JPEG of size `full` before it is resized."""
     fitting = (f for f in _FACTORS if all(a >= f * _FILTER_MARGIN * b for a, b in zip(full, wanted, strict=True)))
     return next(fitting, 1)
 
 
 def reduced(size: tuple[int, int], factor: int) -> tuple[int, int]:
-    """(width, height) of a JPEG decoded smaller by `factor`."""
+    """(width, height) of a JPEG that the decoder shrinks by `factor`."""
     return ceil_div(size[0], factor), ceil_div(size[1], factor)
 
 
 def decode_jpeg(content: bytes, factor: int = 1) -> np.ndarray | None:
-    """uint8 [H, W, 3] of a file that `jpeg_size` knows, smaller by a factor of 1, 2, 4 or 8; None if it is damaged.
+    """uint8 [H, W, 3] of a file that `jpeg_size` accepts, shrunk by 1, 2, 4 or 8; None if it is damaged.
 
     The same bits as Pillow's, in less time: both use libjpeg-turbo, but here it writes straight into the array, in one
     call without Python's lock.
@@ -130,7 +130,7 @@ def image_size(path: Path) -> tuple[int, int]:
 
 
 def jpeg_reduction(path: Path, wanted: tuple[int, int]) -> int:
-    """The factor 1, 2, 4 or 8 by which a JPEG may be decoded smaller before it is resized to `wanted`; others: 1."""
+    """The factor (1, 2, 4 or 8) by which the decoder may shrink a JPEG before it is resized to `wanted`; else 1."""
     with _opened(_regular(path)) as image:
         return reduction(image.size, wanted) if image.format in ("JPEG", "MPO") else 1
 
@@ -140,7 +140,7 @@ def decode_photo(
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Photograph uint8 [H, W, 3] at `size` (width, height), and a mask if some of its pixels are not finite.
 
-    factor: of jpeg_reduction, where `size` is that of the file decoded smaller by it; by default the file is decoded to
+    factor: from jpeg_reduction, if `size` is the size that the decoder then returns; by default the file is decoded to
     at least twice the size and filtered (over 45 dB against filtering all pixels: bench_images.py). The mask is
     uint8 [H, W]: 0 where a pixel is not finite or, at a smaller size, partly not, else 255. Transparent pixels show the
     background; ValueError if it is None, or if all pixels are transparent.

@@ -17,7 +17,7 @@ class ImageIndex:
         self.folder = folder
 
     def find_path(self, name: str) -> Path | None:
-        """The only file with this path below the folder, in upper or lower case; None without one or with several.
+        """The only file with this path below the folder, ignoring case; None if no file or several files match.
 
         The path may start with the folder's name or `images`.
         """

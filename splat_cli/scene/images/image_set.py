@@ -60,8 +60,8 @@ def load_images(
     """Decode photographs and masks on all cores, undistort them and resize each to its view's size.
 
     progress: called with 1 after each photograph. backend: undistorts; required if a view has a lens. background:
-    behind transparent pixels, 0 to 255; None rejects these. Damaged photographs, and those without a usable pixel,
-    are skipped with their views. SceneError if none is left, UsageError without a required backend.
+    colour behind transparent pixels, 0 to 255; None rejects these. Damaged photographs, and photographs without usable
+    pixels, are skipped with their views. SceneError if none is left, UsageError without a required backend.
     """
     bent = next((view.name for view in views if view.lens is not None), None)
     if bent is not None and backend is None:
@@ -150,7 +150,7 @@ class Loader:
 
 
 def _lens_reduction(lens: Lens, path: Path, size: tuple[int, int]) -> int:
-    """The factor by which a photograph may be decoded smaller before it is undistorted and filtered to `size`."""
+    """The factor by which the decoder may shrink a photograph before it is undistorted and filtered to `size`."""
     pinhole = lens.pinhole
     return jpeg_reduction(
         path, (ceil_div(size[0] * lens.width, pinhole.width), ceil_div(size[1] * lens.height, pinhole.height))

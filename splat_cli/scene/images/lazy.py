@@ -26,8 +26,8 @@ def lazy_images(
     """As load_images, but images and masks are decoded on each access, in the accessing thread.
 
     on_broken: called with "name: reason" for damaged photographs (then black and fully masked) and those with
-    non-finite pixels; beyond the first few, with their number, when it is a power of ten. An access raises SceneError
-    when none of several photographs could be decoded at its last one.
+    non-finite pixels; beyond the first few, with their number, when it is a power of ten. Raises SceneError
+    if the last access to every one of several photographs failed.
     """
     decode = _Decoder(views, Loader(backend, background, invert_masks), on_broken)
     return ImageSet(list(views), _Part(len(views), decode.image), _Part(len(views), decode.mask), [])

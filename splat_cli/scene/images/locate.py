@@ -57,7 +57,7 @@ def given_image_folder(root: Path, images: str | Path) -> Path:
 
 
 def export_image_folder(root: Path, options: SceneOptions) -> Path:
-    """Folder of an export's photographs: that of --images, else ROOT/images, else ROOT. SceneError if missing."""
+    """Folder of an export's photographs: --images, else ROOT/images, else ROOT. SceneError if missing."""
     has_folder = options.images is not None or (root / "images").is_dir()
     return image_folder(root, root, options) if has_folder else root
 
@@ -141,7 +141,7 @@ class ImageLocator:
         return self._lenses[key]
 
     def _size(self, width: int, height: int) -> tuple[int, int]:
-        """Size of the view, in pixels, from that of the undistorted photograph."""
+        """Size of the view, in pixels, from the size of the undistorted photograph."""
         scale = 1 if self.is_downscaled else 1 / self.options.downscale
         if self.options.max_size is not None:
             scale = min(scale, self.options.max_size / max(width, height))
@@ -178,7 +178,7 @@ class ImageLocator:
 
 
 def _other_size(width: int, height: int, lens: Lens) -> str:
-    """How a photograph's size differs from its camera's; software that applies EXIF rotation may have turned it."""
+    """Message on a photograph whose size differs from its camera's, perhaps by EXIF rotation in other software."""
     difference = f"is {width}x{height}, but its camera is {lens.width}x{lens.height}"
     is_turned = abs(width * lens.width / (height * lens.height) - 1) <= _RATIO_TOLERANCE
     return f"{difference}: turn it as it was when poses were estimated" if is_turned else difference

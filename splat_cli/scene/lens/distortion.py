@@ -1,6 +1,6 @@
 """Distortion functions of all COLMAP camera models, in float64 NumPy.
 
-A distortion maps the undistorted place of a ray, (x / z, y / z), to the distorted one; the camera matrix comes after.
+A distortion maps the undistorted place of a ray, (x / z, y / z), to the distorted one; the camera matrix follows.
 `cuda_src/image/camera_models.cuh` holds the same formulas for photographs. Sources: COLMAP's and OpenCV's
 descriptions of their camera models; Devernay & Faugeras 2001 (FOV); Fitzgibbon 2001 (division); Khomutenko et al.
 2016 (EUCM).

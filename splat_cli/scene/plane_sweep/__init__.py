@@ -1,7 +1,7 @@
 """Plane-sweep stereo (Collins 1996): points from photographs and poses, at random pixels.
 
-In two stages. First a few pixels of very small photographs, at all depths compatible with the distances between
-cameras: the resulting points give each view's depth range and neighbours. Then larger photographs, at even steps of
+The first stage searches a few pixels of very small photographs, at all depths compatible with the distances between
+cameras; its points give each view's depth range and neighbours. The second uses larger photographs, at even steps of
 disparity. A pixel yields a point only if several views agree on a single depth.
 """
 

@@ -25,7 +25,7 @@ class Surfaces:
     inverse_depths: np.ndarray
 
     def points(self, views: Sequence[View]) -> np.ndarray:
-        """World coordinates, float64 [P, 3]; `views`: those of the pixels."""
+        """World coordinates, float64 [P, 3]. views: the views of the pixels."""
         outward = np.array([np.linalg.inv(view.w2c)[:3] for view in views])[self.pixels[:, 0]]
         unprojected = np.array([np.linalg.inv(intrinsics(view)) for view in views])[self.pixels[:, 0]]
         corners = np.c_[self.pixels[:, 1:] + 0.5, np.ones(len(self.pixels))]

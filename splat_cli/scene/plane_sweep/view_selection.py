@@ -26,7 +26,7 @@ class NeighborViews:
 
 
 def neighbors_by_position(views: Sequence[View]) -> NeighborViews | None:
-    """Nearby cameras with similar directions; minimum depth: half the usual distance to the next. Or None."""
+    """Nearby cameras with similar directions; minimum depth: half the usual distance to the next camera. Or None."""
     centers, forward = _centers(views), np.array([view.w2c[2, :3] for view in views])
     distances = np.linalg.norm(centers[:, None] - centers, axis=2)
     if not distances.any():

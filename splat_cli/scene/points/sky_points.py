@@ -1,4 +1,4 @@
-"""Points of the sky: far away, in directions in which photographs from several places show the same colour.
+"""Points of the sky: far away, in directions where photographs from several places show the same colour.
 
 Structure from motion and plane sweeps find no points in a plain sky. Without splats there, training fills it with
 floaters near the cameras, which held-out views see from the side. Directions of plain walls agree, too. Where points

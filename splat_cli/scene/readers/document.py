@@ -12,7 +12,7 @@ from splat_cli.scene.dataset import Unusable, check_count
 
 
 def read_document(path: Path) -> tuple[dict[str, Any], list[Any]]:
-    """(content of the file, its `frames`). SceneError unless it is a JSON object with such a list."""
+    """(content of the file, its `frames`). SceneError unless it is a JSON object with a list `frames`."""
     try:
         document = parse_json(read_json_text(path))
     except OSError as error:

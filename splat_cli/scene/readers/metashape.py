@@ -22,7 +22,7 @@ from splat_cli.scene.readers.poses import pose_matrix, w2c_from_opencv
 
 _HEAD_BYTES = 4096
 _ELEMENT_BYTES, _ATTRIBUTE_BYTES, _MAX_BASE_BYTES = 320, 256, 56 << 20
-"""Upper bounds of the memory that ElementTree takes for an element and an attribute; what text and elements may take
+"""Upper bounds of the memory that ElementTree takes for an element and for an attribute; limit for text and elements
 together, beyond four times the file's length. A camera takes twice its length.
 """
 _MAX_SIDE = 1 << 18
@@ -165,7 +165,7 @@ def _lens(sensor: Element) -> Lens:
 
 
 def _number(text: str | None) -> float:
-    """0 without a text. Unusable for anything except a finite number."""
+    """0 for None. Unusable for anything except a finite number."""
     numbers = _numbers(text)
     if len(numbers) > 1:
         raise Unusable(f"{text!a} is not a number")

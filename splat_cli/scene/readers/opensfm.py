@@ -1,4 +1,4 @@
-"""OpenSfM's reconstruction.json, which OpenDroneMap (ODM, WebODM) has, too.
+"""OpenSfM's reconstruction.json, which OpenDroneMap (ODM, WebODM) writes, too.
 
 A shot has a rotation vector and a translation from world to camera, which looks along z with y down. Focal lengths and
 principal points are shares of the image's longer side, the latter from its centre. Source: OpenSfM's documentation,

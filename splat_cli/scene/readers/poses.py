@@ -24,7 +24,7 @@ def pose_matrix(numbers: Sequence[float]) -> np.ndarray:
 
 
 def w2c_from_opengl(c2w: np.ndarray) -> np.ndarray:
-    """World to camera of a camera to world [4, 4] whose camera looks along -z with y up; a scale is removed.
+    """World to camera [4, 4] from a camera-to-world matrix [4, 4] with -z forward and y up; a scale is removed.
 
     Unusable if it is not finite, or mirrors or shears the picture.
     """
@@ -43,5 +43,5 @@ def w2c_from_opengl(c2w: np.ndarray) -> np.ndarray:
 
 
 def w2c_from_opencv(c2w: np.ndarray) -> np.ndarray:
-    """World to camera of a camera to world [4, 4] whose camera looks along z with y down; as above."""
+    """World to camera [4, 4] from a camera-to-world matrix [4, 4] with z forward and y down; as above."""
     return w2c_from_opengl(c2w @ _FLIP_Y_AND_Z)

@@ -29,8 +29,8 @@ _PROGRAM = f"from {colmap_worker.__name__} import main; main()"
 def run_colmap(job: Mapping[str, Any], counting: Counting) -> dict[str, Any]:
     """Run the job (see colmap_worker.py) in a child process; returns the child's last message.
 
-    The child ends with this function, also after Ctrl-C, and with this process. SplatError if it crashes, DiskError if
-    the disk of the scene is full then.
+    The child ends with this function, also after Ctrl-C, and with this process. SplatError if it crashes, or DiskError
+    if the disk of the scene is then full.
     """
     log: deque[str] = deque(maxlen=_NUM_KEPT)
     result: dict[str, Any] = {}

@@ -2,7 +2,7 @@
 
 pycolmap brings a copy of SQLite of its own. A second copy in the same process, such as Python's, that opens the same
 database breaks its POSIX locks (https://www.sqlite.org/howtocorrupt.html, section 2.2.1): so this process imports no
-`sqlite3`. It can also be killed at any time, which a call into pycolmap cannot be otherwise.
+`sqlite3`. It can also be killed at any time; a call into pycolmap cannot be interrupted otherwise.
 
 colmap_process.py calls `main`. The job, a JSON object, is the first line of the standard input, which stays open as
 long as the parent lives. Messages, one JSON object per line after MARK, go to the standard output, among the lines that

@@ -72,7 +72,7 @@ def _text(value: object) -> str:
 
 
 def choose_matcher(matcher: str, names: Sequence[str], is_video: bool, have_camera: bool) -> str:
-    """ "exhaustive" or "sequential" for `matcher`, one of these or "auto".
+    """ "exhaustive" or "sequential" for a `matcher` that is one of these or "auto".
 
     "auto": sequential for videos and folders of their frames, and above EXHAUSTIVE_LIMIT photographs. have_camera:
     whether photographs name a camera in their EXIF data, which frames of a video lack.

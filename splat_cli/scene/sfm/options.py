@@ -8,7 +8,7 @@ class SfmOptions:
     """num_frames: extracted from a video. matcher: "exhaustive", "sequential" or "auto".
 
     camera_model: COLMAP's name. one_camera: whether all photographs share a camera; by default, frames of a video and
-    photographs of equal EXIF data do.
+    photographs with equal EXIF data do.
     """
 
     num_frames: int = 200

@@ -90,7 +90,7 @@ def orbit_path(
 ) -> list[View]:
     """A circle around the focus if cameras surround it, otherwise an arc back and forth; a loop in both cases.
 
-    Constant speed, with distance and height of the nearby cameras. arc: width, radians; None: that of the cameras.
+    Constant speed, with distance and height of the nearby cameras. arc: width, radians; None: as wide as the cameras'.
     avoid: moves positions [M, 3] away from obstacles.
     """
     middle, width = capture.covered()
@@ -201,7 +201,7 @@ class CameraPath:
 
 
 def up_of(views: Sequence[View], up: tuple[float, float, float] | None, dense: np.ndarray | None = None) -> np.ndarray:
-    """`up` normalised, float64 [3], or by default that of the cameras (see `up_direction`).
+    """`up` normalised, float64 [3], or by default the cameras' up direction (see `up_direction`).
 
     UsageError for zero length.
     """

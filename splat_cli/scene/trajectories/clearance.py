@@ -12,7 +12,7 @@ SHARE = 0.5
 _DEPTH_SHARE = 0.75
 """Required depth of obstacles in the picture, relative to the given cameras': nearer ones would enclose the camera."""
 _CELLS = 8
-"""Number of obstacles in a picture that its depth ignores, since they may be misplaced splats."""
+"""Number of nearest obstacles in a picture to ignore, since they may be misplaced splats."""
 _NEAREST = 5
 """Percentile used as the minimum: some cameras are inside misplaced splats."""
 _ROWS = 64
@@ -80,7 +80,7 @@ class Obstacles:
         return float(np.partition(depths, _CELLS)[_CELLS]) if len(depths) > _CELLS else float("inf")
 
     def clearance_ratio(self, path: Sequence[View]) -> float:
-        """Least ratio of distances and depths of a path to the required ones; 1: it keeps both."""
+        """Least ratio of distances and depths of a path to the required ones; 1: both are large enough."""
         if self.required <= 0:
             return 1.0
         depth = min(self.depth(view) for view in evenly_spread(path, _CHECKED))

@@ -22,12 +22,12 @@ _ROUNDS = 30
 _LEVEL_ROUNDS, _CONVERGED = 1000, 1e-7
 """Maximum number of iterations, and change of the unit vector that ends them; few, equally rolled cameras need 300."""
 _MIN_DISTANCE = 1e-3
-"""Minimum distance of an axis from the focus, in extents, which limits its weight."""
+"""Minimum distance of an axis from the focus, in extents, to limit its weight."""
 _LEVEL_WEIGHT = 1e-3
-"""Weight of the cameras' mean up direction, for nearly parallel horizontal axes; that of the ground is ten times it."""
+"""Weight of the cameras' mean up direction, for nearly parallel horizontal axes; the ground has ten times as much."""
 _MIN_ROLL = np.sin(np.radians(1))
 _GROUND_TOLERANCE = 1.5
-"""Maximum roll of the cameras relative to the ground, as a multiple of that relative to the up direction without it."""
+"""Maximum roll of the cameras relative to the ground, as a multiple of the roll without a ground."""
 
 
 def ground_normal(points: np.ndarray, up: np.ndarray) -> np.ndarray | None:

@@ -83,7 +83,7 @@ def walk_path(
     """A smooth path along all cameras with their directions, a level horizon and constant speed.
 
     The path is the line through the cameras, convolved with a Gaussian (see BANDWIDTHS). avoid: moves positions [M, 3]
-    away from obstacles. focus: common point of most optical axes, if they have one. num_frames: None: enough
+    away from obstacles. focus: common point of most optical axes, if any. num_frames: by default enough
     for a comfortable speed.
     """
     centers = np.array([view.center for view in views])
@@ -95,7 +95,7 @@ def walk_path(
     places = avoid(_smoothed(centers, width))
     if focus is None:
         forward = _smoothed_directions(forward, up, width)
-    else:  # targets stay at the object, where the mean direction of cameras around it would miss it
+    else:  # targets stay at the object: the mean direction of cameras around it would miss it
         depths = np.linalg.norm(focus - centers, axis=1, keepdims=True)
         forward = _smoothed(centers + depths * forward, width) - places
         forward /= np.maximum(np.linalg.norm(forward, axis=1, keepdims=True), 1e-12)
