@@ -11,7 +11,7 @@ NUM = 400
 
 
 def some_model(backend, dead=0, scale=0.03, num=NUM, capacity=NUM):
-    """Splats of degree 1, identified by sh0: opaque, except for the last `dead`; moments equal to parameters."""
+    """Splats of degree 1, identified by sh0: all opaque except the last `dead` ones; moments equal parameters."""
     arrays = some_splats(num, degree=1)
     arrays.log_scales = (np.log(scale) + 0.2 * arrays.log_scales).astype(np.float32)
     arrays.logit_opacities = np.where(np.arange(num) < num - dead, arrays.logit_opacities + 2, -9).astype(np.float32)
@@ -31,7 +31,7 @@ def index(backend, values):
 
 
 def blames(model, blamed):
-    """A scorer that gives all error to the splats `blamed`, evenly."""
+    """A scorer that spreads all error evenly over the splats `blamed`."""
 
     def scores(num_views):
         error = np.zeros(model.num, np.float32)

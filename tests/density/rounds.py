@@ -10,7 +10,7 @@ from tests.views import ring_of_views
 
 BLAMED = 7
 STRATEGIES = {"adc": ("adc", {}), "mcmc": ("mcmc", {}), "copies": (None, {}), "splits": (None, {"strategy": "splits"})}
-ROUND, RESET = 6100, 6000  # steps of a run of 30,000: after one of them come opacity resets as well
+ROUND, RESET = 6100, 6000  # steps of a run of 30,000; one of them also resets opacities
 
 
 def config_of(name, **settings):

@@ -11,7 +11,7 @@ from tests.reference import density as reference
 
 
 def test_clone(backend):
-    """A small splat under a large gradient gets a twin; its moments stay."""
+    """A small splat with a large gradient is cloned; its moments stay."""
     model = some_model(backend, scale=0.1 * DENSE_SCALE)
     before = host(model)
     after = host(refined(model, "adc"))
@@ -23,7 +23,7 @@ def test_clone(backend):
 
 
 def test_split(backend):
-    """A large splat under a large gradient becomes two smaller ones, drawn from it."""
+    """A large splat with a large gradient is replaced by two smaller ones, sampled from it."""
     model = some_model(backend, scale=3 * DENSE_SCALE)
     before = host(model)
     after = host(refined(model, "adc", seed=3))

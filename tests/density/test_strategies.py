@@ -71,7 +71,7 @@ def test_a_round_without_splats(backend, name):
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_the_seed_decides(backend, name):
-    """Only random strategies depend on it: splits into halves are not random, and only one splat can be split."""
+    """Only random strategies depend on the seed: splitting into halves is not random, with one splat to split."""
     if name == "splits":
         return
 

@@ -36,7 +36,7 @@ def camera_of(view: View) -> Camera:
 
 
 def _without_clamped(scene: Scene) -> Scene:
-    """The scene without splats that the projection clamps: gradients treat these as constant."""
+    """The scene without the splats that the projection clamps, since gradients treat clamped values as constant."""
     clamped = reference.intermediates(scene.splats, scene.camera, Options()).slope_clamped.any(axis=1)
     return replace(scene, splats=scene.splats[~clamped])
 
@@ -90,7 +90,7 @@ def test_step(backend: Backend, comparison: Comparison, distortion: bool, num: i
     rng = np.random.default_rng(3)
     before = np.stack([OFFSET[:num], rng.normal(0, 1e-2, num), rng.uniform(1e-5, 1e-3, num)]).astype(np.float32)
     refined.intrinsics[0] = backend.upload(before)
-    refined.rates[0] = 2 * RATES.first  # above the pose's rate by more than both have decayed, except for k2
+    refined.rates[0] = 2 * RATES.first  # larger than the pose's rate even after decay, except for k2
     refined.limits[0] = backend.upload(np.array([1, 0.5, 0.7, 2, 10][:num], np.float32))
     refined.camera_steps[0] = 4
     sums = rng.normal(size=6 + num).astype(np.float32)
@@ -138,7 +138,7 @@ def test_resizing_images_keeps_the_offset(backend: Backend) -> None:
 
 @pytest.mark.parametrize(("num_cameras", "steps"), [(1, 30_000), (100, 3000)])
 def test_cameras_travel_as_far_in_many_steps_as_in_few(num_cameras: int, steps: int) -> None:
-    """The sum of the rates of a camera's own steps; with a third of the photographs, it has a third of the steps."""
+    """The summed learning rates of a camera's steps; with a third of the photographs, it makes a third of the steps."""
     rates = first_rates(np.full(num_cameras, 7), steps)[0] * 0.01 ** (np.arange(steps) / steps)
     assert rates.sum() / num_cameras == pytest.approx(0.2, rel=0.01)
     np.testing.assert_allclose(
@@ -169,7 +169,7 @@ def test_offsets_without_distortion_keep_it(backend: Backend) -> None:
 def test_first_step_of_a_camera_with_one_photograph_moves_the_image_no_farther_than_its_pose(
     backend: Backend, distortion: bool
 ) -> None:
-    """Adam's first step has the size of the rate, whatever the gradient: 21 cameras and 400 steps moved it by 2 px."""
+    """Adam's first step has the size of the learning rate: with 21 cameras, 400 steps moved the image by 2 px."""
     views = [replace(view, camera_id=number) for number, view in enumerate(ring_of_views(21))]
     decay = pose_decay(0.5, len(views), 400)
     refined = CameraRefinement(backend, CameraTable(backend, views), decay, 1.0, 0.1, distortion)

@@ -18,7 +18,7 @@ from tests.render.on_device import OnDevice, on_device
 RATES = np.array([10.0, 20.0, 3.0, 50.0, 7.0, 1.0])
 RATE_OF_ROW = np.repeat(RATES, [3, 3, 4, 1, 3, 45])
 STEP = 7
-REFERENCE_SIZE = 0.05  # of a splat; those of the scene are smaller and larger
+REFERENCE_SIZE = 0.05  # size of a splat; the scene has smaller and larger ones
 
 
 def prepared(backend: Backend, reference_size: float) -> tuple[OnDevice, Moments]:
@@ -48,7 +48,7 @@ def check(
     touched: np.ndarray,
     reference_size: float,
 ) -> None:
-    """Elements that are not `touched`, bool [rows, num], must keep their bits."""
+    """Assert that elements outside of `touched`, bool [rows, num], keep their bits."""
     for planes_before, planes_after in zip(before, after, strict=True):
         np.testing.assert_array_equal(planes_after[~touched], planes_before[~touched])
     step = (
@@ -68,7 +68,7 @@ def check(
 @pytest.mark.parametrize("dense", [True, False], ids=["dense", "sparse"])
 @pytest.mark.parametrize("reference_size", [0.0, REFERENCE_SIZE], ids=["world", "own axes"])
 def test_adam(backend: Backend, comparison: Comparison, dense: bool, size: float, reference_size: float) -> None:
-    """View-dependent colours of invisible splats do not change; unless dense, nor do these splats."""
+    """View-dependent colours of invisible splats do not change; their other parameters change only if dense."""
     device, moments = prepared(backend, reference_size)
     before, num = parameters(device, moments), device.splats.num
     device.forward()

@@ -46,7 +46,7 @@ def test_bias_corrections_are_those_of_the_step(backend: Backend, step: int) -> 
 
 @pytest.mark.parametrize("step", [1, 250, 400, 401, 700, 1000, 1500])
 def test_rates_decay_log_linearly(backend: Backend, step: int) -> None:
-    """Positions over the whole run, the others from DECAY_START on; all stay at their last value after MAX_STEPS."""
+    """Rates of positions decay over the whole run, others from DECAY_START on; all are constant after MAX_STEPS."""
     rates = dict(zip(LEARNING_RATES, state_of(backend, step)["lr"], strict=True))
     progress = min(step / MAX_STEPS, 1)
     late = np.clip((step - DECAY_START) / (MAX_STEPS - DECAY_START), 0, 1)

@@ -34,14 +34,14 @@ def moved(
 
 @pytest.mark.parametrize("opacity", [0.001, 0.005, 0.02, 0.05])
 def test_strength_falls_with_opacity(backend: Backend, opacity: float) -> None:
-    """sigmoid(-100 (opacity - 0.005)): half at the opacity below which splats are relocated."""
+    """sigmoid(-100 (opacity - 0.005)) is 0.5 at the opacity below which splats are relocated."""
     deviation = moved(backend, opacity).std(axis=0)
     strength = RATE * NOISE_SCALE / (1 + np.exp(100 * (opacity - 0.005)))
     np.testing.assert_allclose(deviation, strength * np.exp(LOG_SCALES) ** 2, rtol=0.03)
 
 
 def test_noise_has_the_covariance_of_the_splat_squared(backend: Backend) -> None:
-    """A quarter turn about z exchanges the axes x and y; the noise is normal, with mean 0."""
+    """A rotation by 90 degrees about z swaps the axes x and y; the noise is normal, with mean 0."""
     noise = moved(backend, 0.001, (np.sqrt(0.5), 0, 0, np.sqrt(0.5)))
     straight = moved(backend, 0.001)
     np.testing.assert_allclose(noise.std(axis=0), straight.std(axis=0)[[1, 0, 2]], rtol=0.03)

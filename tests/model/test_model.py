@@ -12,7 +12,7 @@ NUM = 50
 
 @pytest.fixture(params=[False, True], ids=["plain", "smooth"])
 def model(backend, request):
-    """Every plane holds the number of each splat, as does its first position."""
+    """Every plane and the first coordinate hold the number of each splat."""
     model = Model(backend, some_splats(NUM), NUM, smooth_3d=request.param)
     for array in model.planes().values():
         array[0, :NUM] = backend.upload(np.arange(NUM, dtype=np.float32))

@@ -37,7 +37,7 @@ def same_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("same_kernels")
 @pytest.mark.parametrize("packed", [False, True], ids=["float32", "bf16"])
 def test_visible_splats_move_as_with_adam_on_all(packed: bool) -> None:
-    """Bits are equal; parameters and moments of other splats keep their bits."""
+    """Results are bit-identical; parameters and moments of other splats keep their bits."""
     backend = open_backend("cpu", threads=1)  # sums in a fixed order
     before, after, visible = [], [], np.empty(0)
     for dense in (True, False):
@@ -76,7 +76,7 @@ def test_noise_moves_visible_splats_only(backend: Backend) -> None:
 
 
 def trainer_of(threads: int = 1, **changes: object) -> Trainer:
-    """Four cameras around splats of noise, which all of them see; deterministic by default."""
+    """Four cameras around random splats, all visible to all cameras; deterministic by default."""
     return noise_trainer(open_backend("cpu", threads=threads), NUM, **{**PLAIN, **changes})
 
 
@@ -111,7 +111,7 @@ def test_no_difference_if_every_view_shows_every_splat(changes: dict[str, object
     ids=str,
 )
 def test_hidden_splats_keep_their_bits(changes: dict[str, object]) -> None:
-    """Even with noise, regularisers and moments from visible steps. Plain Adam changes them."""
+    """This holds even with noise, regularisers and moments from earlier visible steps. Plain Adam changes them."""
     for visible_adam in (False, True):
         trainer = trainer_of(visible_adam=visible_adam, **changes)
         trainer.run_until(8)
@@ -125,7 +125,7 @@ def test_hidden_splats_keep_their_bits(changes: dict[str, object]) -> None:
 
 
 def test_one_view_of_a_batch_is_enough() -> None:
-    """Each camera sees splats behind the opposite camera that no other sees: they are updated in one of two batches."""
+    """Each camera alone sees splats behind the opposite camera: these are updated in one of two batches."""
     trainer = trainer_of(batch=2, visible_adam=True, noise_scale=0.0)
     positions = np.concatenate([5.0 * trainer.cameras.current_views[k].w2c[2:3, :3].T for k in range(4)], axis=1)
     group = np.arange(NUM) % 4

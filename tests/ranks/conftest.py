@@ -35,5 +35,5 @@ def alone(scene, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def grace(monkeypatch):
-    """Rank 0, which is this process, is never ended for being slow."""
+    """Never end rank 0 for being slow: it is this process."""
     monkeypatch.setattr(watch, "_GRACE", 2 * HANG)

@@ -11,7 +11,7 @@ from tests.ranks.runs import Callback, train
 
 
 def once(disturb, after=20):
-    """A callback that calls `disturb` once, after that many steps."""
+    """A callback that calls `disturb` once, after a number of steps."""
     waiting = [disturb]
 
     def work(trainer):
@@ -22,7 +22,7 @@ def once(disturb, after=20):
 
 
 def lost(training, path, disturb):
-    """The error of a run after `disturb` was called once, after step 20."""
+    """The error of a run in which `disturb` is called once, after step 20."""
     with pytest.raises(RankError) as caught:
         train(training, path, 2, once(disturb))
     return str(caught.value)
@@ -34,7 +34,7 @@ def restarts(training):
 
 
 def kill(pid, delay):
-    """Kills a process; with a delay it stops first, so that the run waits for it in a step and cannot end before."""
+    """Kills a process; with a delay, stops it first: the run then waits for it in a step and cannot end earlier."""
     if not delay:
         os.kill(pid, signal.SIGKILL)
         return

@@ -21,7 +21,7 @@ SETTINGS = {
 
 
 class Callback:
-    """Calls a function with the trainer after every round of steps; `trainer` is that of the last run."""
+    """Calls a function with the trainer after every round of steps; `trainer` belongs to the last run."""
 
     def __init__(self, work: Callable[[Trainer], object] = lambda trainer: None) -> None:
         self._work = work
@@ -61,5 +61,5 @@ def bits(run: RunDir, step: int = 48) -> bytes:
 
 
 def children(parent: int | None = None) -> list[int]:
-    """Running processes of ranks that a process has started, by default this one."""
+    """Running processes of ranks that a process (default: this one) has started."""
     return [child.pid for child in psutil.Process(parent).children() if "splat_cli.run.follower" in child.cmdline()]

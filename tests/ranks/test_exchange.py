@@ -31,7 +31,7 @@ def _exchange(backend: Backend, rank: int = 0, rows: int = COLUMNS) -> Exchange:
 
 
 def _rows(backend: Backend, exchange: Exchange, view: int) -> np.ndarray:
-    """Row of each splat of a share in the slot that is sent for a view; -1 if it is not visible."""
+    """Row of each splat of a share in the slot sent for a view; -1 for invisible splats."""
     words = backend.download(exchange.sent[view, 4 : index_words(COLUMNS)])
     masks, begins = words.view(np.uint32).reshape(-1, 2).astype(np.int64).T
     seen = (masks[:, None] >> np.arange(32) & 1) > 0
@@ -39,7 +39,7 @@ def _rows(backend: Backend, exchange: Exchange, view: int) -> np.ndarray:
 
 
 class _Pair:
-    """Two ranks in one process, which have sent view 0 to rank 0 and view 1 to rank 1."""
+    """Two ranks in one process, after sending view 0 to rank 0 and view 1 to rank 1."""
 
     def __init__(self, backend: Backend, rows: int) -> None:
         rng = np.random.default_rng(0)
@@ -79,7 +79,7 @@ class _Pair:
 
 @pytest.mark.parametrize("rows", [COLUMNS, 1024])
 def test_rows_of_visible_splats(backend: Backend, rows: int) -> None:
-    """Each visible splat has its own row, rows of a group of 32 are consecutive, and no row is left unused."""
+    """Each visible splat has its own row, rows of a group of 32 are consecutive, and all rows are used."""
     pair = _Pair(backend, rows)
     for view, exchange in itertools.product(range(SIZE), pair.exchanges):
         seen = backend.download(exchange.whole.depths)[view] > 0
@@ -173,7 +173,7 @@ def test_memory_cost_is_what_it_allocates(backend: Backend, batch: int) -> None:
 
 @pytest.mark.parametrize("name", ["updates", "position_gradients", "deterministic"])
 def test_memory_cost_of_projections_is_what_they_allocate(backend: Backend, name: str) -> None:
-    """On several ranks, there are no buffers for the update."""
+    """On several ranks, the update has no buffers."""
     settings = RasterizationSettings(training=True, **{name: name != "updates"})
     batch = ProjectedBatch.allocate(backend, CAPACITY, settings)
     (projection,) = allocate_views(batch, backend, 10, settings)

@@ -1,4 +1,4 @@
-"""Connections between ranks that were started apart: strangers are left out, and an end is noticed."""
+"""Connections between ranks that were started separately: strangers are rejected, and an end is noticed."""
 
 import os
 import socket
@@ -107,7 +107,7 @@ def test_lost_rank_is_noticed_and_ends_what_is_sent(connected, said, kind, reaso
             channel.broadcast(bytes(1 << 24))
     finally:
         followers.close()
-    assert os.read(others[1].messages[0], 1) == b""  # rank 1 is told to end
+    assert os.read(others[1].messages[0], 1) == b""  # asks rank 1 to end
 
 
 def _loss(followers):

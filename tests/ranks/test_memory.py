@@ -10,7 +10,7 @@ from tests.ranks.threads import NUM, trainers_of_two_ranks
 
 
 def _restrict(trainer, most):
-    """From now on, there is memory for at most `most` splats; buffers that exist remain."""
+    """From now on, memory suffices for at most `most` splats; existing buffers remain."""
     raster = trainer.rasterizer
     resize_splats, resize_pairs = raster.resize_splats, raster.resize_pairs
 
@@ -33,7 +33,7 @@ def _rows(trainer):
 
 
 def _check(trainers, step, most):
-    """Both ranks went on with at most that many splats."""
+    """Both ranks went on with at most this number of splats."""
     leading, following = trainers
     leading.collect()  # waits for the other
     assert leading.step == following.step == step

@@ -1,4 +1,4 @@
-"""NcclRanks with a stand-in for NCCL, which notes calls: what is transferred, and on which stream."""
+"""NcclRanks with a fake NCCL that records calls, transferred data and streams."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ FIRST = nccl._FIRST_BYTES
 
 
 class _Array:
-    """Bytes at an address; the first index is a rank."""
+    """Bytes at an address, indexed by rank first."""
 
     def __init__(self, address: int, shape: tuple[int, ...]) -> None:
         self.data, self.shape, self.nbytes = SimpleNamespace(ptr=address), shape, int(np.prod(shape))
@@ -108,7 +108,7 @@ def test_own_parts_are_not_transferred(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_exchange_beside_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It begins after work queued before it, and work after `end_exchanges` waits for it."""
+    """An exchange begins after earlier work, and work after `end_exchanges` waits for it."""
     ranks, calls = _ranks(monkeypatch)
     ranks._connecting.join()
     calls.clear()
@@ -120,7 +120,7 @@ def test_exchange_beside_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_transfers_beside_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They follow the last exchange, not work queued since."""
+    """Transfers wait for the last exchange, not for work queued after it."""
     ranks, calls = _ranks(monkeypatch)
     ranks._connecting.join()
     calls.clear()

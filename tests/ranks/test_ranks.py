@@ -76,11 +76,11 @@ def test_overflow_on_one_rank_changes_no_bits(alone, training, tmp_path):
     capacities = []
     assert bits(train(training, tmp_path / "run", 2, Callback(work))) == bits(alone)
     assert len(capacities) > 5
-    assert min(capacities) > 5000  # each time it shrank, it grew again
+    assert min(capacities) > 5000  # it grew again each time
 
 
 def test_streamed_photographs_are_divided(training, tmp_path):
-    """There are 20 photographs. Each of two ranks shows 10 and has 6 on its device at a time."""
+    """Of 20 photographs, each of two ranks shows 10 and has 6 on its device at a time."""
     training.scene = write_small_scene(tmp_path / "scene", num_views=20)
 
     def watch(trainer):
@@ -114,7 +114,7 @@ def test_ranks_divide_the_views_to_score(training, tmp_path):
 
 @pytest.mark.parametrize("strategy", ["copies", "mcmc", "adc"])
 def test_transfers_of_a_round(training, tmp_path, strategy):
-    """Shares are collected during scores, if there are any; only changed splats are sent back, if they are known."""
+    """Scoring, if any, collects the shares; if the changed splats are known, only these are sent back."""
 
     def note(trainer):
         if not told:
@@ -152,7 +152,7 @@ def test_checkpoint_of_two_ranks_resumes_on_another_number(alone, training, tmp_
 
 
 def test_restored_state_reaches_all_ranks():
-    """Steps that are repeated from an earlier state end with the same bits."""
+    """Repeating steps from an earlier state gives the same bits."""
     splats = []
     with trainers_of_two_ranks() as (leading, _):
         leading.run_until(8)

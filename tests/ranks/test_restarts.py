@@ -18,7 +18,7 @@ from tests.subprocesses import HANG, wait_until
 
 @pytest.mark.parametrize("delay", [0.0, 0.3])
 def test_run_restarts_after_a_killed_rank_and_ends_with_the_same_bits(alone, training, tmp_path, monkeypatch, delay):
-    monkeypatch.setattr(watch, "HEARTBEAT_TIMEOUT", 2 * HANG)  # only the end of the process reports it
+    monkeypatch.setattr(watch, "HEARTBEAT_TIMEOUT", 2 * HANG)  # only the exit of the process reveals it
     run = train(training, tmp_path / "run", 2, once(lambda _: kill(children()[-1], delay)))
     assert restarts(training) == ["Warning: rank 1 of 2 was ended by SIGKILL; restarting from step 16 (restart 1 of 3)"]
     assert bits(run) == bits(alone)
@@ -85,7 +85,7 @@ def test_restarts_are_counted_from_checkpoint_to_checkpoint(alone, training, tmp
 def test_interrupt_ends_a_run_that_has_lost_a_rank(training, tmp_path):
     def interrupt(trainer):
         kill(children()[-1], 0)
-        os.kill(os.getpid(), signal.SIGINT)  # noticed after the next round of steps, which has no end
+        os.kill(os.getpid(), signal.SIGINT)  # noticed after the next round of steps, which never ends
 
     with pytest.raises(Interrupted, match="Interrupted after step .* was ended by SIGKILL; continue with: splat train"):
         train(training, tmp_path / "run", 2, once(interrupt, after=8))

@@ -1,4 +1,4 @@
-"""Slots between two ranks that are too small grow on both ranks, and no bit changes."""
+"""Slots between two ranks that are too small grow on both ranks, without changing a bit."""
 
 import numpy as np
 

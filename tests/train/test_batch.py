@@ -92,7 +92,7 @@ def test_update_is_adam_on_the_mean_gradient(backend: Backend, comparison: Compa
 
 
 def _reference_adam(before: list[np.ndarray], gradient: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Adam of a step that stands for SIZE steps: bias correction counts STEP steps of the unscaled betas."""
+    """Adam for a step that replaces SIZE steps; bias correction counts STEP steps of the unscaled betas."""
     return adam.step_along_axes(
         before[0],
         gradient,
@@ -107,7 +107,7 @@ def _reference_adam(before: list[np.ndarray], gradient: np.ndarray) -> tuple[np.
 
 
 def _trained(pairs: dict[int, int] | None = None, steps: int = 48, **changes: object) -> tuple[np.ndarray, object]:
-    """Parameters after `steps` steps; before step k, there is room for pairs[k] pairs only."""
+    """Parameters after `steps` steps; before step k, buffers get room for pairs[k] pairs."""
     trainer = noise_trainer(open_backend("cpu", threads=1), 200, **{**TRAINED, **changes})
     for step, count in (pairs or {}).items():
         trainer.run_until(step)

@@ -1,4 +1,4 @@
-"""Settings that enable joint models, and the arrays of these in checkpoints."""
+"""Settings that enable joint models, and the arrays of these models in checkpoints."""
 
 import numpy as np
 import pytest

@@ -76,7 +76,7 @@ def test_responses_and_intrinsics_resume_with_the_same_bits(scene, training, tmp
 
 
 def test_saved_splats_and_cameras_give_the_measured_scores(whole, tmp_path):
-    """Saved splats, rendered from saved cameras, have the scores of the end of training."""
+    """Saved splats, rendered from saved cameras, have the final scores of training."""
     run = RunDir(shutil.copytree(whole.path, tmp_path / "run"))
     before = run.metrics()["steps"]["60"]["per_image"]
     after = evaluate_run(run.path, None, open_backend("cpu"), Display()).scores
@@ -102,7 +102,7 @@ def test_joint_models_cannot_be_enabled_by_a_resume(training, finished):
 
 
 def test_run_saves_refined_cameras(whole, finished):
-    """Training cameras have moved, each in its own way; held-out cameras have followed."""
+    """Each training camera has moved differently; held-out cameras have followed."""
     given, refined = read_cameras(finished.cameras_path), read_cameras(whole.cameras_path)
     shifts = [np.linalg.norm(a.center - b.center) for a, b in zip(given, refined, strict=True)]
     assert min(shifts) > 0

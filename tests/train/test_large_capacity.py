@@ -33,7 +33,7 @@ class ReservedArrays:
         if size < 1 << 20:
             return np.zeros(shape, dtype)
         memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE)
-        memory.madvise(mmap.MADV_NOHUGEPAGE)  # else the first number of each row would take 2 MiB
+        memory.madvise(mmap.MADV_NOHUGEPAGE)  # otherwise the first number of each row would take 2 MiB
         return np.frombuffer(memory, dtype).reshape(shape)
 
     empty = zeros

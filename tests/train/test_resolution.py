@@ -1,4 +1,4 @@
-"""Training at reduced resolution: cameras, photographs, schedule, and the same bits when a run is resumed."""
+"""Training at reduced resolution: cameras, photographs, schedule, and bit-identical resumption."""
 
 import numpy as np
 import pytest

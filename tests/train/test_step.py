@@ -9,7 +9,7 @@ from tests.training import SETTINGS
 
 
 class GraphTrainer:
-    """A trainer whose captured graphs hold the arrays they were captured with, like graphs of a GPU."""
+    """A trainer with graphs that keep the arrays from their capture, as on a GPU."""
 
     def __init__(self, num_points=200):
         self.replays = 0
@@ -86,7 +86,7 @@ def test_graph_is_recaptured_after_memory_fallback(graphs):
     ids=lambda settings: "-".join(settings),
 )
 def test_replayed_steps_equal_launched_ones(settings):
-    """No part of a step is done by NumPy, which a captured graph on the CPU would leave out."""
+    """A step makes no NumPy calls: a captured graph on the CPU would not contain them."""
     splats = []
     for replayed in (True, False):
         backend = open_backend("cpu", threads=1)

@@ -13,7 +13,7 @@ from splat_cli.train.training_inputs import TrainingInputs
 from tests.textured_ball import photographs_of_ball, views_of_ball
 from tests.training import SETTINGS
 
-# The rotation of a round splat has no gradient except for rounding errors, from which Adam would make steps.
+# The rotation of a round splat has only rounding errors as gradients, but Adam would still step.
 NOISY = {
     "lr_quats": 0.0,
     "noise_scale": 1e6,
@@ -77,7 +77,7 @@ def test_a_scene_smaller_than_the_near_plane_gives_a_warning(ball):
 
 
 def test_cameras_apart_by_rounding_are_in_one_place(ball):
-    """Poses of a panorama head have one centre, up to the last digits."""
+    """Cameras of a panorama head share one centre, up to rounding."""
     turned = [dataclasses.replace(view, w2c=view.w2c.copy()) for view in ball.views]
     for view in turned:
         view.w2c[:3, 3] = -view.w2c[:3, :3] @ [0.3, 1.7, 2.9]

@@ -26,7 +26,7 @@ SETTINGS = {
 
 
 def trainer_with_hidden(backend, num_hidden=5, **changes):
-    """The first splats of 60 stand far above all cameras."""
+    """60 splats, the first of them far above all cameras."""
     trainer = noise_trainer(backend, 60, **SETTINGS | changes)
     trainer.splats.params[MEANS, :num_hidden] += FAR
     return trainer

@@ -1,4 +1,4 @@
-"""Exposure of photographs: pictures, gradients and steps against the reference, it against central differences."""
+"""Exposure: pictures, gradients and steps against the reference, the reference against central differences."""
 
 import numpy as np
 import pytest

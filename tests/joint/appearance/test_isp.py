@@ -1,4 +1,4 @@
-"""ISP of photographs and cameras: pictures, gradients and steps against the reference, that against differences."""
+"""ISP: pictures, gradients and steps against the reference, the reference against central differences."""
 
 import dataclasses
 

@@ -45,7 +45,7 @@ def map_of(scene: Scene, relative: bool, seed: int = 0) -> DepthMap:
 def supervised(
     backend: Backend, scene: Scene, relative: bool, masked: bool = False
 ) -> tuple[OnDevice, MapTargets, DepthSupervision, DepthMap]:
-    """The second of two views has a map, the first none; gradients of colours are random."""
+    """Only the second of two views has a map; gradients of colours are random."""
     device, depth_map = on_device(backend, scene, Options(), masked), map_of(scene, relative)
     targets = MapTargets(backend, DepthMaps([None, depth_map]))
     supervision = DepthSupervision(backend, targets, Decay(WEIGHT, WEIGHT, 100))
@@ -128,7 +128,7 @@ def test_reference_against_central_differences() -> None:
 
 
 def test_scale_and_shift_are_found_among_outliers() -> None:
-    """A tenth of the image is twice as near as in the map: weights based on residuals exclude it."""
+    """A tenth of the image is at half the map's depth: weights based on residuals exclude it."""
     rng = np.random.default_rng(0)
     inverse = rng.uniform(0.1, 1.0, (30, 40))
     values, truth = (inverse + 0.3) / (inverse + 0.3).mean(), (inverse + 0.3).mean()

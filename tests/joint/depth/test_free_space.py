@@ -41,7 +41,7 @@ def test_reference_against_central_differences() -> None:
 
     gradients = free_space.loss_and_gradients(scene.splats, scene.camera, pixels, depths, WEIGHT)[2]
     rng = np.random.default_rng(0)
-    for name in ("log_scales", "quats", "logit_opacities"):  # positions carry splats out of the free space
+    for name in ("log_scales", "quats", "logit_opacities"):  # changes of positions move splats out of the free space
         at, gradient = getattr(scene.splats, name), getattr(gradients, name)
         direction = rng.normal(size=at.shape) / np.sqrt(at.size)
         expected = central_difference(lambda moved, name=name: loss_of(**{name: moved}), at, direction)
@@ -49,7 +49,7 @@ def test_reference_against_central_differences() -> None:
 
 
 def penalized(backend: Backend, scene: Scene) -> tuple[OnDevice, FreeSpaceRays, np.ndarray, np.ndarray]:
-    """The second of two views sees points, the first none; gradients of colours are random."""
+    """Only the second of two views sees points; gradients of colours are random."""
     device = on_device(backend, scene, Options())
     pixels, depths = some_points(scene)
     seen = Observations(np.array([0, 0, len(pixels)], np.int32), pixels, (1 / depths).astype(np.float32))

@@ -57,7 +57,7 @@ def test_reference_against_central_differences() -> None:
 
 
 def supervised(backend: Backend, scene: Scene) -> tuple[OnDevice, DepthSupervision, np.ndarray, np.ndarray]:
-    """The second of two views has points, the first none; gradients of colours are random."""
+    """Only the second of two views has points; gradients of colours are random."""
     device = on_device(backend, scene, Options())
     pixels, targets = some_points(scene)
     observations = Observations(np.array([0, 0, len(pixels)], np.int32), pixels, targets)
@@ -91,7 +91,7 @@ def test_gradients(backend: Backend, comparison: Comparison, seed: int, others: 
 
 
 def test_background_is_infinitely_far_away(backend: Backend) -> None:
-    """Its colour does not contribute to the inverse depth."""
+    """The background's colour does not contribute to the inverse depth."""
     device, supervision, _, _ = supervised(backend, hard_scene(1))
     supervision.accumulate(device.splats, device.state, device.rasterizer, False)
     camera = hard_scene(1).camera
@@ -113,7 +113,7 @@ def test_points_are_seen_where_they_project_to() -> None:
 
 
 def test_hidden_points_are_ignored() -> None:
-    """A wall hides the point behind it, not the one beside it; others are behind the camera or outside the image."""
+    """A wall hides the point behind it, but not the point beside it; others are behind the camera or off the image."""
     view = replace(ring_of_views(1)[0], w2c=np.eye(4))
     across, down = (grid.ravel() for grid in np.meshgrid(np.linspace(-0.5, 0, 60), np.linspace(-0.4, 0.4, 60)))
     wall = np.column_stack([across, down, np.full(across.size, 2.0)])
