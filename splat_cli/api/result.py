@@ -32,7 +32,7 @@ from splat_cli.scene.view import View
 
 @dataclass(frozen=True)
 class Scores:
-    """Quality on held-out photographs: the score of each, by name, and their mean.
+    """Quality on held-out photographs: scores by name, and their mean.
 
     scores = result.evaluate()
     scores.mean.psnr, scores.mean.ssim
@@ -77,12 +77,12 @@ class TrainedScene:
 
     @property
     def background(self) -> tuple[float, float, float]:
-        """Learned background colour, or that of the settings; RGB, 0 to 1."""
+        """Background colour, learned or from the settings; RGB, 0 to 1."""
         return self._model.background or background_color(self.config.background)
 
     @cached_property
     def splats(self) -> SplatArrays:
-        """The finite splats as NumPy arrays, as they were trained; colours of a colour field as harmonics."""
+        """The finite splats as NumPy arrays, as they were trained; a colour field becomes harmonics."""
         splats = finite_splats(self._model.splats.to_arrays())
         splats = dataclasses.replace(splats, antialiased=self.config.antialias, origin=self.origin)
         if self._model.field is None:

@@ -1,4 +1,4 @@
-"""Functions of `import splat_cli` that read scenes, train and open runs; splats.py has those for splats alone."""
+"""Functions of `import splat_cli` that read scenes, train and open runs; functions for splats are in splats.py."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _READING = frozenset(option.name for option in dataclasses.fields(SceneOptions))
 
 
 def read_scene(path: str | Path, **settings: Any) -> Scene:
-    """Read cameras and points of a scene; photographs are found, and decoded only in training.
+    """Read cameras and points of a scene; photographs are decoded only in training.
 
         scene = splat.read_scene("scenes/garden", downscale=2)
         scene.views[0].w2c                              # float64 [4, 4], x right, y down, z forward
         scene.views = scene.views[:100]                 # train on some of them
         result = splat.train_scene(scene)
 
-    settings: those under "Dataset" in docs/settings.md. SceneError if the scene cannot be read.
+    settings: see "Dataset" in docs/settings.md. SceneError if the scene cannot be read.
     """
     return read_scene_folder(path, SceneOptions.of(load_config(None, settings)))
 
@@ -62,9 +62,9 @@ def train_scene(
 
         result = splat.train_scene("scenes/garden", steps=7000, eval=True)
 
-    config: by default the default settings; `splat.load_config("quality")` makes one of a preset. settings override
-    it and have the names of `splat train --help`, with underscores. on_progress: called a few times a second with step,
-    loss, PSNR and number of splats; returning False ends training early:
+    config: by default the default settings; `splat.load_config("quality")` loads a preset. settings override it; their
+    names are those of `splat train --help`, with underscores. on_progress: called a few times a second with step, loss,
+    PSNR and number of splats; returning False ends training early:
 
         def on_progress(progress: splat.Progress) -> bool:
             print(progress.step, progress.psnr)

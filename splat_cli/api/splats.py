@@ -45,7 +45,7 @@ def render_view(
         camera = splat.View("mine", None, 640, 480, 500.0, 500.0, 320.0, 240.0, w2c=np.eye(4))
         splat.render_view(splats, camera).save("view.png")
 
-    background: RGB, 0 to 1, or a text as for --background of `splat render`, such as "white". For many views of a run,
+    background: RGB, 0 to 1, or text such as "white", as in `splat render --background`. For many views of a run,
     `Result.render` keeps the splats on the device.
     """
     if not isinstance(view, View):

@@ -11,7 +11,7 @@ from splat_cli.errors import UsageError
 
 
 def display_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` as a command with --progress, --quiet and --verbose, which it receives as the Display `display`.
+    """Add --progress, --quiet and --verbose to a command, which receives them as the Display `display`.
 
     UsageError if both --quiet and --verbose are given.
     """

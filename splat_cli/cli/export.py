@@ -67,7 +67,7 @@ _OPTIONS = (
 
 
 def edit_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` with options whose values are the arguments of `edits_of`."""
+    """Add the options that `edits_of` takes as arguments."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
@@ -205,7 +205,7 @@ def _check_options(out: Path, lod: int | None, lod_steps: int | None) -> None:
 
 
 def _streamed(job: ExportJob, out: Path, num_levels: int) -> Output:
-    """Write Streamed SOG of `num_levels` levels of detail to the folder of `out`."""
+    """Write Streamed SOG with `num_levels` levels of detail to the folder of `out`."""
     from splat_cli.gaussians.formats.streamed_sog import write_streamed_sog
     from splat_cli.gaussians.formats.table import FORMATS, loss_notes
     from splat_cli.io.files import files_below
@@ -220,7 +220,7 @@ def _streamed(job: ExportJob, out: Path, num_levels: int) -> Output:
 
 
 def _has_format(out: Path, format_name: str | None, name: str) -> bool:
-    """Whether the format of OUT is `name`: by --format, else by its suffix."""
+    """Whether the format of OUT is `name`: given by --format or the suffix."""
     return format_name == name or (format_name is None and out.suffix.lower() == f".{name}")
 
 
@@ -237,7 +237,7 @@ def _file_writer(
 
 
 def _page_writer(job: ExportJob, start_view: str | None) -> Callable[[Path, SplatArrays], None]:
-    """The function that writes splats as a page. It does not bake them, since the page's viewer has antialiasing."""
+    """The function that writes splats as a page. It does not bake: its viewer has antialiasing."""
     from splat_cli.viewer.initial_camera import find_initial_camera
 
     opening = find_initial_camera(job.sources, start_view)

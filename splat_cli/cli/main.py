@@ -41,7 +41,7 @@ class HelpFormatter(click.HelpFormatter):
         super().write_dl([(self._broken(name), about) for name, about in rows], col_max, col_spacing)
 
     def _broken(self, name: str) -> str:
-        """The name with line breaks between words and choices if it is too long for a line."""
+        """The name, broken between words and choices if it is too long for a line."""
         indent = " " * (self.current_indent + self.indent_increment)
         lines = [" " * self.current_indent]
         for part in re.split(r"(?<=[ |/])", name):
@@ -52,7 +52,7 @@ class HelpFormatter(click.HelpFormatter):
 
 
 class HelpContext(click.Context):
-    """Click context of commands whose help HelpFormatter formats."""
+    """Click context that formats help with HelpFormatter."""
 
     formatter_class = HelpFormatter
 

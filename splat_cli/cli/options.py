@@ -48,7 +48,7 @@ _NARROW_COLUMN = 22
 
 
 class RareOption(click.Option):
-    """An option that commands with settings show by --help-all only, like settings that are not `common`."""
+    """An option that only --help-all shows, like settings that are not `common`."""
 
 
 cluster_option = click.option(
@@ -61,7 +61,7 @@ cluster_option = click.option(
 
 
 def server_options(function: Function) -> Function:
-    """`function` with the options --host and --port of a viewer."""
+    """Add the options --host and --port of a viewer."""
     host = click.option(
         "--host",
         cls=RareOption,
@@ -160,9 +160,9 @@ def _show_full_help(ctx: click.Context, parameter: click.Parameter, value: bool)
 
 
 def setting_options(*names: str, preset: str | None = None, for_city: bool = False) -> Callable[[Function], Function]:
-    """Decorator that adds an option for each setting in `names`, by default for all; its value is None if not given.
+    """Decorator that adds an option for each setting in `names`, by default for all. Options not given are None.
 
-    preset: preset of the command, whose values the help shows. for_city: the short help leaves out settings that do
+    preset: its values are shown in the help. for_city: the short help leaves out settings that do
     not work with `splat city`.
     """
     defaults = load_config(preset) if preset else TrainConfig()
@@ -204,7 +204,7 @@ class _Value(click.ParamType):
 
 
 def _option(declared: Setting, default: Any, is_common: bool) -> Callable[[Function], Function]:
-    shown = "" if default is None else f"default: {declared.show(default)}"  # else the help text describes it
+    shown = "" if default is None else f"default: {declared.show(default)}"  # otherwise the help text describes it
     notes = "; ".join(filter(None, (shown, declared.bounds)))
     about = declared.description
     if declared.default is None and shown:

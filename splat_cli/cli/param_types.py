@@ -64,7 +64,7 @@ class Size(click.ParamType):
 
 
 class Color(click.ParamType):
-    """`black`, `white` or `r,g,b` with 0 to 255 each -> three numbers from 0 to 1."""
+    """`black`, `white` or `r,g,b` (0 to 255) -> three numbers from 0 to 1."""
 
     name = "COLOR"
 

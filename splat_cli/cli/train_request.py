@@ -1,4 +1,4 @@
-"""Choice of the run that `splat train` trains: a new one, an interrupted one, or the one of --resume."""
+"""Chooses the run that `splat train` trains: a new one, an interrupted one, or the one given by --resume."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class TrainRequest:
             yield run, start
 
     def _new_run(self, scene: Path, display: Display, timer: PhaseTimer) -> Iterator[LockedRun]:
-        """Context with a new run, or an interrupted one to resume. Builds a scene first from photographs or a video."""
+        """Context with a new run, or an interrupted one to resume. First builds a scene from photographs or a video."""
         config = load_config(self.preset, self.changes)
         for line in unused_options(config, self.changes):
             display.warn(line)

@@ -30,7 +30,7 @@ class SceneResult:
     output: dict[str, Any]
 
     def line(self, width: int) -> str:
-        """Row of the summary; for failures the message."""
+        """Row of the summary; failures show the message."""
         head = f"{self.name:<{width}}  {self.status:<7}"
         if self.status == "failed":
             return f"{head}  {self.output['error']}"
@@ -44,8 +44,8 @@ def run_batch(
 ) -> list[SceneResult]:
     """Train each scene in its own process, one per device at a time; writes OUT/summary.json.
 
-    Output of processes goes to OUT/NAME.log. cluster: of Dask, see `open_engine`. After Ctrl-C or SIGTERM,
-    raises Interrupted when the running scenes are saved.
+    Output of processes goes to OUT/NAME.log. cluster: Dask cluster, see `open_engine`. After Ctrl-C or SIGTERM,
+    raises Interrupted once the running scenes are saved.
     """
     make_folder(out)
     require_writable(out / SUMMARY)
@@ -83,7 +83,7 @@ def summary(result: SceneResult) -> dict[str, Any]:
 
 
 def _result_before(scene: BatchScene) -> SceneResult | None:
-    """Outcome of a scene that is not trained: finished, damaged, or in the folder of another scene; else None."""
+    """Outcome if the scene needs no training (finished, damaged, folder of another scene), otherwise None."""
     try:
         refuse_foreign_run(scene)
         finished = RunDir(scene.run).result()

@@ -30,7 +30,7 @@ class BatchScene:
 
 
 def plan_batch(sources: Sequence[Path], out: Path, preset: str | None, options: dict[str, Any]) -> list[BatchScene]:
-    """The scenes of folders and .toml lists. Precedence: options, settings of a scene, of its list, preset.
+    """The scenes of folders and .toml lists. Precedence: options, scene, list, preset.
 
     UsageError if a list is unreadable, settings are wrong, or names are duplicates or invalid as folder names.
     """
@@ -54,7 +54,7 @@ def plan_batch(sources: Sequence[Path], out: Path, preset: str | None, options: 
 
 
 def refuse_foreign_run(scene: BatchScene) -> None:
-    """UsageError if the run's folder is that of another scene, which still exists."""
+    """UsageError if the run's folder belongs to another scene that still exists."""
     if not is_run(scene.run):
         return
     recorded = RunDir(scene.run).scene_path().resolve()
@@ -62,14 +62,14 @@ def refuse_foreign_run(scene: BatchScene) -> None:
         given = scene_folder(scene.path, scene.config.format)[0].resolve()
     except SceneError:
         return
-    if recorded != given and has_dataset(recorded) and has_dataset(given):  # else the scene was moved
+    if recorded != given and has_dataset(recorded) and has_dataset(given):  # otherwise the scene was moved
         raise UsageError(
             f"{scene.run} is a run of {recorded}, not of {scene.path}: name another -o, or the scene in a .toml list"
         )
 
 
 def _why_both(scene: BatchScene, path: Path) -> str:
-    """Message for two scenes of one name."""
+    """Message for two scenes with the same name."""
     if scene.path.resolve() == path.resolve():
         return f"{path} is given twice: give it once, or two names in a .toml list"
     return f"{scene.path} and {path} are both called {scene.name!r}: name them in a .toml list"

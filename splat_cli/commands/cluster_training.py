@@ -29,7 +29,7 @@ def new_run_on_cluster(
 ) -> RunSummary:
     """Train a scene into a new folder. See `_train`."""
     check_settings(config)
-    if is_run(path):  # the job would continue it
+    if is_run(path):  # otherwise the job would continue it
         raise UsageError(f"{path} is a run already: name another folder, or continue it with --resume")
     job = train_job(path.name, scene, path, config, device)
     return _train(job, RunDir(path), config, cluster, device, display)
@@ -50,8 +50,8 @@ def _train(
 ) -> RunSummary:
     """Run the job on one worker per GPU of the settings, or fewer (see `_jobs`), and show its log.
 
-    is_asked: whether the user gave the number of GPUs; then the first attempt uses exactly that many.
-    SplatError with the exit code and message of the job, RankError where workers are lost too often, Interrupted.
+    is_asked: whether the user gave the number of GPUs; the first attempt then uses exactly this number.
+    SplatError with the exit code and message of the job, RankError if workers are lost too often, Interrupted.
     """
     from splat_cli.engine.clusters import connected_client
 
@@ -86,9 +86,9 @@ def _train(
 
 
 def _jobs(job: Job, run: RunDir, gpus: int) -> dict[int, Job]:
-    """The job for each number of GPUs with which it may run; the result is the same with all of them.
+    """The job for each possible number of GPUs; the result is always the same.
 
-    A run that has begun, whose batch size is known, may go on with fewer: numbers that divide the batch size.
+    A run with a known batch size may continue on fewer GPUs, if their number divides the batch size.
     """
     if not is_run(run.path):
         return {gpus: job}
@@ -98,7 +98,7 @@ def _jobs(job: Job, run: RunDir, gpus: int) -> dict[int, Job]:
 
 @dataclass
 class _Saved:
-    """A checkpoint that this process does not read."""
+    """A checkpoint, which this process does not read."""
 
     step: int
 
@@ -109,7 +109,7 @@ def _saved(run: RunDir) -> _Saved | None:
 
 
 def _check(ended: JobResult) -> None:
-    """Raise the error with which the job has ended, if any; RankError if it should be started again."""
+    """Raise the error of the job, if it failed; RankError if it should be started again."""
     output = ended.json_output()
     if "error" not in output:
         return

@@ -25,12 +25,12 @@ from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.terminal.console import Display
 
-NUM_PICTURES = 12  # on the page: those on which the runs differ most
+NUM_PICTURES = 12  # on the page: photographs on which the runs differ most
 
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """Scores of a run by photograph, and renders as data URLs. seconds: of training, None if it is not finished."""
+    """Scores of a run by photograph, and renders as data URLs. seconds: training time, None if it is not finished."""
 
     name: str
     run: RunDir
@@ -54,7 +54,7 @@ class ComparedRun:
 def compare_runs(
     paths: Sequence[Path], scene: Path | None, backend: Backend, display: Display, page: Path | None
 ) -> list[ComparedRun]:
-    """Evaluate the last splats of each run on the held-out photographs that all of them share; write the page.
+    """Evaluate the last splats of each run on the held-out photographs that all share; write the page.
 
     scene: folder of the photographs, by default as in training. UsageError if two runs cannot be compared.
     """

@@ -61,7 +61,7 @@ def evaluate_run(
     pictures: Path | None = None,
     with_flip: bool = False,
 ) -> Evaluation:
-    """Evaluate a run's splats (`source`: the run, or a PLY in it) on its held-out photographs; updates metrics.json.
+    """Evaluate a run's splats (`source`: the run or its PLY) on its held-out photographs; updates metrics.json.
 
     scene: folder of the photographs, by default as in training. pictures: folder for PNGs of photograph, render and
     error map. with_flip: also FLIP, from the extra `flip`; 1.2 s per megapixel on one core.

@@ -128,7 +128,7 @@ class ExportJob:
     def _part(self, splats: SplatArrays, run: RunDir | None) -> SplatArrays:
         if run is None:
             return splats
-        splats = with_origin(splats, run.origin())  # older runs and colour fields do not state it
+        splats = with_origin(splats, run.origin())  # missing in older runs and colour fields
         crop = run.config().crop if self.crop_runs else None
         if crop is not None:
             splats = splats.select(relative_crop(parse_crop(crop), run.origin()).contains(splats.means))

@@ -18,7 +18,7 @@ class ExportedFile:
     """A written file, as in --json.
 
     dropped_sh: whether the format dropped harmonics. num_cut: splats clamped to the limits of the format. coarse_step:
-    step of positions in world units, if it is coarse for the splats. bytes: size of the file.
+    quantization step of positions in world units, if it is coarse for the splats. bytes: size of the file.
     """
 
     file: Path
@@ -32,7 +32,7 @@ class ExportedFile:
 
     @classmethod
     def of(cls, file: Path, splats: SplatArrays, written_as: Format) -> ExportedFile:
-        """Description of the file in which `splats` were written."""
+        """Description of the file that contains `splats`."""
         return cls(
             file=file,
             num_splats=len(splats),

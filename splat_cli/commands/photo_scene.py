@@ -49,8 +49,8 @@ def lacks_poses(path: Path) -> bool:
 def prepared_scene(path: Path, config: TrainConfig, display: Display) -> tuple[Path, TrainConfig]:
     """The scene to train on, and the settings for it.
 
-    It is `path` itself, or made in scenes/NAME from a zip file, photographs or a video. A scene that is made from the
-    photographs of --images has them in its own folder: the setting is then None. Raises UsageError, SceneError and
+    The scene is `path` itself, or is made in scenes/NAME from a zip file, photographs or a video. A scene made from the
+    photographs of --images stores them in its own folder: the setting is then None. Raises UsageError, SceneError and
     Interrupted.
     """
     refuse_run(path)
@@ -74,7 +74,7 @@ def refuse_run(path: Path) -> None:
 
 
 def _unzipped(path: Path, display: Display) -> Path:
-    """Folder of the zip file's contents: the first of scenes/NAME, NAME-2, ... that is free or already holds them."""
+    """Folder of the zip file's contents: the first of scenes/NAME, NAME-2, ... that is free or holds them."""
     stat = path.stat()
     record = json.dumps({"file": path.name, "size": stat.st_size, "mtime_ns": stat.st_mtime_ns})
     folders = numbered_folders(SCENES / path.stem)
@@ -91,14 +91,14 @@ def _unzipped(path: Path, display: Display) -> Path:
 
 
 def _is_unzipped(scene: Path, record: str) -> bool:
-    """Whether a folder has the contents of the zip file of `record`."""
+    """Whether a folder has the contents of the zip file described by `record`."""
     return (scene / _ZIP_RECORD).is_file() and (scene / _ZIP_RECORD).read_text() == record
 
 
 def _with_poses(source: Path, photographs: Path | None, seed: int, display: Display) -> Path:
     """The scene of a video or of a folder of photographs, by structure from motion.
 
-    photographs: their folder; None: `images` of `source` if there is one, else `source`.
+    photographs: their folder; None: `source`/images if it exists, otherwise `source`.
     """
     if photographs is None:
         photographs = source / "images" if (source / "images").is_dir() else source
@@ -115,7 +115,7 @@ def _with_poses(source: Path, photographs: Path | None, seed: int, display: Disp
     display.say(f"{source} has no camera poses: estimating them with COLMAP, in {scene}")
     try:
         found = make_scene(photographs, scene, options, display.counting, display.say)
-    except FolderInUse:  # another job of a batch uses these photographs, or others of that name
+    except FolderInUse:  # another job of a batch uses these photographs, or others with this name
         wait_until_unlocked(scene, math.inf, lambda: False, display.say)
         return _with_poses(source, photographs, seed, display)
     except SplatError:

@@ -44,7 +44,7 @@ def embeddings_along(saved: FieldFile, appearance: str | None, num_frames: int) 
     """Embedding of each frame, float32 [num_frames, size].
 
     appearance: name of a training photograph, "mean" (same as None), or A,B for linear interpolation over the frames.
-    UsageError for others.
+    UsageError for other values.
     """
     names = [None] if appearance is None else [appearance] if appearance in saved.names else appearance.split(",")
     if len(names) > 2:
@@ -70,7 +70,7 @@ _CELL = 0.02
 class RenderJob:
     """Render the splats in `file` from `views`; folder: default output folder.
 
-    antialias: None: as the file states, otherwise off, as in other viewers.
+    antialias: None: as stated in the file; off if not stated, as in other viewers.
     trained: the training views, if known.
     splat_scale: factor on the sizes of the splats; positions stay.
     samples: per pixel and axis; None: enough for antialiased pictures to match the resolution of the training views.
@@ -97,7 +97,7 @@ class RenderJob:
     spz_axes: str = "RUB"
 
     def with_overrides(self, background: tuple[float, float, float] | None, antialias: bool | None) -> RenderJob:
-        """The job with another background and antialiasing than in training, if given."""
+        """The job with the given background and antialiasing, by default those of training."""
         return dataclasses.replace(
             self,
             background=self.background if background is None else background,
@@ -125,7 +125,7 @@ class RenderJob:
         return dataclasses.replace(self, rig=StereoPair(baseline))
 
     def render(self, backend: Backend, folder: Path | None, display: Display) -> SequenceResult:
-        """Write the frames; frames of the same file, views and settings from an earlier call are kept."""
+        """Write the frames; keeps frames of an earlier call with the same file, views and settings."""
         saved = read_field(self.field_file) if self.field_file else None
         arrays = saved.splats if saved else read_splats(self.file, self.spz_axes)
         for note in arrays.reading_notes(self.file):

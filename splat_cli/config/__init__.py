@@ -24,7 +24,7 @@ class TrainConfig(
     DatasetSettings,
     RunSettings,
 ):
-    """Settings of one run, checked on construction: UsageError names the setting, its value and what was expected."""
+    """Settings of one run, checked on construction: UsageError names the setting, its value and the valid values."""
 
     def __post_init__(self) -> None:
         for name, declared in SETTINGS.items():
@@ -38,12 +38,12 @@ class TrainConfig(
 
     @property
     def batch_size(self) -> int:
-        """Number of steps that make one update."""
+        """Number of steps per update."""
         return self.gpus if self.batch is None else self.batch
 
     @property
     def save_steps(self) -> list[int]:
-        """Steps of `save_at`, ascending, each the last of its batch; some may be after the end of the run."""
+        """Steps of `save_at`, ascending, each the last of a batch; some may lie beyond the end of the run."""
         steps = _SAVE_AT if self.save_at is None else self.save_at
         return sorted({step + -step % self.batch_size for step in steps})
 
@@ -60,7 +60,7 @@ class TrainConfig(
 
 @dataclass(frozen=True)
 class ResolvedConfig(TrainConfig):
-    """Settings of a run with all defaults resolved that depend on the scene or on --steps.
+    """Settings of a run after resolving defaults that depend on the scene or on --steps.
 
     Made once, by `run.plan.resolve_plan`. Learning rates include the factors for short runs and for the number of
     photographs; `growth_rate` and `noise_scale` include the factors for short runs. `strategy` is never "default" and

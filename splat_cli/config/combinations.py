@@ -1,4 +1,4 @@
-"""Settings that depend on each other: options without effect, and options that exclude each other."""
+"""Dependent settings: options without effect, and options that exclude each other."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from splat_cli.config import SETTINGS, TrainConfig
 
 
 def unused_options(config: TrainConfig, given: Iterable[str]) -> list[str]:
-    """One line for each setting in `given` that has no effect with `config`."""
+    """One line per setting in `given` that has no effect with `config`."""
     missing = {name: missing_option(config, name) for name in given}
     return [f"{SETTINGS[name].option} does nothing without {option}" for name, option in missing.items() if option]
 
 
 def missing_option(config: TrainConfig, name: str) -> str:
-    """The option that `config` lacks for the setting `name` to have an effect; empty if it has one."""
+    """The missing option without which the setting `name` has no effect in `config`; empty if none is missing."""
     needs = SETTINGS[name].needs
     if not needs:
         return ""

@@ -55,7 +55,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     """
     try:
         with path.open(encoding="utf-8", errors="surrogateescape") as file:
-            text = file.read(_MAX_TOML_LENGTH + 1)  # devices never end
+            text = file.read(_MAX_TOML_LENGTH + 1)  # reading a device may never end
         _check_effort(text)
         return tomllib.loads(text)
     except OSError as error:
@@ -65,7 +65,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def _check_effort(text: str) -> None:
-    """ValueError for files that Python's reader parses slowly: quadratic in the number of parts of a key."""
+    """ValueError for keys with many parts: Python's reader takes quadratic time for them."""
     if len(text) > _MAX_TOML_LENGTH:
         raise ValueError(f"it is longer than {_MAX_TOML_LENGTH:,} characters")
     if max(map(_num_separators, text.splitlines()), default=0) > _MAX_SEPARATORS:
@@ -91,7 +91,7 @@ def config_toml(config: TrainConfig, run: Mapping[str, str]) -> str:
 
 
 def changed_settings(config: TrainConfig) -> dict[str, Any]:
-    """Settings that differ from their defaults; a batch equal to the number of GPUs does not, since runs write it."""
+    """Settings that differ from their defaults, without a batch equal to the number of GPUs: runs write that."""
     values = dataclasses.asdict(config)
     if values["batch"] == values["gpus"]:
         values["batch"] = None

@@ -1,4 +1,4 @@
-"""Type of a setting: kind, range, default, help and facts that other modules ask for; conversion from and to text."""
+"""Type of a setting: kind, range, default, help and facts for other modules; conversion from and to text."""
 
 import dataclasses
 import numbers
@@ -40,13 +40,13 @@ def setting(
     batches: bool = False,
     not_in_city: Values = False,
 ) -> T:
-    """A dataclass field that declares a setting; `low` and `high` are inclusive and hold for each entry of a tuple.
+    """A dataclass field that declares a setting; `low` and `high` are inclusive and apply to each entry of a tuple.
 
     metavar: placeholder of the value in the help of the command line. common: shown by --help, not only by --help-all.
-    fixed: cannot change when a run is resumed: read at the start only, or defines held-out views or checkpoint arrays.
-    needs: option without which the setting is not read: "--eval", "--color field", "--init-from or --frozen".
-    single_gpu: values that do not work with --gpus. batches: long runs train in batches by default even with
-    these, since batches were measured to be as good; with values for a single GPU, they otherwise do not.
+    fixed: cannot change when a run is resumed: it is read only at the start, or defines held-out views or checkpoint
+    arrays. needs: option that the setting requires to have an effect: "--eval", "--color field", "--init-from or
+    --frozen". single_gpu: values that do not work with --gpus. batches: long runs train in batches by default even with
+    these values, since batches were measured to be as good. Other values for a single GPU turn this default off.
     not_in_city: values that do not work with `splat city`.
     """
     metadata = {key: value for key, value in locals().items() if key != "default"}
@@ -110,7 +110,7 @@ class Setting:
         return f"{_NOUNS[self.kind]}{', ' if self.bounds else ''}{self.bounds}"
 
     def is_on(self, value: Any) -> bool:
-        """Whether `value` turns something on: not none, false or 0."""
+        """Whether `value` turns something on: it is not None, "none", false or 0."""
         return value not in _OFF
 
     def is_among(self, value: Any, values: Values) -> bool:

@@ -1,1 +1,1 @@
-"""Jobs: commands in processes of their own, on this machine or on the workers of a Dask cluster."""
+"""Jobs: commands in separate processes, on this machine or on the workers of a Dask cluster."""

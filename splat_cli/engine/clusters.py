@@ -1,4 +1,4 @@
-"""Dask clusters: one that runs, processes of this machine, or SLURM jobs."""
+"""Dask clusters: an existing one, processes of this machine, or SLURM jobs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LOGGERS = ("distributed", "distributed.client", "tornado", "tornado.application
 def connected_client(cluster: str, device: str, say: Callable[[str], None]) -> Iterator[Client]:
     """Context with a client of a cluster: `tcp://HOST:PORT`, `local:N`, or the .toml file of slurm.py.
 
-    Clusters that are started here end afterwards. UsageError if there is no such cluster.
+    Clusters started here end afterwards. UsageError if the cluster is not found.
     """
     with ExitStack() as stack:
         if re.fullmatch(r"(tcp|tls|wss?|ucx)://[^/]+:\d{1,5}", cluster):
@@ -68,16 +68,16 @@ def _check_scheduler(address: str) -> None:
     from distributed.security import Security
 
     async def try_once() -> None:
-        credentials = Security().get_connection_args("client")  # as a `Client` reads them from Dask's configuration
+        credentials = Security().get_connection_args("client")  # a `Client` also reads them from Dask's configuration
         if is_encrypted and credentials.get("ssl_context") is None:
             raise ValueError("no certificates")
         (await connect(address, timeout=_TIMEOUT, **credentials)).abort()
 
     is_encrypted = address.startswith(("tls:", "wss:"))
-    try:  # in a separate thread: an event loop may be running in the caller's, as in a notebook
+    try:  # in a separate thread: the caller's may run an event loop, as in a notebook
         with ThreadPoolExecutor(1) as pool:
             pool.submit(lambda: asyncio.run(try_once())).result()
-    except Exception as error:  # many types: another program answers, certificates are missing
+    except Exception as error:  # many types, such as for missing certificates or another program's answer
         advice = "start `dask scheduler` there, and `dask worker ADDRESS` on each machine"
         if is_encrypted:
             advice += f"; name certificates that it accepts in {', '.join(_CERTIFICATES)}"
@@ -85,7 +85,7 @@ def _check_scheduler(address: str) -> None:
 
 
 def _client(address: Any) -> Client:
-    """A client of the scheduler at `address`, or of a cluster that was started here. Raises SplatError."""
+    """A client of the scheduler at `address`, or of a cluster started here. Raises SplatError."""
     from distributed import Client
 
     try:
@@ -97,7 +97,7 @@ def _client(address: Any) -> Client:
 
 
 def _check_versions(client: Client) -> None:
-    """UsageError if scheduler or workers have another version of Python or Dask than this process."""
+    """UsageError if the scheduler or a worker has a different version of Python or Dask."""
     versions = client.get_versions()
     ours = _versions(versions["client"])
     for place, found in [("the scheduler", versions["scheduler"]), *versions["workers"].items()]:

@@ -32,7 +32,7 @@ class SchedulerLost(SplatError):
 
 
 class Turn:
-    """The lock under which a command takes free workers, so that no other command takes them meanwhile.
+    """The lock that a command holds while it takes free workers, so that no other command takes them.
 
     Dask releases the lock of a command that was killed after 30 s.
     """
@@ -46,14 +46,14 @@ class Turn:
         return self._is_held
 
     def give_back(self) -> None:
-        """Let others take their turn, if this command has it."""
+        """Release the lock, if this command holds it."""
         if self._is_held:
             self._is_held = False
             self._lock.release()
 
 
 def visible_inputs(job: Job) -> Job:
-    """The job with those inputs that exist, and its log: a worker that shares the folder sees them. OSError."""
+    """The job with its existing inputs and its log: a worker that shares the folder sees them. OSError."""
     (job.folder / job.log).touch()
     return dataclasses.replace(job, inputs=tuple(path for path in job.inputs if (job.folder / path).exists()))
 
@@ -74,11 +74,11 @@ def lacks_program(error: ImportError) -> UsageError:
 
 
 def drop(client: Client, futures: Sequence[Future], topic: str) -> None:
-    """Cancel tasks, and wait until they have saved. topic: of their events, see `num_running`."""
+    """Cancel tasks, and wait until they have saved. topic: topic of their events, see `num_running`."""
     left = [future for future in futures if not future.done()]
     if not left or client.status != "running":
         return
-    with suppress(OSError):  # the connection is lost meanwhile: workers end their tasks then
+    with suppress(OSError):  # the connection is lost: workers then end their tasks
         client.cancel(left)
         end = time.monotonic() + SAVING + _MARGIN
         while time.monotonic() < end:
@@ -93,8 +93,8 @@ def ask_workers(
 ) -> dict[str, Any]:
     """The result of a call on each worker, or the exception that it raises; the call runs beside the worker's tasks.
 
-    TimeoutError for a worker that does not answer within `patience` seconds. `Client.run` alone would wait for it, and
-    keep the answers of the others.
+    TimeoutError for a worker that does not answer within `patience` seconds. `Client.run` alone would wait for it and
+    withhold the other answers.
     """
     call = remote_call(function, *arguments)
 

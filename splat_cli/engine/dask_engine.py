@@ -24,23 +24,24 @@ _MAX_FAILURES = 2  # failures after which a worker gets no more jobs
 
 
 class DaskEngine:
-    """An Engine that runs a job per place of each worker. If a worker is lost, Dask runs its job again on another one.
+    """An Engine that runs one job per place of each worker. If a worker is lost, Dask runs its job on another one.
 
-    Jobs wait here until a place is free. The scheduler would assign them all at once, by durations that it does not
-    know, and seldom moves them to a worker that becomes idle earlier.
+    Jobs wait here until a place is free. The scheduler would assign them all at once without knowing their durations,
+    and seldom moves them to a worker that becomes idle earlier.
 
     A job that a worker cannot start, such as on a full disk, goes to another worker.
 
-    device: of the jobs. say: shows a line of progress. check: called often in `results`, may raise KeyboardInterrupt.
+    device: device of the jobs. say: shows a line of progress. check: called often in `results`, may raise
+    KeyboardInterrupt.
     """
 
     def __init__(self, client: Client, device: str, say: Callable[[str], None], check: Callable[[], None]) -> None:
         self._client, self._device, self._say, self._interrupted = client, device, say, check
         self._workers, self._turn, self._next_look = Workers(client, device, say), Turn(client), 0.0
         self._waiting: list[Job] = []
-        self._running: dict[Future, tuple[Job, set[str]]] = {}  # with the workers that may run it, empty: all
+        self._running: dict[Future, tuple[Job, set[str]]] = {}  # with the workers that may run it; all if empty
         self._ended = as_completed(loop=client.loop)
-        self._failures: dict[str, dict[str, WorkerFailed]] = defaultdict(dict)  # worker -> job's name -> its failure
+        self._failures: dict[str, dict[str, WorkerFailed]] = defaultdict(dict)  # worker -> name of the job -> failure
         self._topic = f"splat-{uuid.uuid4()}"
         client.subscribe_topic(self._topic, self._show)
 
@@ -72,7 +73,7 @@ class DaskEngine:
         drop(self._client, list(self._running), self._topic)
 
     def _next_results(self) -> list[JobResult]:
-        """Results that have arrived. Gives waiting jobs to free places."""
+        """Results that have arrived. Assigns waiting jobs to free places."""
         self._interrupted()
         if self._client.status == "closed":
             raise SchedulerLost
@@ -86,10 +87,10 @@ class DaskEngine:
         return [result for result in found if result]
 
     def _assign(self) -> list[JobResult | None]:
-        """Give waiting jobs to free places. Returns failures of jobs that no worker can run."""
+        """Assign waiting jobs to free places. Returns failures of jobs that no worker can run."""
         jobs = sorted(self._waiting, key=lambda job: -job.priority)  # stable: equal priorities keep their order
         for job in jobs[:1] or [job for job, _ in self._running.values()][:1]:
-            self._workers.look(dataclasses.replace(job, log=job.log.parent, inputs=()))  # what all jobs need
+            self._workers.look(dataclasses.replace(job, log=job.log.parent, inputs=()))  # needed by all jobs
         self._take_back()
         places = self._workers.places(shared=True)
         if not jobs or not places or not self._turn.take():
@@ -105,7 +106,7 @@ class DaskEngine:
         return failures
 
     def _take_back(self) -> None:
-        """Queue jobs again if all their workers have left: Dask does not move these jobs, even if it may."""
+        """Queue jobs again if all their workers have left: Dask does not move these jobs, even if allowed to."""
         for future, (job, workers) in list(self._running.items()):
             if workers and self._workers.threads and not workers & self._workers.threads.keys():
                 del self._running[future]
@@ -160,7 +161,7 @@ class DaskEngine:
             self._say(f"{job.name}: {error}{last}")
             self._waiting.insert(0, job)
             return None
-        future.release()  # else the job is run again if the worker that holds its result is lost
+        future.release()  # otherwise the job runs again if the worker that holds its result is lost
         return result
 
     def _show(self, event: tuple[float, tuple[str, str]]) -> None:

@@ -40,7 +40,7 @@ class WorkerFailed(SplatError):
     """A worker cannot start a job that another one may be able to run. worker: its address."""
 
     def __init__(self, worker: str, reason: str, exit_code: int = 1) -> None:
-        super().__init__(worker, reason, exit_code)  # from which it is unpickled
+        super().__init__(worker, reason, exit_code)  # used to unpickle it
         self.worker, self.reason, self.exit_code = worker, reason, exit_code
 
     def __str__(self) -> str:
@@ -48,19 +48,19 @@ class WorkerFailed(SplatError):
 
 
 def dask_setup(worker: Worker) -> None:
-    """Dask's hook at the start of a worker: ignore signals; the command stops its workers after jobs have saved."""
+    """Dask's hook at the start of a worker: ignores signals; the command stops its workers after jobs have saved."""
     for name in ("SIGINT", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
 
 
 def num_running(topic: str) -> int:
-    """Number of jobs of a client that still run in this worker. topic: of the client's events."""
+    """Number of jobs of a client that still run in this worker. topic: topic of the client's events."""
     return _running[topic]
 
 
 class _Task:
-    """The task that this thread of a worker executes. topic: of events for the client."""
+    """The task that this thread of a worker executes. topic: topic of events for the client."""
 
     def __init__(self, topic: str) -> None:
         self._worker, self._topic = get_worker(), topic
@@ -89,7 +89,8 @@ class _Task:
     def on_free_device(self, device: str) -> Iterator[dict[str, str]]:
         """Context with the environment variables of a device that no other job of this worker uses.
 
-        `num_running` counts the task meanwhile. Waits for a device; raises Reschedule as soon as the task must end.
+        `num_running` counts the task inside the context. Waits for a device; raises Reschedule as soon as the task must
+        end.
         """
         with _lock:
             _running[self._topic] += 1
@@ -119,7 +120,7 @@ def run_on_worker(job: Job, device: str, version: str, topic: str) -> JobResult:
     """Run a job on a free device of this worker, "cuda" or "cpu". WorkerFailed if it cannot start here.
 
     The job is interrupted when the client drops it. If this worker closes, Dask runs the job again on another one.
-    topic: of events for the client, (name of the job, text).
+    topic: topic of events for the client; each is (name of the job, text).
     """
     task = _Task(topic)
 
@@ -205,7 +206,7 @@ def lead(work: RankTask) -> JobResult:
 
 
 def follow(work: RankTask, rank: int, address: tuple[str, int], paths: Sequence[str]) -> None:
-    """Run another rank, to the end of its process. address: of rank 0; paths: of memory to share.
+    """Run another rank until its process ends. address: address of rank 0; paths: paths of shared memory.
 
     Events: ("runs", rank, place), ("closes", rank, place) if the worker closes meanwhile. SplatError if rank 0 cannot
     be reached.
@@ -230,7 +231,7 @@ def follow(work: RankTask, rank: int, address: tuple[str, int], paths: Sequence[
             process = start_child(module, work.job.folder, variables, (messages, *files), stdout=heartbeat)
         place = _place_of(task, environment)
 
-        def tell() -> None:  # the process follows that of rank 0, which needs it to save
+        def tell() -> None:  # the process ends with rank 0, which needs it to save
             if not task.is_dropped():
                 task.send_event("closes", rank, task.place)
 

@@ -19,14 +19,14 @@ class Engine(Protocol):
         """Queue a job; it may start at once."""
 
     def results(self) -> Iterator[JobResult]:
-        """Results of the submitted jobs as they finish, until none is left; further jobs may be submitted meanwhile.
+        """Results of the submitted jobs as they finish; further jobs may be submitted meanwhile.
 
         KeyboardInterrupt after Ctrl-C. UsageError if no job can run here. A job that cannot run has a result with an
         error; the others go on.
         """
 
     def run_ranks(self, jobs: Mapping[int, Job]) -> JobResult | None:
-        """The result of one job on the largest number of GPUs that are free now, with a rank on each.
+        """The result of one job on as many GPUs as possible of those free now, one rank per GPU.
 
         jobs: the job for each possible number of GPUs, from 2. None if too few are free. If ranks cannot start or one
         is lost, all ranks end and the result has an error. Call it while no other job is submitted. KeyboardInterrupt
@@ -34,7 +34,7 @@ class Engine(Protocol):
         """
 
     def close(self) -> None:
-        """Drop the jobs that wait, interrupt those that run, and wait until they have saved."""
+        """Drop waiting jobs, interrupt running ones, and wait until they have saved."""
 
 
 @contextmanager
@@ -43,7 +43,7 @@ def open_engine(
 ) -> Iterator[Engine]:
     """Context with an engine for jobs on `device`: "auto", "cuda" or "cpu". All of its jobs have ended afterwards.
 
-    cluster: of Dask (see `connected_client`), by default this machine alone. say: shows which job runs where. After
+    cluster: Dask cluster (see `connected_client`), by default only this machine. say: shows which job runs where. After
     Ctrl-C, SIGTERM or SIGHUP, raises Interrupted as soon as the running jobs have saved.
     """
     with deferred_interrupt() as check, _opened(device, cluster, say, check) as engine:

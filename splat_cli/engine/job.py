@@ -19,7 +19,7 @@ _KILLED = -9
 
 @dataclass(frozen=True)
 class Job:
-    """A command `splat ARGUMENTS...`, run in a process of its own.
+    """A command `splat ARGUMENTS...`, run in a separate process.
 
     name: unique, for messages. folder: absolute working folder; all other paths may be relative to it. log: file to
     which standard error is appended. run: folder of the run that the command writes, if any; once it is a run,
@@ -38,7 +38,7 @@ class Job:
     priority: int = 0
 
     def command(self) -> tuple[str, ...]:
-        """The arguments; if the run has begun, those that continue it."""
+        """The arguments; `resume_arguments` if the run has begun."""
         return self.resume_arguments if self.is_begun() else self.arguments
 
     def is_begun(self) -> bool:
@@ -73,7 +73,7 @@ class JobResult:
 
 
 def failed_result(job: Job, reason: str, exit_code: int = 1) -> JobResult:
-    """The result of a job whose process could not run to its end."""
+    """The result of a job whose process could not finish."""
     return JobResult(job, exit_code, 0.0, "", json.dumps({"error": reason, "exit_code": exit_code}), reason)
 
 

@@ -87,7 +87,7 @@ class LocalEngine:
                 self._results.put(error)
 
     def _run(self, job: Job, devices: Mapping[str, str]) -> JobResult | None:
-        """The result of a job, as soon as no other process has locked its run; None if the engine closes before."""
+        """The result of a job, once no other process holds the lock of its run; None if the engine closes earlier."""
 
         def say(text: str) -> None:
             self._say(f"{job.name}: {text}")
@@ -110,7 +110,7 @@ def describe_device(environment: Mapping[str, str]) -> str:
 
 
 def device_environments(device: str) -> list[dict[str, str]]:
-    """Environment variables per device that make only this device visible."""
+    """Environment variables for each device that make only this device visible."""
     if device == "cpu" or why_no_cuda():
         return [{}]
     import cupy

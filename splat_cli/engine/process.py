@@ -14,7 +14,7 @@ from typing import Any
 from splat_cli.engine.job import Job, JobResult
 from splat_cli.processes.child_process import NEW_SESSION, child_environment
 
-SAVING = 90.0  # seconds that a process has to save after it was told to end; then it is killed
+SAVING = 90.0  # seconds to save after a request to end; then the process is killed
 _POLL = 0.1  # seconds
 _TAIL = 4096  # bytes
 

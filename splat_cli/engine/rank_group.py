@@ -38,7 +38,7 @@ class RankGroup:
     ) -> None:
         self._client, self._can_grow, self._say, self._interrupted = client, can_grow, say, check
         self._workers, self._turn = Workers(client, device, say), Turn(client)
-        self._were_there = False  # whether enough workers were there: lost ones may return
+        self._were_there = False  # whether there were enough workers: lost ones may return
 
     def run(self, jobs: Mapping[int, Job]) -> JobResult:
         """The result of rank 0, which runs a job.
@@ -70,7 +70,7 @@ class RankGroup:
             self._turn.give_back()
 
     def run_on_free(self, jobs: Mapping[int, Job]) -> JobResult | None:
-        """`run` on as many workers as are free now, None if these are too few for any of the jobs."""
+        """`run` on the workers that are free now; None if they are too few for any of the jobs."""
         try:
             self._workers.look(visible_inputs(next(iter(jobs.values()))))
             free = self._workers.free(self._workers.places())
@@ -87,9 +87,9 @@ class RankGroup:
     def _wait(self, job: Job, sizes: Sequence[int]) -> list[str]:
         """Workers of all ranks of a job, each with a free place.
 
-        sizes: possible numbers of ranks, in descending order: the first, or if the cluster has too few workers, the
-        largest for which it has enough. Waits up to _PATIENCE seconds for workers that join or return after a loss.
-        UsageError if there will be too few, or if the job cannot run on them.
+        sizes: possible numbers of ranks, in descending order: the first, or the largest for which the cluster has
+        enough workers. Waits up to _PATIENCE seconds for workers that join or return after a loss. UsageError if too
+        few can join, or if the job cannot run on them.
 
         Takes the turn as soon as the cluster has enough workers: other commands start no job until these are free and
         all ranks run. Two commands that each hold some of the workers would deadlock.
@@ -115,7 +115,7 @@ class RankGroup:
             time.sleep(_POLL)
 
     def _refuse(self, infos: Mapping[str, Any], places: Mapping[str, int], size: int) -> None:
-        """UsageError if no host has enough workers on the CPU, or the cluster has too few and cannot grow."""
+        """UsageError if no host has enough CPU workers, or the cluster has too few workers and cannot grow."""
         kind, num = self._workers.kind, sum(places.values())
         if kind == "cpu" and max(map(len, by_host(infos, places).values()), default=0) < size <= num:
             raise UsageError(
@@ -127,9 +127,9 @@ class RankGroup:
 
 
 class _Tasks:
-    """The tasks of the ranks of one job, a worker for each, and the events that they send. result: of rank 0.
+    """The tasks of the ranks of one job, one worker each, and their events. result: result of rank 0.
 
-    Rank 0 starts at once; the others follow when it listens.
+    Rank 0 starts at once; the others start when it listens.
     """
 
     def __init__(self, client: Client, job: Job, workers: list[str], device: str) -> None:
@@ -169,10 +169,10 @@ class _Tasks:
             raise RankError(f"the worker of {name} closes: {details[0]}")
         else:
             try:
-                self.result = result_of(self._futures[rank]) or self.result  # other ranks have none
+                self.result = result_of(self._futures[rank]) or self.result  # other ranks have no result
             except KilledWorker:
                 raise RankError(f"the worker of {name} is lost") from None
-            except OSError as error:  # on the worker: an address that it cannot listen at, a full disk
+            except OSError as error:  # on the worker: cannot listen at an address, disk full
                 raise SplatError(f"the worker of {name} failed: {one_line(error)}") from None
         return None
 

@@ -47,9 +47,9 @@ def read_slurm_file(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def slurm_cluster(path: Path, settings: dict[str, Any]) -> Iterator[Any]:
-    """Context with a cluster whose workers run in SLURM jobs. settings: of read_slurm_file(path). Raises UsageError."""
+    """Context with a cluster of workers in SLURM jobs. settings: from read_slurm_file(path). Raises UsageError."""
     try:
-        with kept_signal_handlers():  # at SIGINT, its handler exits with code 0
+        with kept_signal_handlers():  # its handler of SIGINT exits with code 0
             from dask_jobqueue import SLURMCluster
     except ImportError:
         raise UsageError(f"{path} needs dask-jobqueue: pip install 'splat-cli[cluster]'") from None
@@ -70,7 +70,7 @@ def slurm_cluster(path: Path, settings: dict[str, Any]) -> Iterator[Any]:
         yield cluster
     finally:
         ended.set()
-        with suppress(AssertionError):  # about jobs that could not be submitted
+        with suppress(AssertionError):  # raised for jobs that could not be submitted
             cluster.close()
 
 
@@ -95,7 +95,7 @@ def _resubmit(cluster: Any, num: int, ended: threading.Event) -> None:
 
 
 def _reject_unknown(path: Path, settings: dict[str, Any]) -> None:
-    """UsageError for keys that SLURMCluster does not take, or that splat sets."""
+    """UsageError for keys that SLURMCluster does not accept, or that splat sets."""
     from dask_jobqueue.core import Job, JobQueueCluster
     from dask_jobqueue.slurm import SLURMJob
 

@@ -1,4 +1,4 @@
-"""Workers of a Dask cluster: which can run jobs, how many places are free, and which ones several ranks take."""
+"""Workers of a Dask cluster: finds usable workers, counts free places and chooses the workers of ranks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ANSWER = 60.0  # seconds in which a new worker must answer; it imports this pro
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """A worker. host: equal for workers that can share memory; gpus: names of the GPUs it sees."""
+    """A worker. host: the same for workers that can share memory; gpus: names of the GPUs it sees."""
 
     host: str
     gpus: tuple[str, ...]
@@ -32,10 +32,10 @@ class WorkerInfo:
 
 
 class Workers:
-    """The workers that can run jobs. A place runs one job or rank: a thread of a worker, with a GPU of its own.
+    """The workers that can run jobs. A place runs one job or rank: a thread of a worker with its own GPU.
 
-    On the CPU, a worker has one place. Dask's resources cannot count places: a worker that joins has none until it is
-    told, and the scheduler does not check again whether waiting tasks can then run.
+    On the CPU, a worker has one place. Dask's resources cannot count places: a new worker has none until they are set,
+    and the scheduler does not check again whether waiting tasks can then run.
 
     device: "auto", "cuda" or "cpu"; `kind` is the same without "auto": "cuda" if any worker has a GPU. say: shows a
     line of progress.
@@ -48,9 +48,9 @@ class Workers:
         self._refused: dict[str, SplatError] = {}
 
     def look(self, job: Job) -> None:
-        """Find the connected workers; asks new ones whether they can run the job.
+        """Find the connected workers; ask new ones whether they can run the job.
 
-        Leaves out workers that cannot, with a line that says why. UsageError if no worker could so far. OSError if the
+        Leaves out workers that cannot, and says why. UsageError if no worker could so far. OSError if the
         connection is lost.
         """
         before, self.threads = self.threads, self._client.nthreads()
@@ -65,7 +65,7 @@ class Workers:
             elif isinstance(info, ImportError):
                 self._refused[worker] = lacks_program(info)
             elif isinstance(info, SplatError):
-                self._refused[worker] = info  # another exception: it is lost
+                self._refused[worker] = info  # any other exception: the worker is lost
         self._report([worker for worker in new if worker in self._refused])
         self.kind = _kind_of_devices(self._device, self._infos)
 
@@ -87,7 +87,7 @@ class Workers:
         return {worker: max(num - len(tasks.get(worker, ())), 0) for worker, num in places.items()}
 
     def _report(self, refused: Sequence[str]) -> None:
-        """Say why workers are left out; UsageError if none is left and none could run a job so far."""
+        """Say why workers are left out; UsageError if no workers remain and none could run a job so far."""
         if refused and not self._infos and self.threads.keys() <= self._refused.keys():
             raise self._refused[refused[0]]
         for worker in refused:
@@ -120,9 +120,9 @@ def _kind_of_devices(device: str, infos: Mapping[str, WorkerInfo]) -> str:
 def places_of(
     infos: Mapping[str, WorkerInfo], threads: Mapping[str, int], kind: str, shared: bool = False
 ) -> dict[str, int]:
-    """Number of places of each worker that has some. A GPU counts for the first worker that sees it.
+    """Number of places of each worker with at least one. A GPU counts for the first worker that sees it.
 
-    shared: it counts for each worker that sees it.
+    shared: a GPU counts for each worker that sees it.
     """
     found, taken = {}, set[tuple[str, str]]()
     for worker in sorted(infos):
@@ -143,7 +143,7 @@ def largest(infos: Mapping[str, WorkerInfo], places: Mapping[str, int], sizes: S
 def chosen_workers(
     infos: Mapping[str, WorkerInfo], places: Mapping[str, int], size: int, kind: str
 ) -> list[str] | None:
-    """Workers of `size` ranks, on as few hosts as possible, on the CPU on a single one; None if there are too few."""
+    """Workers of `size` ranks, on as few hosts as possible (on the CPU: a single host); None if there are too few."""
     hosts = sorted(by_host(infos, places).values(), key=len, reverse=True)
     if kind == "cpu":
         hosts = hosts[:1]

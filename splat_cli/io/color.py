@@ -1,4 +1,4 @@
-"""Colours as users give them."""
+"""Colours given by users."""
 
 import math
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ _NAMES = {"black": (0.0, 0.0, 0.0), "white": (1.0, 1.0, 1.0)}
 
 
 def parse_color(text: str) -> tuple[float, float, float]:
-    """RGB from 0 to 1 of "black", "white" or "r,g,b" with 0 to 255 each. UsageError."""
+    """RGB from 0 to 1 of "black", "white" or "r,g,b" (each 0 to 255). UsageError."""
     if text in _NAMES:
         return _NAMES[text]
     parts = [part.strip() for part in text.split(",")]
@@ -20,7 +20,7 @@ def parse_color(text: str) -> tuple[float, float, float]:
 
 
 def color_of(value: str | Sequence[float]) -> tuple[float, float, float]:
-    """RGB from 0 to 1 of a text for `parse_color`, or of three numbers from 0 to 1. UsageError."""
+    """RGB from 0 to 1: text is parsed by `parse_color`, three numbers from 0 to 1 are kept. UsageError."""
     if isinstance(value, str):
         return parse_color(value)
     try:

@@ -20,7 +20,7 @@ from splat_cli.processes.child_process import ending, kill, receive, start_worke
 HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"mif1", b"msf1")  # ISO/IEC 23008-12, annex B
 AVIF_BRANDS = (b"avif", b"avis")
 _PROGRAM = "from splat_cli.io.decoder_worker import main; main()"
-_GRACE = 5.0  # seconds that a process has to end after it stopped answering
+_GRACE = 5.0  # seconds for a process to end after it stopped answering
 _idle: "LifoQueue[subprocess.Popen[bytes]]" = LifoQueue()
 
 

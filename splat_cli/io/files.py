@@ -33,7 +33,7 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
 
     Creates missing parent folders. If `path` is a symbolic link, replaces the file that it points to. durable:
     flushed to disk. DiskError if the disk is full or fails, UnwritableError if the folder cannot be written,
-    FolderLost if it is part of a locked folder that is gone.
+    FolderLost if it belongs to a locked folder that was moved or removed.
     """
     named, path = path, path.resolve() if path.is_symlink() else path
     temporary = _temporary(path)
@@ -51,7 +51,7 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
             flush(path.parent)
     except OSError as error:
         with suppress(OSError):
-            require_held(named)  # says more than that a file is missing
+            require_held(named)  # tells more than "file not found"
         raise write_error(path, error) from error
     finally:
         with suppress(OSError):
@@ -97,7 +97,7 @@ def _temporary(path: Path) -> Path:
 def replacing_together(last: Path) -> Iterator[Path]:
     """Yield a temporary folder beside `last`; at the end its files are moved beside `last`, where they replace others.
 
-    An error before that changes nothing. `last` is removed before files are moved, and comes last: an index is never
+    An error before that changes nothing. `last` is removed before files are moved, and comes last: an index never lies
     beside files of another write. Creates missing folders; DiskError and UnwritableError as `replacing`.
     """
     temporary = _temporary(last)
@@ -107,7 +107,7 @@ def replacing_together(last: Path) -> Iterator[Path]:
         yield temporary
         require_held(last)
         last.unlink(missing_ok=True)
-        files = files_below(temporary, _raise)  # all of them: an index must not name files that are missing
+        files = files_below(temporary, _raise)  # all files: an index must not name missing ones
         files.remove(temporary / last.name)
         for path in (*files, temporary / last.name):
             target = last.parent / path.relative_to(temporary)
@@ -140,7 +140,7 @@ def write_error(path: Path, error: OSError) -> DiskError:
 
 
 def files_below(folder: Path, on_error: Callable[[OSError], object] | None = None) -> list[Path]:
-    """All files in a folder and its subfolders. on_error: called for those that cannot be listed, else left out."""
+    """All files in a folder and its subfolders. on_error: called for folders that cannot be listed."""
     return [Path(parent, name) for parent, _, names in os.walk(folder, onerror=on_error) for name in names]
 
 
@@ -149,7 +149,7 @@ def _raise(error: OSError) -> None:
 
 
 def entries(folder: Path) -> list[Path]:
-    """The entries of a folder, none if it is missing or a file. UnreadableError if it cannot be read.
+    """The entries of a folder; empty if it is missing or a file. UnreadableError if it cannot be read.
 
     `Path.glob` finds nothing in a folder without permission.
     """
@@ -168,7 +168,7 @@ def read_error(path: Path, error: OSError) -> UnreadableError:
 
 def flush(path: Path) -> None:
     """Wait until the file, or the entries of the folder, are on disk. OSError."""
-    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)  # Windows flushes what is open for writing
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)  # Windows flushes only files open for writing
     try:
         os.fsync(handle)
     finally:
@@ -196,5 +196,5 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def is_leftover(path: Path) -> bool:
-    """Whether the name is that of a temporary file."""
+    """Whether the name belongs to a temporary file."""
     return path.name.startswith(".") and path.name.endswith(".part")

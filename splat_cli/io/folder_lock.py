@@ -1,4 +1,4 @@
-"""Lock of a folder: one process at a time writes into it, as long as the folder stays in its place."""
+"""Lock of a folder: one process at a time writes into it, while the folder stays in its place."""
 
 import errno
 import os
@@ -64,13 +64,13 @@ def locked_folder(folder: Path, make: bool = False) -> Iterator[None]:
         released.set()
         with suppress(OSError):
             if _is_own(path, locked):
-                path.unlink()  # not on Windows, where releasing the lock does it
+                path.unlink()  # not on Windows, where releasing the lock removes it
         _held.remove(held)
         lock.release()
 
 
 def require_held(path: Path) -> None:
-    """FolderLost if `path` is in a folder that this process has locked, and the lock there is not its own any more.
+    """FolderLost if `path` is in a folder that this process has locked, but the lock there is no longer its own.
 
     Called before every write: a folder that was moved must not be created again, and a new folder at its path belongs
     to others. OSError if the lock cannot be examined.
@@ -85,7 +85,7 @@ def require_held(path: Path) -> None:
 
 
 def _is_own(path: Path, locked: os.stat_result) -> bool:
-    """Whether the file of a lock is the one that this process has locked; that stays open, so its number is unique."""
+    """Whether a lock's file is the one that this process has locked, which stays open, so its number is unique."""
     try:
         return os.path.samestat(locked, path.stat())
     except (FileNotFoundError, NotADirectoryError):
@@ -147,7 +147,7 @@ def _acquire(folder: Path, make: bool) -> FileLock:
         except OSError as error:
             lock.release()
             raise unwritable(folder, error) from None
-        # its holder has just removed the folder, or the lock's file
+        # the holder has just removed the folder or the lock's file
     raise unwritable(folder, missing)  # as in /proc
 
 
@@ -176,7 +176,7 @@ def _write_holder(path: Path) -> None:
             file.write(text.encode(errors="replace"))
     except FileNotFoundError:
         raise
-    except OSError:  # the lock holds without it
+    except OSError:  # the lock works without it
         return
 
 
@@ -185,7 +185,7 @@ def _computer() -> str:
 
 
 def _holder(path: Path) -> str:
-    """The process that holds the lock, as its file names it."""
+    """The process that holds the lock, as recorded in its file."""
     try:
         with path.open("rb") as file:
             file.seek(_LOCKED_BYTES)

@@ -1,6 +1,6 @@
 """Opening of image files, restricted to formats of photographs and pictures.
 
-Without a list of formats, Pillow tries all decoders, whatever the suffix; the one for EPS starts Ghostscript.
+Without a list of formats, Pillow tries all decoders, whatever the suffix; its EPS decoder starts Ghostscript.
 """
 
 import importlib.util
@@ -18,7 +18,7 @@ if importlib.util.find_spec("PIL.AvifImagePlugin"):  # from Pillow 11.3 on
 PHOTOGRAPH_SUFFIXES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".heic", ".heif", ".avif")
 """Suffixes by which photographs are found if a dataset does not list them."""
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)  # callers check sizes before they decode
-warnings.filterwarnings("ignore", module=r"PIL\.")  # about damaged metadata, which is not used
+warnings.filterwarnings("ignore", module=r"PIL\.")  # warnings about damaged metadata, which is not used
 
 
 def open_image(file: Path | io.BytesIO, formats: tuple[str, ...] = FORMATS) -> Image.Image:

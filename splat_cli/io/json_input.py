@@ -38,8 +38,8 @@ def parse_json(content: str | bytes) -> Any:
 def _value_bytes(text: str, num_same_keys: int) -> int:
     """Upper bound of the memory of text and values, in bytes (CPython, 64 bits).
 
-    A dict takes 192 bytes with one key and at most 56 per further key; a list 88 with one value; a list's slot 9, with
-    the spare ones; a number 32; a string 80. Equal keys are one object.
+    A dict takes 192 bytes with one key and at most 56 per further key; a list 88 with one value; a slot of a list 9,
+    including spare slots; a number 32; a string 80. Equal keys are one object.
     """
     num_keys, num_strings = text.count(":"), text.count('"') // 2 - num_same_keys
     containers = 136 * text.count("{") + 56 * num_keys + 88 * text.count("[")

@@ -1,7 +1,7 @@
-"""Child processes that end with their parent: the system then closes the pipe that is their standard input.
+"""Child processes that end with their parent: the system then closes the pipe to their standard input.
 
-This works on all systems, however the parent ends. PR_SET_PDEATHSIG of Linux is not usable: it is sent when the thread
-ends that started the child, and threads start jobs.
+This works on all systems, however the parent ends. Linux's PR_SET_PDEATHSIG is not usable: it is sent when the thread
+that started the child ends, and threads start jobs.
 
 `python -m splat_cli.processes.child_process ARGUMENTS...` runs `splat ARGUMENTS...`, which saves and ends with its
 parent.
@@ -23,7 +23,7 @@ from typing import IO, Any
 
 import splat_cli
 
-_SAVING = 60.0  # seconds that a command has to save
+_SAVING = 60.0  # seconds for a command to save
 NEW_SESSION: dict[str, Any] = {"start_new_session": True}
 """Arguments of Popen for a process that the terminal's Ctrl-C does not reach."""
 if sys.platform == "win32":
@@ -42,7 +42,7 @@ def start_worker(
 ) -> subprocess.Popen[Any]:
     """A child process that runs a line of Python, with pipes to its standard input and output.
 
-    It has its own session: Ctrl-C reaches only the parent. encoding: of text in the pipes; None: they carry bytes.
+    It has its own session: Ctrl-C reaches only the parent. encoding: encoding of the pipes' text; None for bytes.
     """
     return subprocess.Popen(
         [sys.executable, "-P", "-c", program, *arguments],
@@ -57,7 +57,7 @@ def start_worker(
 
 
 def ending(code: int) -> str:
-    """A child process's exit code in words; a negative code is the signal that ended it."""
+    """A child process's exit code in words; a negative code stands for the signal that ended it."""
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
@@ -72,7 +72,7 @@ def kill(process: subprocess.Popen[Any]) -> None:
 
 
 def receive(stream: IO[bytes], buffer: memoryview) -> None:
-    """Fill a buffer of bytes from a pipe; ValueError without a message if the pipe ends before."""
+    """Fill a buffer of bytes from a pipe; ValueError without a message if the pipe ends early."""
     while buffer:
         num = stream.readinto(buffer)  # type: ignore[attr-defined]
         if not num:
@@ -97,7 +97,7 @@ def limit_memory(num_bytes: int) -> None:
 
 
 def end_with_parent(saving: float = 0.0) -> None:
-    """From now on, end this process when its standard input ends; nothing else may read the input.
+    """End this process when its standard input ends; nothing else may read the input.
 
     saving: seconds between SIGTERM, which saves a run, and the forced end.
     """

@@ -1,4 +1,4 @@
-"""Calls in threads, with a bounded number of results waiting."""
+"""Calls in threads, with a bounded number of waiting results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def run_in_threads(calls: Iterable[Callable[[], T]], num_threads: int) -> Iterator[T]:
-    """The results of the calls, in order; an exception of a call is raised instead of its result.
+    """The results of the calls, in order; a call's exception is raised instead of its result.
 
     Unlike `Executor.map`, takes the next call only while at most `num_threads` results are unfinished or not consumed,
     so that pictures do not pile up in memory.

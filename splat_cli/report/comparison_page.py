@@ -27,7 +27,7 @@ class ComparedPicture:
 
 
 class Row(Protocol):
-    """A run in the table. seconds: of training, None if it is not finished."""
+    """A run in the table. seconds: training time, None if it is not finished."""
 
     @property
     def name(self) -> str: ...

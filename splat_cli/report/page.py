@@ -1,4 +1,4 @@
-"""The report's page and its sections: key figures, comparisons of views, map of the cameras, settings."""
+"""The report's page and its sections: key numbers, comparisons of views, map of the cameras, settings."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -84,7 +84,7 @@ def _legend() -> Markup:
 _SIDE = 480  # user units of the SVG
 _MAP_SIDES = (120, 640)  # range of the raster's side, px; about one pixel per splat
 _SPLAT_OPACITY = 0.35  # opacity of a splat
-_CORE = (10, 90)  # percentiles between which splats must be inside
+_CORE = (10, 90)  # splats must lie between these percentiles
 
 
 def camera_map(splats: SplatArrays, views: Sequence[View], held_out: frozenset[str]) -> Markup:
@@ -108,7 +108,7 @@ def camera_map(splats: SplatArrays, views: Sequence[View], held_out: frozenset[s
 
 def _ground_axes(views: Sequence[View], centers: np.ndarray) -> np.ndarray:
     """Axes [3, 3] of the picture: right, down and up, from the mean up direction of the cameras."""
-    few = len(centers) < 3  # only then the third axis is missing without full matrices, of which one is [N, N]
+    few = len(centers) < 3  # only then does a reduced SVD lack the third axis; the full one has an [N, N] matrix
     spread = np.linalg.svd(centers - centers.mean(axis=0), full_matrices=few)[2]
     up = -np.mean([view.w2c[1, :3] for view in views], axis=0)
     up = spread[2] if np.linalg.norm(up) < 0.3 else up / np.linalg.norm(up)
@@ -129,7 +129,7 @@ def _window(cameras: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, float]
 
 
 def _density(splats: SplatArrays, chosen: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """uint8 [H, W, 4]: mean colour of the splats in each pixel; opacity grows with their number."""
+    """uint8 [H, W, 4]: mean colour of the splats in each pixel; opacity increases with their number."""
     inside = chosen & ((places >= 0) & (places < 1)).all(axis=1)
     side = int(np.clip(np.sqrt(inside.sum()), *_MAP_SIDES))
     column, row = (places[inside] * side).astype(int).T
@@ -206,7 +206,7 @@ def _section(title: str, content: Markup | None, note: str | None = None) -> Mar
 
 
 def _fold(title: str, content: Markup, note: str | None = None) -> Markup:
-    """A section that is closed until somebody clicks on its title."""
+    """A collapsed section; a click on its title opens it."""
     about = tag("p", note, class_="note") if note else None
     return tag("details", tag("summary", tag("h2", title)), about, content, class_="fold")
 
@@ -225,7 +225,7 @@ def _head(data: RunData) -> Markup:
 
 
 def _tiles(data: RunData, splats: SplatArrays | None) -> Markup:
-    """Key figures of the run."""
+    """Key numbers of the run."""
     measured, last = data.measured, data.figures[-1] if data.figures else {}
     tiles = []
     if measured:

@@ -12,7 +12,7 @@ _MAX_SIDE, _MAX_BYTES = 1000, 240_000  # limits of a picture: 24 take at most 5.
 
 
 def shown(pixels: np.ndarray) -> str:
-    """uint8 [H, W, 3] as JPEG, small enough for a page of dozens."""
+    """uint8 [H, W, 3] as JPEG, small enough for a page with dozens of pictures."""
     return jpeg(pixels, _MAX_SIDE, _MAX_BYTES)
 
 

@@ -39,9 +39,10 @@ def interrupt_code(cause: BaseException | None) -> int:
 
 
 def raise_on_signals() -> None:
-    """From now on the first SIGTERM or SIGHUP raises Terminated; a second SIGTERM ends the program.
+    """Make the first SIGTERM or SIGHUP raise Terminated; a second SIGTERM ends the program.
 
-    SIGHUP stays ignored if it was, as under `nohup`. A second SIGHUP is ignored: shell and terminal may both send one.
+    If SIGHUP was ignored, as under `nohup`, it stays ignored. A second SIGHUP is ignored: shell and terminal may both
+    send one.
     """
 
     def terminate(number: int, frame: FrameType | None) -> None:
@@ -59,7 +60,7 @@ def _disarm(number: int) -> None:
 
 @contextmanager
 def kept_signal_handlers() -> Iterator[None]:
-    """Restores handlers of signals that code inside replaces, such as the import of a library."""
+    """Restores signal handlers that code inside, such as the import of a library, replaces."""
     previous = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
     try:
         yield
@@ -71,7 +72,7 @@ def kept_signal_handlers() -> Iterator[None]:
 
 @contextmanager
 def deferred_interrupt() -> Iterator[Callable[[], None]]:
-    """Inside, the first SIGINT, SIGTERM or SIGHUP acts only when the yielded function is called.
+    """Defers the first SIGINT, SIGTERM or SIGHUP in the context until the yielded function is called.
 
     That call raises KeyboardInterrupt or Terminated. A second signal acts at once, except SIGHUP. Ignored signals stay
     ignored. Outside the main thread, where signals cannot be caught, nothing is deferred.

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 
 
 class PhaseTimer:
-    """Seconds by phase: `with timer("reading"): ...`. A nested phase does not count towards the outer one.
+    """Seconds by phase: `with timer("reading"): ...`. A nested phase does not count for the outer one.
 
-    phase: name for the time outside all phases.
+    phase: name of the time outside all phases.
     """
 
     def __init__(self, phase: str) -> None:
@@ -26,7 +26,7 @@ class PhaseTimer:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Seconds by phase up to now, rounded to milliseconds."""
+        """Seconds by phase so far, rounded to milliseconds."""
         self._enter(self._phase)
         return {phase: round(seconds, 3) for phase, seconds in self._seconds.items()}
 
@@ -53,7 +53,7 @@ class Stopwatch:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Within `running`: this time does not count."""
+        """Use inside `running`: this time does not count."""
         self._stop()
         try:
             yield
@@ -62,7 +62,7 @@ class Stopwatch:
 
     @property
     def seconds(self) -> float:
-        """Total up to now."""
+        """Total so far."""
         return self._total + (0.0 if self._since is None else time.perf_counter() - self._since)
 
     def _stop(self) -> None:

@@ -25,7 +25,7 @@ class ProgressBar(tqdm):  # type: ignore[misc]
 
 
 def bar_layout(columns: int, label: str, done: int, total: int, fields: tuple[str, ...]) -> str:
-    """tqdm's bar_format for a line of at most `columns`: label and count in any case, then the fields that fit."""
+    """tqdm's bar_format for a line of at most `columns`: label and count always, then the fields that fit."""
     head = f"{label} " if label else ""
     tail = f" {done}/{total}"
     bar = "{percentage:3.0f}%|{bar}|"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Throttle:
-    """Limits interruptions to `share` of the time: the slower one is, the later the next."""
+    """Limits interruptions to `share` of the time: after a slow one, the next comes later."""
 
     def __init__(self, share: float = 0.05) -> None:
         self._waits = 1 / share - 1
@@ -45,7 +45,7 @@ _NUM_VIEWS = 4
 
 @contextmanager
 def training_viewer(wanted: bool, host: str, port: int, display: Display) -> Iterator[TrainingViewer | None]:
-    """A viewer of the training within the context, if `wanted`; served until Ctrl-C afterwards. UsageError."""
+    """Context with a viewer of the training, if `wanted`; afterwards it is served until Ctrl-C. UsageError."""
     if not wanted:
         yield None
         return

@@ -112,8 +112,8 @@ def is_loopback(host: str) -> bool:
 def refusal(headers: Headers, names: frozenset[str]) -> str | None:
     """Reason to refuse a request with these headers, or None.
 
-    Host must be an address, localhost or one of `names`, with any port (SSH tunnels change it). Origin must be absent,
-    as from programs other than browsers, or the same host and port.
+    Host must be an IP address, localhost or one of `names`, with any port (SSH tunnels change it). Origin must be
+    absent, as from programs other than browsers, or the same host and port.
     """
     hosts, origins = headers.get_all("Host"), headers.get_all("Origin")
     if len(hosts) != 1 or not _is_trusted(hosts[0], names):
@@ -144,9 +144,9 @@ def _cookie_name(token: str) -> str:
 
 @contextmanager
 def guarded_websockets(names: frozenset[str], token: str | None = None) -> Iterator[None]:
-    """Inside, servers opened with websockets check their requests with `refusal` and `has_token`.
+    """Context in which servers opened with websockets check requests with `refusal` and `has_token`.
 
-    viser opens its server itself and has no option for this. Therefore the function that it calls is wrapped;
+    viser opens its server itself and has no option for this. Therefore this wraps the function that viser calls;
     `require_guard` tests the effect.
     """
     import websockets.asyncio.server as module

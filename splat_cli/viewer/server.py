@@ -21,7 +21,7 @@ logging.getLogger("websockets").addHandler(logging.NullHandler())  # invalid req
 
 
 def require_viser() -> None:
-    """UsageError if it is not installed."""
+    """UsageError if viser is not installed."""
     try:
         import viser  # noqa: F401
     except ImportError:
@@ -67,7 +67,7 @@ def _open(host: str, port: int, token: str | None) -> ViserServer:
 
 
 def _check_host(host: str) -> None:
-    """OSError if `host` cannot be listened on: viser binds in a thread and would wait indefinitely."""
+    """OSError if no server can listen on `host`: viser binds in a thread and would wait indefinitely."""
     family, kind, protocol, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
     with socket.socket(family, kind, protocol) as probe:
         probe.bind(address)

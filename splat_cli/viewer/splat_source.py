@@ -55,7 +55,7 @@ def picture(source: SplatSource, index: int) -> np.ndarray:
 
 
 class LiveSource:
-    """Splats, training cameras and photographs of `trainer`, to be set before use."""
+    """Splats, training cameras and photographs of `trainer`, which must be set before use."""
 
     def __init__(self, trainer: Trainer | None = None) -> None:
         self.trainer = trainer

@@ -1,4 +1,4 @@
-"""The run of a cell: files that it starts from (splats of the cell, splats around it, pictures), and its training."""
+"""The run of a cell: its input files (splats of the cell, splats around it, pictures) and its training."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _QUALITY = 98  # of JPEG files
 
 
 def train_cell(out: Path, number: int, device: str, display: Display, timer: PhaseTimer) -> RunSummary:
-    """Prepare a cell of the city in `out`, and train it to its end. Its run is locked from the start. UsageError."""
+    """Prepare a cell of the city in `out`, and train it. The run is locked from the start. UsageError."""
     city, plan, files = read_city(out, device), read_plan(out), CellFiles.of(out, number)
     if plan is None or number not in range(len(plan.cells)):
         raise UsageError(f"{out} has no cell {number}: `splat city` plans cells and starts this command for each")
@@ -52,7 +52,7 @@ def train_cell(out: Path, number: int, device: str, display: Display, timer: Pha
         backend = open_device(device, city.config, display)
         with timer("preparation"):
             prepare_cell(city.coarse, out, plan, number, backend, display)
-            free_memory(backend)  # training plans with what is free
+            free_memory(backend)  # training plans with the free memory
         start = Resumption(files.scene, city.cell_config(plan, number), None)
         if is_run(files.run.path):
             start = plan_resumption(files.run, files.scene, {}, display)
@@ -60,7 +60,7 @@ def train_cell(out: Path, number: int, device: str, display: Display, timer: Pha
 
 
 def prepare_cell(coarse: RunDir, out: Path, plan: CityPlan, number: int, backend: Backend, display: Display) -> None:
-    """Write the files of a cell, unless they are there. Reads its photographs, and the trained cells before it.
+    """Write the files of a cell unless they exist. Reads its photographs, and the trained cells before it.
 
     UsageError if its photographs are gone.
     """
@@ -91,7 +91,7 @@ def prepare_cell(coarse: RunDir, out: Path, plan: CityPlan, number: int, backend
 
 
 def _write_pictures(files: CellFiles, photographs: ImageSet, coarse: CoarseViews, around: np.ndarray) -> np.ndarray:
-    """Write the pictures of a cell. around: mask of its splats, bool [N]. Returns a mask of those that are shown."""
+    """Write the pictures of a cell. around: mask of its splats, bool [N]. Returns a mask of the visible ones."""
     shown, inside = np.zeros(len(around), bool), coarse.mark(around)
 
     def writes() -> Iterator[Callable[[], None]]:
@@ -142,7 +142,7 @@ class _Corrected(Sequence[np.ndarray]):
 
 
 def _with_one_exposure(photographs: ImageSet, coarse: RunDir, display: Display) -> ImageSet:
-    """The photographs without the exposures of the coarse run, if it has trained any. UsageError if these are gone."""
+    """The photographs without exposures, if the coarse run trained any. UsageError if its exposures are gone."""
     if coarse.config().appearance != "exposure":
         return photographs
     checkpoint = newest_checkpoint(coarse.checkpoints_path, display.warn)
@@ -163,7 +163,7 @@ def _write_model(files: CellFiles, views: list[View], points: np.ndarray) -> Non
 
 
 def _file(view: View) -> str:
-    """Name of the view's picture: that of the photograph, if it is a JPEG."""
+    """Name of the view's picture: the photograph's name, if that is a JPEG."""
     return view.name if view.name.lower().endswith((".jpg", ".jpeg")) else f"{view.name}.jpg"
 
 

@@ -114,7 +114,7 @@ def _split(places: np.ndarray, low: np.ndarray, high: np.ndarray, ground: np.nda
 
 
 def _within(places: np.ndarray, low: Any, high: Any) -> Any:
-    """Mask of the places with low <= place < high. One column at a time: faster than rows of two."""
+    """Mask of the places with low <= place < high. Compares one column at a time, which is faster."""
     x, y = places.T
     return (low[0] <= x) & (x < high[0]) & (low[1] <= y) & (y < high[1])
 

@@ -1,4 +1,4 @@
-"""A city to train: settings of its coarse run and of its cells, and the record of how it was begun."""
+"""A city to train: settings of its coarse run and of its cells, and the record of its start."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class City:
         return RunDir(self.out / "coarse")
 
     def coarse_config(self) -> TrainConfig:
-        """Settings of the coarse run on one GPU: as many splats as a cell has."""
+        """Settings of the coarse run on one GPU: it has as many splats as a cell."""
         config = self._within(min(self.cell_splats, self.max_splats), self.config)
         return config if self.coarse_batch is None else dataclasses.replace(config, batch=self.coarse_batch)
 
@@ -93,7 +93,7 @@ class City:
             appearance="none",
             refine_intrinsics=False,
             init_from=str(files.start),
-            relocate_unseen=False,  # photographs of other cells may show splats that those of this one do not
+            relocate_unseen=False,  # photographs of other cells may show further splats
             frozen=str(files.frozen) if files.frozen.is_file() else None,
         )
         return self._within(round(plan.growth * count_splats(files.start)), config)
@@ -112,7 +112,7 @@ def open_city(
     cluster: str | None,
     display: Display,
 ) -> City:
-    """A new city, or the one begun in `out`. UsageError if that has other settings, or if some are refused."""
+    """A new city, or the one begun in `out`. UsageError if its settings differ, or if settings are not allowed."""
     if options := options_not_in_city(config):
         raise UsageError(f"splat city does not work with {options[0]} yet: leave it out")
     config = with_fixed_paths(config, scene)
@@ -156,12 +156,12 @@ def _limits(scene: Path, config: TrainConfig, cell_splats: int | None, backend: 
     resolved = resolve_plan(config, train, read.points, resident=resident).config
     if cell_splats is None:
         memory = plan_memory(backend, resolved, train, 0, image_budget(backend, config, train, ()))
-        cell_splats = memory.fitting // 2  # as many frozen ones may surround it
+        cell_splats = memory.fitting // 2  # up to the same number of frozen splats surrounds it
     return {"cell_splats": cell_splats, "max_splats": resolved.max_splats, "coarse_batch": resolved.batch_size}
 
 
 def _read_record(path: Path) -> dict[str, Any]:
-    """The record of how a city was begun. FormatError."""
+    """The record of a city's start. FormatError."""
     advice = "remove it, and the same command continues"
     try:
         begun = read_json(path)
@@ -182,7 +182,7 @@ def _has_settings(begun: dict[str, Any]) -> bool:
 
 
 def _require_same(out: Path, asked: Mapping[str, object], begun: Mapping[str, object]) -> None:
-    """UsageError that names the settings that differ from those the city was begun with."""
+    """UsageError that names the settings changed since the city was begun."""
     before, now = begun["settings"], asked["settings"]
     assert isinstance(before, dict)
     assert isinstance(now, dict)

@@ -44,14 +44,14 @@ class CoarseViews:
         return self._weights()
 
     def mark(self, inside: np.ndarray) -> Any:
-        """The splats `inside`, bool [N], as `render` takes them."""
+        """The splats `inside`, bool [N], in the form that `render` takes."""
         return self.backend.upload(inside.astype(np.float32)[:, None])
 
     def render(self, index: int, inside: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(picture, coverage, weights) of a view.
 
-        picture: float32 [H, W, 3], not clamped. coverage: share of each pixel that the splats `inside`, of `mark`,
-        cover, float32 [H, W]. weights: see `weights`.
+        picture: float32 [H, W, 3], not clamped. coverage: share of each pixel covered by the splats `inside` (see
+        `mark`), float32 [H, W]. weights: see the method.
         """
         picture = self._renderer.render(index, self._background)
         weights = self._weights()
@@ -65,7 +65,7 @@ class CoarseViews:
 
 
 def views_of_cells(shares: np.ndarray) -> list[np.ndarray]:
-    """Indices of the views of each cell, ascending: all views where it covers MIN_SHARE, and at least MIN_VIEWS views.
+    """Indices of the views of each cell, ascending: views of which it covers MIN_SHARE, at least MIN_VIEWS views.
 
     shares: share of each picture that each cell covers, float64 [views, cells].
     """
@@ -79,7 +79,7 @@ def views_of_cells(shares: np.ndarray) -> list[np.ndarray]:
 def covered_shares(weights: np.ndarray, numbers: np.ndarray, num_cells: int, view: View) -> np.ndarray:
     """Share of the picture that the splats of each cell cover, float64 [num_cells].
 
-    weights: of CoarseViews, [N]. numbers: cells of the splats, int [N], num_cells for splats outside all cells.
+    weights: from CoarseViews, [N]. numbers: cell of each splat, int [N]; num_cells for splats outside all cells.
     """
     return np.bincount(numbers, weights, num_cells + 1)[:num_cells] / (view.width * view.height)
 
@@ -92,7 +92,7 @@ def is_shown(weights: np.ndarray) -> np.ndarray:
 def without_exposure(photograph: np.ndarray, change: np.ndarray) -> np.ndarray:
     """The photograph uint8 [H, W, 3] without its exposure: y = x + D (x, 1) solved for x.
 
-    change: D float [3, 4], of colours 0 to 1, as `ExposureLoss` trains it.
+    change: D, float [3, 4], for colours from 0 to 1, as trained by `ExposureLoss`.
     """
     inverse = np.linalg.inv(np.eye(3) + change[:, :3])
     colors = (photograph / 255 - change[:, 3]) @ inverse.T
@@ -100,9 +100,9 @@ def without_exposure(photograph: np.ndarray, change: np.ndarray) -> np.ndarray:
 
 
 def picture_of_cell(photograph: np.ndarray, coarse: np.ndarray, coverage: np.ndarray) -> np.ndarray:
-    """Training picture of a cell, uint8 [H, W, 3]: the photograph where it shows the cell, else the coarse picture.
+    """Training picture of a cell, uint8 [H, W, 3]: the photograph where it shows the cell, otherwise `coarse`.
 
-    coarse, coverage: of CoarseViews.render.
+    coarse, coverage: from CoarseViews.render.
 
     The frozen surroundings show the coarse picture already. With the photograph there, splats of the cell would
     make up for errors of the surroundings.

@@ -30,7 +30,7 @@ def merge_cells(coarse: RunDir, out: Path, plan: CityPlan) -> RunDir:
     splats = merged_splats(coarse, out, plan)
     runs = [CellFiles.of(out, number).run for number in range(len(plan.cells))]
     steps = max(read_result(one).steps for one in runs)
-    _index(run).unlink(missing_ok=True)  # times of files do not show that it is older if the clock was set back
+    _index(run).unlink(missing_ok=True)  # if the clock was set back, file times do not show that it is older
     write_ply(run.ply_path(steps), splats, durable=True)
     run.save_cameras(read_cameras(coarse.cameras_path))
     if coarse.split_path.is_file():

@@ -28,7 +28,7 @@ from splat_cli.terminal.console import Display
 
 @dataclass(frozen=True)
 class CellPlan:
-    """A cell with its photographs by name. round: it is trained after the cells of lower rounds that it meets."""
+    """A cell with its photographs by name. round: it is trained after overlapping cells of lower rounds."""
 
     cell: Cell
     round: int
@@ -37,7 +37,7 @@ class CellPlan:
 
 @dataclass(frozen=True)
 class CityPlan:
-    """The cells that photographs show. axes: of the ground, float64 [2, 3]. growth: factor of the number of splats."""
+    """The cells that photographs show. axes: ground plane, float64 [2, 3]. growth: factor on the number of splats."""
 
     axes: np.ndarray
     growth: float
@@ -87,7 +87,7 @@ class CellFiles:
 
     @property
     def scene(self) -> Path:
-        """Its pictures, at the poses of the coarse run."""
+        """The cell's pictures, at the poses of the coarse run."""
         return self.folder / "scene"
 
     @property
@@ -112,7 +112,7 @@ def last_splats(run: RunDir) -> SplatArrays:
 
 @contextmanager
 def named_damage(folder: Path) -> Iterator[None]:
-    """Context in which files of a stage are read. UsageError that names the stage's folder if one is damaged."""
+    """Context for reading files of a stage. If one is damaged, UsageError names the stage's folder."""
     try:
         yield
     except FormatError as error:
@@ -123,8 +123,8 @@ def named_damage(folder: Path) -> Iterator[None]:
 def trainable_places(places: np.ndarray, splats: SplatArrays, cells: Sequence[Cell]) -> np.ndarray:
     """Positions of coarse splats on the ground, float64 [N, 2]; infinite for splats that no cell trains.
 
-    places: of the splats. Splats of a cell that reach beyond its margins are parts of several cells, which would all
-    correct the same error: they stay as they are.
+    places: positions of the splats on the ground. Splats that reach beyond the margins of their cell stay unchanged:
+    they are parts of several cells, which would all correct the same error.
     """
     limits = np.array([*(cell.max_scale for cell in cells), np.inf])[cell_numbers(cells, places)]
     is_large = np.exp(splats.log_scales.max(axis=1)) > limits
@@ -133,7 +133,7 @@ def trainable_places(places: np.ndarray, splats: SplatArrays, cells: Sequence[Ce
 
 
 def read_plan(out: Path) -> CityPlan | None:
-    """The plan that `write_plan` has written, None before that. FormatError."""
+    """The plan written by `write_plan`, None if missing. FormatError."""
     path = _path(out)
     if not path.is_file():
         return None
@@ -194,7 +194,7 @@ _THREADS = 2
 def divide(
     coarse: RunDir, out: Path, cell_splats: int, max_splats: int, backend: Backend, display: Display
 ) -> CityPlan:
-    """Split the scene into cells of up to `cell_splats` of `max_splats` splats, with photographs; writes the plan.
+    """Split the scene into cells of up to `cell_splats` (`max_splats` in total) with photographs; writes the plan.
 
     Cells that no photograph shows are left out: their coarse splats are kept.
     """

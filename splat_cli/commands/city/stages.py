@@ -1,4 +1,4 @@
-"""Stages of a city: a coarse run over the whole scene, a run for each cell, their union. Finished ones are kept."""
+"""Stages of a city: a coarse run over the whole scene, a run per cell, their union. Finished stages are kept."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _train_parts(city: City, plan: CityPlan | None, display: Display) -> CityPla
 def _train_coarse(city: City, engine: Engine, display: Display) -> None:
     """Train the coarse run on the largest number of free GPUs that divides its batch size; the result is the same.
 
-    On one GPU if fewer than two are free, or if ranks fail.
+    Uses one GPU if fewer than two are free, or if ranks fail.
     """
     jobs = coarse_jobs(city)
     single = jobs.pop(1)
@@ -72,14 +72,14 @@ def _train_coarse(city: City, engine: Engine, display: Display) -> None:
 
 
 def _unfinished(city: City, plan: CityPlan) -> list[int]:
-    """The cells that are not trained to their end."""
+    """The cells whose training is not finished."""
     return [i for i in range(len(plan.cells)) if not CellFiles.of(city.out, i).run.result()]
 
 
 def _train_cells(city: City, plan: CityPlan, engine: Engine, display: Display) -> None:
     """Train the cells that are not finished, each as soon as those before it have ended.
 
-    If several can begin, the one that most others wait for begins first.
+    If several can begin, the cell that blocks most others begins first.
     """
     left = _unfinished(city, plan)
     before = {i: [other for other in plan.before(i) if other in left] for i in left}
@@ -125,7 +125,7 @@ def _failure(failed: list[tuple[str, dict[str, Any]]]) -> SplatError:
 def coarse_jobs(city: City) -> dict[int, Job]:
     """The coarse job for each number of GPUs; all give the result of one GPU, and each can resume another one's run.
 
-    Only one GPU if the city has no record of the batch size.
+    Only for one GPU if the city has no record of the batch size.
     """
     config = city.coarse_config()
     sizes = [1, *(rank_counts(config) if city.coarse_batch else [])]
@@ -137,7 +137,7 @@ def _job(city: City, config: TrainConfig) -> Job:
 
 
 def cell_job(city: City, number: int, priority: int) -> Job:
-    """`splat cell --json`, which resumes an interrupted run by itself. priority: see `Job`."""
+    """`splat cell --json`, which resumes an interrupted run. priority: see `Job`."""
     files = CellFiles.of(city.out, number)
     command = ("cell", str(city.out), str(number), "--json", "--device", city.device)
     inputs, log = (city.scene, city.coarse.path), files.folder / "run.log"

@@ -18,7 +18,7 @@ _DIVIDER = np.array([255, 160, 40], np.uint8)
 
 
 class Comparison:
-    """Panel folder: photograph left of a slider and render right of it, or their difference.
+    """Panel folder: the photograph left of a slider, the render right of it; or their difference.
 
     Hidden until it has a picture: on phones, the panel covers the scene.
     """
@@ -52,7 +52,7 @@ class Comparison:
 
 
 def compose(rendered: np.ndarray, photograph: np.ndarray | None, share: float, difference: bool) -> np.ndarray:
-    """Left `share` of the photograph and the rest of the render, or four times their absolute difference."""
+    """Left `share` from the photograph and the rest from the render, or four times their absolute difference."""
     if photograph is None:
         return rendered
     if difference:

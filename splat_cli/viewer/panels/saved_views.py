@@ -19,7 +19,7 @@ _COLOR = (90, 220, 120)
 class SavedViews:
     """Panel folder: saves the current camera of a browser to `file`.
 
-    size: of the pyramids of saved views, world units.
+    size: size of the pyramids of saved views, world units.
     """
 
     def __init__(self, server: ViserServer, file: Path, size: float) -> None:
