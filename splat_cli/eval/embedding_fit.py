@@ -23,7 +23,7 @@ from splat_cli.render.rasterization_settings import RasterizationSettings
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.images.image_set import ImageSet
 
-STEPS = 100  # per photograph
+STEPS = 100  # steps per photograph
 FIT_RATE = 0.05  # learning rate of embeddings
 
 

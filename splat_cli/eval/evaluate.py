@@ -58,7 +58,7 @@ def evaluate(
 ) -> dict[str, Score]:
     """Scores of renders against their photographs, by name; background and antialiasing as in training.
 
-    on_render: called with number and render, uint8 [H, W, 3], of each view. with_flip: also FLIP. If training fitted
+    on_render: called with number and render (uint8 [H, W, 3]) of each view. with_flip: also FLIP. If training fitted
     the appearance of photographs, only right halves are compared. SceneError if no photograph can be used.
     """
     splats, field, backend = model.splats, model.field, model.splats.backend
@@ -112,7 +112,7 @@ def _uploaded(backend: Backend, image: np.ndarray) -> DeviceArray:
 
 
 def decoded_ahead(photographs: ImageSet) -> Iterator[_Photograph]:
-    """All photographs with their masks; threads decode the next ones of a set that decodes on access."""
+    """All photographs with their masks; if a set decodes on access, threads decode the next ones."""
 
     def decode(index: int) -> _Photograph:
         return photographs.images[index], photographs.masks[index]

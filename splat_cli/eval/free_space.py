@@ -1,6 +1,6 @@
 """Floaters: opacity in space that sparse points show to be free.
 
-A camera sees a point of the dataset along a ray, which is therefore free up to shortly before the point. Opacity
+A camera sees a point of the dataset along a ray, so the ray is free until shortly before the point. Opacity
 accumulated there, by splats with centres within the first 80 % of the depth, comes from floaters.
 """
 
@@ -16,7 +16,7 @@ from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.points.observations import observe
 from splat_cli.scene.view import View, evenly_spread
 
-HIDDEN = 0.1  # opacity in front of a point above which it counts as hidden
+HIDDEN = 0.1  # a point counts as hidden if the opacity in front of it is larger
 MAX_VIEWS = 8  # number of measured views, evenly spread
 
 

@@ -13,7 +13,7 @@ from splat_cli.joint.appearance.camera_response import CameraResponse
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """Input of an evaluation. field: colours the splats, or None. background: RGB, 0 to 1; None: that of the settings.
+    """Input of an evaluation. field: colours the splats, or None. background: RGB, 0 to 1; None: from the settings.
 
     responses: vignetting and response by camera id, with --appearance camera; applied only by evaluation.
     """

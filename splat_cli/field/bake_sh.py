@@ -22,8 +22,8 @@ from splat_cli.render.iter_state import IterState
 from splat_cli.scene.view import View, evenly_spread
 
 MAX_VIEWS = 128  # number of views used, evenly spread over all
-AROUND = 24  # evenly spread distant directions, which regularise the fit where no view is
-FLOOR = 0.02  # total weight shared equally by all views, and that of distant directions; pixel weights sum to 1
+AROUND = 24  # evenly spread distant directions that regularise the fit where there are no views
+FLOOR = 0.02  # total weight shared equally by all views; also of all distant directions; pixel weights sum to 1
 CHUNK = 16384  # splats per batch
 
 
@@ -40,7 +40,7 @@ def bake_field(
 ) -> Baked:
     """The splats with spherical harmonics of `degree` fitted to the field, by least squares over view directions.
 
-    The directions are those from which `views` see a splat, weighted by the pixels that it covers there. embedding:
+    The fit uses the directions from which `views` see a splat, weighted by the pixels that it covers there. embedding:
     appearance to bake, by default the mean of all photographs.
     """
     chosen = evenly_spread(views, MAX_VIEWS)
@@ -73,7 +73,7 @@ def _pixels(backend: Backend, splats: SplatArrays, views: Sequence[View]) -> Dev
 
 
 def _weights(xp: Any, pixels: DeviceArray, num_around: int) -> DeviceArray:
-    """Weights of the directions of views and of distant ones, float32 [N, V + num_around]; pixels: [N, V]."""
+    """Weights of view directions and distant directions, float32 [N, V + num_around]; pixels: [N, V]."""
     num, num_views = pixels.shape
     by_pixels = pixels / xp.maximum(pixels.sum(axis=1, keepdims=True), 1e-6) + np.float32(FLOOR / num_views)
     return xp.concatenate([by_pixels, xp.full((num, num_around), FLOOR / num_around, "float32")], axis=1)

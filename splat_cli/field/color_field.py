@@ -37,13 +37,13 @@ def field_bounds(points: np.ndarray) -> np.ndarray:
 OUTPUTS = 6  # gain - 1 and offset of three channels
 RATE = LEARNING_RATES.index("field")  # learning rate of the tables
 NETWORK_RATE = 0.2  # learning rate of the network, relative to the tables
-EMBEDDING_RATE = 4.0  # of the embeddings, relative to the tables
+EMBEDDING_RATE = 4.0  # learning rate of the embeddings, relative to the tables
 EMBEDDING_SIZE = 0.1  # initial standard deviation
 
 
 @dataclass(frozen=True)
 class FieldShape:
-    """Sizes of a field. appearance: length of the embedding of a photograph; features: of a splat's own vector.
+    """Sizes of a field. appearance: length of a photograph's embedding. features: length of a splat's own vector.
 
     hidden: as in the colour network of Instant-NGP (Mueller et al. 2022, sec. 5.4); a block of dense.cu has 64 outputs.
     """
@@ -136,7 +136,7 @@ class ColorField:
     def step(self, state: IterState, views: DeviceArray | None = None) -> None:
         """One Adam step: table entries and embeddings with a gradient, and the whole network.
 
-        views: `struct BatchView` of the batch that the gradients are sums over; None: of one view.
+        views: `struct BatchView` of the batch over which gradients were summed; None: a single view.
         """
         self.grid.parameters.adam_flat(state, RATE, sparse=True, views=views)
         self.network.parameters.adam_flat(state, RATE, factor=NETWORK_RATE, views=views)

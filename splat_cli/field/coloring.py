@@ -33,7 +33,7 @@ WARPS, LANES, SUM_ROWS = 8, 32, 1024  # SUM_ROWS as in cuda_src/field/embedding.
 class FieldColoring(JointModel):
     """Colours visible splats by a field: a render.rasterizer.Coloring.
 
-    embeddings: one row per view of the camera table; by default those of the field. moves: also write gradients of
+    embeddings: one row per view of the camera table; by default the field's embeddings. moves: also write gradients of
     positions to projection.d_means. only_embeddings: the backward pass skips the tables.
     """
 
@@ -196,9 +196,9 @@ class FieldColoring(JointModel):
 # Sizes of the hash grid; docs/field.md compares them with those of Instant-NGP (Mueller et al. 2022, table 1). They are
 # constants because no other values were measured.
 FEATURES = 4  # per entry: one load of 8 bytes and, from sm_90 on, one atomic of four floats
-LEVELS = 8  # the 32 inputs of Instant-NGP's 16 levels of 2, with half as many lookups
-COARSEST = 16  # cells per axis, as there; a cell is a quarter of the radius of most splats (contraction.cuh)
-GROWTH = 2.0  # up to 2,048 cells, as there for scenes of one unit; corners of a level are corners of the next
+LEVELS = 8  # 32 inputs like Instant-NGP, which has 16 levels of 2 features, but half the lookups
+COARSEST = 16  # cells per axis, as in Instant-NGP; a cell is a quarter of the radius of most splats (contraction.cuh)
+GROWTH = 2.0  # up to 2,048 cells, as in Instant-NGP for scenes of one unit; the next level shares all corners
 
 
 def field_shape(config: TrainConfig) -> FieldShape:
@@ -214,5 +214,5 @@ def new_field(splats: Splats, num_views: int, config: TrainConfig) -> ColorField
     if config.deterministic and splats.backend.name == "cuda":
         raise UsageError("--color field sums in any order on a GPU: leave out --deterministic, or use --device cpu")
     means = splats.backend.download(splats.params[MEANS, : splats.num]).T
-    rng = np.random.default_rng((config.seed, 2))  # not the generator of density control
+    rng = np.random.default_rng((config.seed, 2))  # separate from the generator of density control
     return ColorField(splats.backend, field_shape(config), field_bounds(means), num_views, splats.capacity, rng)

@@ -85,7 +85,7 @@ def write_field(path: Path, field: ColorField, splats: SplatArrays, names: Seque
 
 
 def read_field(path: Path) -> FieldFile:
-    """Read a file. FormatError if it is damaged or of another kind."""
+    """Read a file. FormatError if it is damaged or another kind of file."""
     try:
         arrays = read_npz(path)
         header = parse_json(arrays.pop("header").tobytes())

@@ -44,7 +44,7 @@ class GridShape:
         return self.levels * self.features
 
     def level_table(self) -> np.ndarray:
-        """The levels, LEVEL_DTYPE [L]; the table of a level has at most as many entries as its grid has nodes."""
+        """The levels, LEVEL_DTYPE [L]; a level's table has no more entries than its grid has nodes."""
         table, offset = np.zeros(self.levels, LEVEL_DTYPE), 0
         for index in range(self.levels):
             resolution = int(self.base_resolution * self.growth**index)
@@ -96,7 +96,7 @@ class HashGrid:
     def backward_positions(
         self, positions: DeviceArray, num_rows: DeviceArray, d_features: DeviceArray, d_positions: DeviceArray
     ) -> None:
-        """Write gradients of the points, planes like them; zero along axes in which a point is outside the grid."""
+        """Write gradients of the points, as planes; zero along axes on which a point is outside the grid."""
         rows = self._check("hash_encode_d_positions", positions, d_features, d_positions)
         levels = self.levels, self.shape.levels, self.tables
         arrays = positions, rows, num_rows, *levels, d_features, d_positions

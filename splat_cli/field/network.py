@@ -15,7 +15,7 @@ from splat_cli.field.parameters import Parameters
 
 NONE, RELU, SIGMOID = 0, 1, 2
 MAX_WIDTH = 128
-GRAIN = 8  # results of a warp; widths are padded to a multiple
+GRAIN = 8  # results per warp; widths are padded to multiples of it
 BLOCK_ROWS, BLOCK_RESULTS = 256, 64  # per block of dense.cu
 BLOCK_SUM_ROWS, BLOCK_WEIGHTS = 512, 64  # per block of dense_weights.cu (there BLOCK_ROWS and BLOCK_WEIGHTS)
 WARPS = 8

@@ -40,10 +40,10 @@ class CameraRefinement(PoseRefinement):
 
     intrinsics: float32 [num_cameras, 3, 3, or 5 with `distortion`]: logarithm of the factor of both focal lengths,
     shift of the principal point in focal lengths, radial distortion k1, k2; then Adam's first and second moments; all
-    zero at the start. `weight` times their squares, in the loss, keeps them near zero. rates, limits: of steps, see
+    zero at the start. `weight` times their squares, in the loss, keeps them near zero. rates, limits: step sizes, see
     cuda_src/optim/intrinsics.cu: no step moves an image point farther than a step of the pose could. Photographs are
-    undistorted with the given lens when they are loaded: k1 and k2 are the distortion that remains, with which
-    splats are projected.
+    undistorted with the given lens when they are loaded: k1 and k2 are the remaining distortion, used to
+    project splats.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class CameraRefinement(PoseRefinement):
     def start_from(self, offsets: np.ndarray) -> None:
         """See PoseRefinement.start_from; offsets as `current` returns them.
 
-        Views of one camera have the same intrinsics. Offsets without k1 and k2, [num_views, 9], do not change these.
+        Views of one camera have the same intrinsics. Offsets [num_views, 9], without k1 and k2, leave both unchanged.
         """
         rows = np.unique(self.backend.download(self.camera_from_view), return_index=True)[1]
         intrinsics = self.backend.upload(offsets[rows, 6:].astype(np.float32))

@@ -26,9 +26,9 @@ from splat_cli.scene.view import View
 class TrainingSetup:
     """Constructor arguments of joint models.
 
-    background: float32 [3] on the device, read at the start of each step. extent: of the scene, in world units. splats:
-    initial splats. points: float32 [P, 3] of the scene, or None. pose_offsets: float32 [V, 6, 9 or 11], or None.
-    depth_maps: of the training views, or None.
+    background: float32 [3] on the device, read at the start of each step. extent: scene size in world units. splats:
+    initial splats. points: the scene's, float32 [P, 3], or None. pose_offsets: float32 [V, 6, 9 or 11], or None.
+    depth_maps: depth maps of the training views, or None.
     """
 
     backend: Backend
@@ -101,7 +101,7 @@ class JointModel:
         """
 
     def add_gradients(self, state: IterState, rasterizer: Rasterizer) -> None:
-        """Queue a loss of projected splats: add its gradients to projection.d_splats, as blending will."""
+        """Queue a loss of projected splats: add its gradients to projection.d_splats, before blending adds its own."""
 
     def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, has_d_means: bool) -> None:
         """Queue gradient sums, after the backward pass of blending and before the update of the splats.
@@ -113,7 +113,7 @@ class JointModel:
         """Queue one optimiser step, after each view."""
 
     def update(self, model: Model, state: IterState, views: DeviceArray | None, dense: bool) -> None:
-        """Queue one optimiser step after the last view of a batch, for models that add up gradients of its views.
+        """Queue one optimiser step after the last view of a batch, for models that sum gradients over its views.
 
         model: the splats, after the rasterizer's update. views: `struct BatchView` (cuda_src/common.cuh) of the batch,
         or None without batches. dense: see render.project_backward.Update.

@@ -79,7 +79,7 @@ class AppearanceLoss(PhotometricLoss, JointModel):
 
     @staticmethod
     def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
-        """See JointModel.cost: that of `changed`."""
+        """See JointModel.cost; counts `changed`."""
         return MemoryCost(per_pixel=12)
 
     def apply(self, state: IterState, image: DeviceArray) -> None:
@@ -87,7 +87,7 @@ class AppearanceLoss(PhotometricLoss, JointModel):
         raise NotImplementedError
 
     def apply_backward(self, state: IterState, image: DeviceArray, d_image: DeviceArray) -> None:
-        """Queue its backward pass: d_image changes from the gradient of `changed` to that of `image`; sum gradients."""
+        """Queue its backward pass: convert d_image, the gradient of `changed`, to that of `image`; sum gradients."""
         raise NotImplementedError
 
     def forward(self, state: IterState, image: DeviceArray, errors: DeviceArray | None = None) -> None:

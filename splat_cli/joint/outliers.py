@@ -12,7 +12,7 @@ from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 
 WARM_UP = 0.1  # fraction of the steps without a mask
-QUANTILE = 0.75  # of the residuals of all views; the threshold is a multiple of it
+QUANTILE = 0.75  # quantile of the residuals of all views; the threshold is a multiple of it
 FRACTION = 0.4  # a pixel is an outlier if this fraction of its neighbours exceeds the threshold (RobustNeRF)
 _WIDTH, _HEIGHT, _WARPS, _BINS = 32, 16, 8, 128  # as in the kernels
 _MEMORY = 100  # maximum number of views that the histogram averages over
@@ -22,7 +22,7 @@ class OutlierMask(JointModel):
     """Mask of outlying pixels of the state's view: residuals above a threshold learned from all views.
 
     outliers: uint8 [max_pixels], 1 for ignored pixels. learned: float32 [129], the threshold (mean absolute difference
-    of a pixel's channels) and the histogram of residuals it is derived from. factor: threshold relative to the
+    of a pixel's channels) and the histogram of residuals that determines it. factor: threshold relative to the
     quantile. start: number of steps without a mask.
     """
 

@@ -19,11 +19,11 @@ from splat_cli.scene.poses import moved_views
 from splat_cli.scene.view import View
 
 _DECAY = 0.01  # final learning rate, relative to the first
-_MIN_VISITS = 10  # with fewer, steps are not larger
+_MIN_VISITS = 10  # with fewer visits, steps do not get larger
 
 
 def pose_decay(travel: float, num_views: int, steps: int) -> Decay:
-    """Learning rates with which a camera can rotate by `travel` degrees in a run.
+    """Learning rates that let a camera rotate by `travel` degrees in a run.
 
     An Adam step is about as large as the learning rate, so a fixed rate would tie the range to the number of visits.
     """
@@ -77,7 +77,7 @@ class PoseRefinement(JointModel):
         return cls(setup.backend, setup.cameras, decay, setup.extent)
 
     def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, has_d_means: bool) -> None:
-        """Sum the gradient of the state's pose. Reads projection.d_splats; splats must be those that were rendered.
+        """Sum the gradient of the state's pose. Reads projection.d_splats; `splats` must be the rendered ones.
 
         Writes rows of sums to d_pose [.., 6 + num_intrinsics]: rotation about the camera centre and translation, in
         camera axes; logarithm of the focal lengths, principal point (px); k1 and k2 of cameras with radial distortion.

@@ -97,7 +97,7 @@ def mark_nonfinite(backend: Backend, params: DeviceArray, num: int) -> DeviceArr
 
 
 def reorder_columns(backend: Backend, planes: DeviceArray, order: DeviceArray) -> None:
-    """Reorder the first `num` columns of `planes`: column k becomes that of order[k], a permutation."""
+    """Reorder the first `num` columns of `planes`: column k becomes column order[k]; `order` is a permutation."""
     num = len(order)
     ordered = backend.xp.empty((len(planes), num), np.float32)
     copy_columns(backend, planes, num, order, out=ordered)

@@ -35,12 +35,12 @@ class Moments:
         return self.first, self.first if self.packed else self.second
 
     def set_planes(self, planes: dict[str, DeviceArray]) -> None:
-        """Replace the planes by those of the same names, of any capacity."""
+        """Replace the planes by planes of the same names and any capacity."""
         self.first = planes["moments" if self.packed else "moments1"]
         self.second = planes.get("moments2")
 
 
-GROWTH = 1.5  # factor by which an exceeded capacity grows
+GROWTH = 1.5  # growth factor of an exceeded capacity
 GRAIN = 4096  # capacities are multiples of this
 BOUNDS_SAMPLE = 65_536  # splats sampled for the bounding box of the curve
 
@@ -51,8 +51,8 @@ class Model:
     stats: float32 [2, capacity], sum of screen-space gradients and number of views since the last `clear_stats`; for
     strategies that collect neither, the second row is `last_seen`, the last step in which each splat's colour had a
     gradient (density/unseen.py).
-    smooth_3d: allocate `Splats.smooth_3d_sigmas`, initially zero. packed_moments: see Moments. num_frozen: the
-    first splats, this many, are rendered but never changed, moved to another column or removed. sh_degree and
+    smooth_3d: allocate `Splats.smooth_3d_sigmas`, initially zero. packed_moments: see Moments. num_frozen: this
+    number of splats at the beginning are rendered but never changed, moved to another column or removed. sh_degree and
     num_features: see Splats.from_arrays.
     """
 

@@ -21,7 +21,7 @@ def langevin_noise(
 ) -> None:
     """Add noise to the means, with the splats' covariances, decreasing with opacity (3DGS-MCMC, eq. 9).
 
-    share: splats to move. visible_in: move only those that a view of this batch shows; others are not read.
+    share: splats to move. visible_in: move only splats that a view of this batch shows; others are not read.
     """
     columns = share.own_columns(splats.capacity)
     blocks, own = ceil_div(columns, THREADS), (state.array, splats.capacity, share.struct)

@@ -10,7 +10,7 @@ from splat_cli.render.camera import CameraTable
 def update_smooth_3d_sigmas(splats: Splats, cameras: CameraTable, variance: float) -> None:
     """Set splats.smooth_3d_sigmas from the sampling rate of `cameras` at each splat (Mip-Splatting, sec. 5.1).
 
-    variance: of the filter, in squared pixel widths at the splat in the view with the highest sampling rate.
+    variance: filter variance, in squared pixel widths at the splat in the view with the highest sampling rate.
     """
     views, params = (cameras.array, len(cameras.views)), (splats.params, splats.capacity, splats.num)
     arguments = *views, *params, variance**0.5, splats.smooth_3d_sigmas

@@ -1,1 +1,1 @@
-"""Several processes that train one model together, each on its GPU: who owns which splats, how they exchange data."""
+"""Several processes that train one model together, each on its own GPU: ownership of splats, and data exchange."""

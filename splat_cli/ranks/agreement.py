@@ -35,7 +35,7 @@ def all_or_none(ranks: Ranks, backend: Backend, work: Callable[[], T]) -> T:
 
 @contextmanager
 def fatal_out_of_memory(ranks: Ranks) -> Iterator[None]:
-    """Turn a MemoryError of this rank alone into OutOfMemory, which ends the run: the others wait for this rank."""
+    """Turn a MemoryError on this rank alone into OutOfMemory. It ends the run, as the others wait for this rank."""
     try:
         yield
     except SharedMemoryError:

@@ -17,8 +17,8 @@ from splat_cli.ranks.watch import Loss, RankWatch
 class Followers(RankWatch):
     """Runs `python -m module SOCKET RANK SIZE FILES...` for ranks 1 to size - 1, until `close`.
 
-    The processes get no signals of the terminal, and end when their standard input is closed, that is with this
-    process. environments: variables of each process; files: descriptors that they inherit.
+    The processes get no signals of the terminal, and end when their standard input is closed, for example when this
+    process ends. environments: variables of each process; files: descriptors that they inherit.
     """
 
     def __init__(

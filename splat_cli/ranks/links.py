@@ -54,7 +54,7 @@ class LinkedFollowers(RankWatch):
 
     def __init__(self, links: Links) -> None:
         super().__init__()
-        # second descriptors of the same connections, to end them
+        # duplicate descriptors of the same connections, used to close them
         self._sockets = [socket.socket(fileno=os.dup(number)) for number in (*links.messages, *links.heartbeats)]
         self.connections, self._lives = [Connection(number) for number in links.messages], links.heartbeats
         self._watch(links.heartbeats)
@@ -136,6 +136,6 @@ def _connection(peer: socket.socket, timeout: int) -> Connection:
 
 
 def _set_timeout(connection: Connection, seconds: int) -> None:
-    """Time limit of a read; 0: none. On the descriptor, since Connection bypasses the timeout of a socket object."""
+    """Set the time limit of a read; 0: none. Uses the descriptor, as Connection bypasses a socket object's timeout."""
     with socket.socket(fileno=os.dup(connection.fileno())) as peer:
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", seconds, 0))

@@ -23,7 +23,7 @@ def why_no_nccl() -> str:
     """Why NCCL cannot be used here, with advice; empty if it can."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # CuPy's own lines about a missing library, which the reason names
+            warnings.simplefilter("ignore")  # CuPy's own warnings about a missing library; the reason names it
             from cupy.cuda import nccl
     except ImportError:
         return "CuPy is not installed, or without NCCL (pip install 'splat-cli[cuda13]')"
@@ -98,7 +98,7 @@ class NcclRanks:
 
     @contextmanager
     def exchange_stream(self) -> Iterator[None]:
-        """See Ranks.exchange_stream. Kernels go to CuPy's current stream, transfers to that of this object."""
+        """See Ranks.exchange_stream. Kernels use CuPy's current stream, transfers the stream of this object."""
         stream, self._stream = self._stream, self._exchange_stream
         try:
             with self._exchange_stream:
@@ -131,7 +131,7 @@ class NcclRanks:
             communicator.abort()
 
     def is_waiting(self) -> bool:
-        """After `abort`: whether a call of NCCL or work of the stream has not ended; called from another thread."""
+        """After `abort`: whether an NCCL call or work of the stream is still running; called from another thread."""
         if self._is_in_call:
             return True
         try:
@@ -165,7 +165,7 @@ class NcclRanks:
             receives = [("recv", pointers[self.size + rank], _FIRST_BYTES, rank) for rank in others]
             self._queue(sends + receives, self._exchange_stream)
             self._exchange_stream.synchronize()
-        except Exception as error:  # for the thread that transfers
+        except Exception as error:  # raised again in the thread that transfers
             self._failure = error
         if self._is_aborted:
             self.abort()

@@ -25,14 +25,14 @@ class FailedRankError(RankError):
 
 
 class Ranks(Protocol):
-    """One of `size` processes that train together. Arrays are the backend's; work queued after a transfer may overwrite
-    what it sends."""
+    """One of `size` processes that train together. Arrays are the backend's. Work queued after a transfer may overwrite
+    the sent data."""
 
     rank: int
     size: int
 
     def exchange(self, pairs: Sequence[Pair]) -> None:
-        """All-to-all, in stream order: in each pair (sent, received) [size, ...], part r goes to or comes from rank r.
+        """All-to-all, in stream order. pairs: (sent, received) [size, ...]; part r goes to or comes from rank r.
 
         Shapes and dtypes are the same on all ranks. A rank's own part stays as it is.
         """
@@ -50,7 +50,7 @@ class Ranks(Protocol):
         """Send an array to `rank`, which calls `receive`; in stream order."""
 
     def receive(self, array: DeviceArray, rank: int) -> None:
-        """Fill an array by the one that `rank` sends, of the same shape and dtype; in stream order."""
+        """Fill an array with the array that `rank` sends, of the same shape and dtype; in stream order."""
 
     def broadcast(self, *message: Any) -> None:
         """Rank 0: send Python objects to all others."""

@@ -25,7 +25,7 @@ def make_shared_memory(size: int) -> list[int]:
 class SharedRanks:
     """See Ranks. files: from make_shared_memory.
 
-    To send, a rank writes into a file of its own and increments its counter; the others read once the counter is at
+    To send, a rank writes to its own file and increments its counter; the others read when the counter has reached
     the current round. Each rank alternates between two files: when it overwrites one, the counters of all others show
     that they have read it.
     """

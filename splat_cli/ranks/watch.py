@@ -17,7 +17,7 @@ from splat_cli.ranks.protocol import FailedRankError, RankError
 from splat_cli.terminal.interrupt import ENDING_SIGNALS
 
 HEARTBEAT_INTERVAL = 1.0  # seconds
-HEARTBEAT_TIMEOUT = 60.0  # seconds without a heartbeat, after which a process counts as lost
+HEARTBEAT_TIMEOUT = 60.0  # a process counts as lost after this many seconds without a heartbeat
 _GRACE = 20.0  # seconds after a loss until rank 0 ends at once, if it still waits for a rank
 _POLL = 0.1  # seconds between two of these checks
 _FAILED, _DEVICE_FAILED = b"!", b"?"  # first byte of a failure report; a heartbeat is a dot
@@ -29,7 +29,7 @@ class RankWatch:
     """Monitors the processes of the other ranks in threads, until `close`. Subclasses start or connect to them.
 
     connections: one per rank, for messages. on_lost and is_waiting are called in another thread: on_lost when the first
-    process has ended or hangs; is_waiting tells whether the main thread then still waits for a rank without `check`.
+    process has ended or hangs; is_waiting returns whether the main thread then still waits for a rank without `check`.
     """
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ NARROWEST = 0.01  # px^2, unless a splat was narrower before
 
 
 def bake_antialiasing(backend: Backend, splats: SplatArrays, views: Sequence[View]) -> SplatArrays:
-    """The antialiased splats, converted by `without_antialiasing`; their higher SH coefficients are kept."""
+    """The antialiased splats, converted by `without_antialiasing`; higher SH coefficients are kept."""
     baked = without_antialiasing(Splats.from_arrays(backend, splats), views).to_arrays()
     return dataclasses.replace(
         splats, log_scales=baked.log_scales, logit_opacities=baked.logit_opacities, antialiased=False
@@ -35,7 +35,7 @@ def bake_antialiasing(backend: Backend, splats: SplatArrays, views: Sequence[Vie
 
 
 def without_antialiasing(splats: Splats, views: Sequence[View], max_views: int = MAX_VIEWS) -> Splats:
-    """Splats that look the same without antialiasing as the antialiased `splats`, of SH degree 0, look with it.
+    """Splats that look without antialiasing like the given `splats`, of SH degree 0, look with it.
 
     Splats become slightly narrower and keep opacity times area, summed over the views that show them. Splats that no
     view shows do not change. At most `max_views` views are rendered.

@@ -13,7 +13,7 @@ from splat_cli.render.project import Projection
 from splat_cli.render.tiles import TileLists
 
 SEGMENT = 256  # pairs between saved states, as in cuda_src/common.cuh
-FORWARD_WARPS, BACKWARD_WARPS = 8, 4  # per block, which owns a tile or a segment: 8 / PIXELS of the kernel
+FORWARD_WARPS, BACKWARD_WARPS = 8, 4  # per block; a block processes a tile or a segment: 8 / PIXELS of the kernel
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Picture:
 
     @classmethod
     def allocate(cls, backend: Backend, max_pixels: int, max_tiles: int, pair_capacity: int, training: bool) -> Picture:
-        """Uninitialised buffers for the largest view. training: also those of the backward pass."""
+        """Uninitialised buffers for the largest view. training: include buffers of the backward pass."""
         empty, slots = backend.xp.empty, pair_capacity // SEGMENT + max_tiles + 1
         picture = cls(
             image=empty(3 * max_pixels, "float32"),

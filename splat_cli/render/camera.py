@@ -56,9 +56,9 @@ class CameraTable:
     """Cameras of `views` on the device, with the photographs they took if there are any.
 
     photos: uint8 [H, W, 3] device arrays, one per view, or empty. masks: uint8 [H, W] or None, one per view, or empty.
-    The arrays are kept alive, since the table holds their addresses. views: at full resolution, for which buffers are
-    allocated (max_tiles, max_pixels); current_views: as last resized, with their `extent`. radial: whether a view has
-    radial distortion or will get it (--refine-distortion). defines: of the kernels that project splats.
+    The arrays are kept alive, since the table holds their addresses. views: at full resolution, which determines buffer
+    sizes (max_tiles, max_pixels); current_views: as last resized, with their `extent`. radial: whether a view has
+    radial distortion or will get it (--refine-distortion). defines: defines of kernels that project splats.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class CameraTable:
         self.radial, self.defines = True, {"RADIAL_DISTORTION": 1}
 
     def resize(self, downscale: int, photographs: Mapping[int, DeviceImage]) -> None:
-        """Downscale all images by this factor from now on; `photographs`, by index, replace those of all views.
+        """Downscale all images by this factor from now on; `photographs`, by index, replace all photographs.
 
         Poses on the device are unchanged. Waits for the device; captured graphs are out of date.
         """

@@ -41,7 +41,7 @@ def save_tiff(path: Path, pixels: np.ndarray, key: str) -> None:
 
 
 def key_of(path: Path) -> str | None:
-    """The key in an image file; None if there is no file, or for images of other programs."""
+    """The key in an image file; None if the file is missing or from another program."""
     try:
         with open_image(path) as image:
             found = image.tag_v2.get(_DESCRIPTION) if image.format == "TIFF" else image.info.get(_TEXT)  # type: ignore[attr-defined]

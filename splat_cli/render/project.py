@@ -19,8 +19,8 @@ THREADS = 256
 LANES = (32, THREADS // 32)  # the same block in two dimensions, for kernels that use lanes.cuh
 SPLAT_SUMS = 12  # columns of `Projection.d_splats`, as in cuda_src/common.cuh
 SUM_COLORS = slice(6, 9)  # columns of d_splats: gradient of the colour
-BATCH_VIEW_BYTES = CAMERA_DTYPE.itemsize + 32  # of `struct BatchView` in cuda_src/common.cuh
-LARGE_BOX = 64  # tiles of a bounding box, as in cuda_src/raster/tile_walk.cuh: splats with more are queued
+BATCH_VIEW_BYTES = CAMERA_DTYPE.itemsize + 32  # size of `struct BatchView` in cuda_src/common.cuh
+LARGE_BOX = 64  # splats with more tiles in their bounding box are queued, as in cuda_src/raster/tile_walk.cuh
 
 # Mirrors `struct SlotLayout` in cuda_src/raster/slots.cuh.
 SLOT_LAYOUT_DTYPE = np.dtype([
@@ -53,7 +53,7 @@ class Projection:
 
     @staticmethod
     def memory_cost(settings: RasterizationSettings) -> MemoryCost:
-        """Device memory of the buffers, those of a ProjectedBatch included."""
+        """Device memory of the buffers, including those of a ProjectedBatch."""
         per_view = 1 + 4 + (SPLAT_SUMS + 6 * settings.updates) * settings.training + 3 * settings.position_gradients
         fixed_sums = 2 * SPLAT_SUMS * settings.deterministic
         words = (2 + 4) * num_ahead(settings.batch) + 1 + settings.batch * per_view + fixed_sums
@@ -61,7 +61,7 @@ class Projection:
 
     @classmethod
     def allocate(cls, backend: Backend, capacity: int, max_tiles: int) -> Projection:
-        """Buffers for `capacity` splats of a view that is rendered only."""
+        """Buffers for `capacity` splats of a view that is only rendered."""
         settings = RasterizationSettings()
         return allocate_views(ProjectedBatch.allocate(backend, capacity, settings), backend, max_tiles, settings)[0]
 
@@ -121,9 +121,9 @@ class ProjectedBatch:
 def allocate_views(
     batch: ProjectedBatch, backend: Backend, max_tiles: int, settings: RasterizationSettings
 ) -> list[Projection]:
-    """The projections of a batch's views. Buffers that only rendering needs are common to views.
+    """The projections of a batch's views. Views share the buffers that only rendering needs.
 
-    Two views alternate between means2d and conic_opacity: one is projected while the one before is differentiated.
+    Two views alternate between means2d and conic_opacity: one is projected while the previous one is differentiated.
     """
     empty, zeros, capacity = backend.xp.empty, backend.xp.zeros, batch.columns
     means2d, conics = ([empty((capacity, n), "float32") for _ in range(num_ahead(settings.batch))] for n in (2, 4))
@@ -222,5 +222,5 @@ def dropout_defines(dropout: float) -> dict[str, int]:
 
 
 def smooth_3d_array(splats: Splats) -> dict[str, tuple[DeviceArray, str, str]]:
-    """The widths of the 3D filter, if there are any, for `check_arrays`."""
+    """The widths of the 3D filter, if any, for `check_arrays`."""
     return {} if splats.smooth_3d_sigmas is None else {"smooth_3d_sigmas": (splats.smooth_3d_sigmas, "float32", "1 C")}

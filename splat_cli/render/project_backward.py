@@ -82,9 +82,9 @@ def project_backward(
 ) -> None:
     """Gradients of raw parameters from those of projected splats, and Adam if `update` has moments.
 
-    Takes the mean over the views of `batch`; Adam's step then equals as many steps with independent gradients: learning
-    rates times sqrt(size), decay rates of moments to the power of size. ShapeError if an array has another capacity or
-    SH degree.
+    Takes the mean over the views of `batch`. One step of Adam then equals `size` steps with independent gradients:
+    learning rates times sqrt(size), decay rates of moments to the power of size. ShapeError if an array has another
+    capacity or SH degree.
     """
     _geometry_backward(splats, cameras, state, antialias, batch, update)
     _color_backward(splats, state, antialias, batch, update)
@@ -93,7 +93,7 @@ def project_backward(
 def _geometry_backward(
     splats: Splats, cameras: CameraTable, state: IterState, antialias: bool, batch: ProjectedBatch, update: Update
 ) -> None:
-    """The first half of `project_backward`: all rows except colours, whose gradients it leaves in batch.d_rays."""
+    """The first half of `project_backward`: all rows except colours; leaves their gradients in batch.d_rays."""
     layout, slots = batch.layout, "" if batch.views is None else f"{len(batch.views)} "
     whole_share = batch.share.num_ranks == 1
     planes = {"d_params": update.d_params, "moments1": update.moments1, "moments2": update.moments2}

@@ -1,4 +1,4 @@
-"""Settings of a rasterizer, on which its buffers depend, too."""
+"""Settings of a rasterizer; its buffers depend on them, too."""
 
 from __future__ import annotations
 

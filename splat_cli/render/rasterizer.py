@@ -31,7 +31,7 @@ class Coloring(Protocol):
         """Overwrite projection.colors of the splats visible in the state's view."""
 
     def backward(self, splats: Splats, cameras: CameraTable, state: IterState, projection: Projection) -> None:
-        """Backward pass from the gradients of colours in projection.d_splats to the model and the splats' colours."""
+        """Backward pass from gradients of colours in projection.d_splats to the model and the splats' colours."""
 
 
 class Rasterizer:
@@ -65,7 +65,7 @@ class Rasterizer:
     def resize_pairs(self, pair_capacity: int) -> None:
         """Allocate buffers for `pair_capacity` pairs; their contents are lost.
 
-        MemoryError if memory does not suffice, even if the operating system overcommits.
+        MemoryError if there is not enough memory, even if the operating system overcommits.
         """
         cameras = self.cameras
         per_pair = self.memory_cost(self.settings).per_pair

@@ -44,7 +44,7 @@ def render_maps(
     maps: Collection[str] = (),
     distances: bool = False,
 ) -> RenderedMaps:
-    """Render view `index` with those of the maps "alpha", "depth" and "normal" that are requested.
+    """Render view `index` with the requested maps: "alpha", "depth", "normal".
 
     distances: depths are distances from the camera centre instead of z.
     """

@@ -20,12 +20,12 @@ from splat_cli.scene.view import View
 
 
 def sort_outside_by_distance(xp: Any, projection: Projection, view: View, num: int) -> None:
-    """Replace, in place, the depths of projected splats (the first `num`) whose centre is outside the image.
+    """Replace, in place, depths of the first `num` projected splats if their centre is outside the image.
 
-    Blending sorts splats by the z of their centre. For a large splat beside the camera, this is not the depth of its
-    visible part: as the centre crosses the camera plane, z approaches 0 and the splat hides everything. The new depth
-    is the z of the point on the nearest ray within the image's margin at the same distance from the camera: unchanged
-    inside, continuous at the margin.
+    Blending sorts splats by the z of their centre. For a large splat beside the camera, this differs from the depth of
+    its visible part: as the centre crosses the camera plane, z approaches 0 and the splat hides everything. The new
+    depth is the z of the point on the nearest ray within the image's margin at the same distance from the camera:
+    unchanged inside, continuous at the margin.
     """
     depths, means2d = projection.depths[:num], projection.means2d[:num]
     with np.errstate(all="ignore"):  # rows of culled splats are undefined
@@ -33,7 +33,7 @@ def sort_outside_by_distance(xp: Any, projection: Projection, view: View, num: i
 
 
 def depth_factors(xp: Any, means2d: DeviceArray, view: View) -> DeviceArray:
-    """Ratio of that depth to z, [N], for points at pixels `means2d` [N, 2]; 1 inside the margin."""
+    """Ratio of the new depth to z, [N], for points at pixels `means2d` [N, 2]; 1 inside the margin."""
     squares = clamped_squares = 1.0
     pinhole = ((view.fx, view.cx), (view.fy, view.cy))
     limits = zip(*(limit.tolist() for limit in view.slope_limits), strict=True)

@@ -21,7 +21,7 @@ class TrainingCallback(Protocol):
     """
 
     def begin(self, trainer: Trainer, run: RunDir) -> None:
-        """Called before the first step; again, with a new trainer, after the loss of a rank."""
+        """Called before the first step; called again, with a new trainer, after the loss of a rank."""
 
     def on_steps(self, trainer: Trainer, progress: Progress, check: Callable[[], None]) -> None:
         """Called after every round of steps."""

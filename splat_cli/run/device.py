@@ -37,7 +37,7 @@ def open_device(name: str, config: TrainConfig, display: Display) -> Backend:
 def prepare_kernels(backend: Backend, config: TrainConfig) -> Callable[[], None]:
     """Start to compile the kernels of a run with these settings, in threads; errors are ignored.
 
-    Does not wait; the function returned does.
+    Returns a function that waits for them.
     """
     return backend.prepare(kernels_of_run(config, backend.name))
 
@@ -81,7 +81,7 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
 
 
 def _batch_size(config: TrainConfig) -> int:
-    """Number of views per batch; the default is that of a scene with many photographs."""
+    """Number of views per batch; the default is for a scene with many photographs."""
     return config.batch or default_batch(config, config.steps or STEPS_RANGE[0], MIN_VIEWS_OF_BATCH)
 
 

@@ -40,14 +40,14 @@ _POLISH_RATES = {"lr_means": 0.2, "lr_scales": 0.4, "lr_quats": 0.5, "lr_opaciti
 
 @dataclass(frozen=True)
 class RunSplats:
-    """trained: finite splats. baked: those with spherical harmonics fitted to a colour field, None without a field."""
+    """trained: finite splats. baked: splats with spherical harmonics fitted to a colour field; None without a field."""
 
     trained: SplatArrays
     baked: Baked | None = None
 
     @property
     def standard(self) -> SplatArrays:
-        """The splats with spherical harmonics, as the PLY has them."""
+        """The splats with spherical harmonics, as saved in the PLY."""
         return self.trained if self.baked is None else self.baked.splats
 
 
@@ -76,7 +76,7 @@ def fine_tune(
 def splats_of_run(trainer: Trainer, config: TrainConfig, origin: Iterable[float] = (0.0, 0.0, 0.0)) -> RunSplats:
     """The trainer's finite splats, with its colour field baked into harmonics. DivergedError if no splat is finite.
 
-    config: settings as requested. origin: of the scene, which the PLY states.
+    config: settings as requested. origin: the scene's origin, stated in the PLY.
     """
     splats, field = finite_splats(trainer.splats.to_arrays()), trainer.joint.field
     if len(splats) == 0:
@@ -102,7 +102,7 @@ def polished(
 ) -> RunSplats:
     """The baked splats fine-tuned on the training photographs, if these contain all that the colour field models.
 
-    Overlapping splats together can represent parts of the field that single splats cannot, after fine-tuning. Without a
+    After fine-tuning, overlapping splats together can represent parts of the field that single splats cannot. Without a
     field or enough memory, the splats are unchanged. say: called with messages.
     """
     baked = splats.baked
@@ -123,9 +123,9 @@ def polished(
 
 
 def save_splats(path: Path, splats: RunSplats, trainer: Trainer) -> str | None:
-    """Write the splats as PLY, and the trainer's colour field, if any, beside it; returns a message about the two.
+    """Write the splats as PLY, and the trainer's colour field, if any, beside it; returns a message about both.
 
-    DiskError, UsageError as in `write_ply`.
+    Raises DiskError and UsageError as `write_ply` does.
     """
     field, baked = trainer.joint.field, splats.baked
     if field is None or baked is None:

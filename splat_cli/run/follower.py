@@ -24,7 +24,7 @@ from splat_cli.train.training_inputs import TrainingInputs
 
 
 def main(arguments: list[str]) -> None:
-    """Entry point: execute the commands of rank 0 until it ends; report a failure to it. arguments: see the module."""
+    """Entry point: execute the commands of rank 0 until it ends; report a failure to it. arguments: see above."""
     heartbeat = Heartbeat()
     socket, rank, size, *files = map(int, arguments)
     try:
@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> None:
         sys.exit(1)
     except Exception as error:
         reason = str(error) if isinstance(error, SplatError) else f"{type(error).__name__}: {one_line(error)}"
-        heartbeat.fail(reason, of_device=isinstance(error, (DeviceError, RuntimeError)))  # CuPy's: RuntimeErrors
+        heartbeat.fail(reason, of_device=isinstance(error, (DeviceError, RuntimeError)))  # CuPy raises RuntimeErrors
         sys.exit(1)
 
 

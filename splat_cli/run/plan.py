@@ -16,7 +16,7 @@ from splat_cli.device.launch import ceil_div
 from splat_cli.scene.images.decode import has_alpha
 from splat_cli.scene.view import View
 
-REFERENCE_STEPS = 30_000  # length of a run that growth_rate and learning rates are given for
+REFERENCE_STEPS = 30_000  # growth_rate and learning rates are given for runs of this length
 MAX_LR_FACTOR = 5.0  # upper bound in short runs
 MAX_GROWTH = 0.2  # per round, upper bound in short runs
 MIN_UPDATES = 1_000  # with fewer, batches reduce quality
@@ -28,7 +28,7 @@ STEPS_PER_VIEW = 120  # default; with more, held-out views get worse
 STEPS_RANGE = (15_000, 30_000)
 SHORT_RUN = 5_000  # steps; shorter runs start with large splats and split them, which converges sooner
 BATCH, MIN_VIEWS_OF_BATCH = 4, 40  # with 17 photographs, batches reduce quality: docs/experiments/optimizer.md
-REFERENCE_OVERLAP = 30.0  # views per point that lr_shN is given for
+REFERENCE_OVERLAP = 30.0  # lr_shN is given for this number of views per point
 SH_FACTOR_RANGE = (0.3, 4.0)  # bounds of the factor of lr_shN by views per point
 SH_POWER_OF_VISITS, MAX_SH_FACTOR_OF_VISITS = 0.75, 3.0
 DROPOUT, MAX_DROPOUT = 2.5e-5, 0.25  # per splat and photograph: docs/experiments/densification.md
@@ -130,7 +130,7 @@ def apply_splat_budget(config: TrainConfig, num_pixels: int) -> TrainConfig:
 
 
 def coarse_levels(config: TrainConfig, views: Sequence[View]) -> dict[str, Any]:
-    """Settings of reduced resolutions: at most as many levels as leave MIN_SIDE pixels on the smallest side."""
+    """Settings of reduced resolutions: limits the levels so that the smallest side keeps MIN_SIDE pixels."""
     largest = min(min(view.width, view.height) for view in views) // MIN_SIDE
     levels = min(config.coarse_levels, max(largest, 1).bit_length() - 1)
     return {"coarse_until": config.coarse_until if levels else 0.0, "coarse_levels": max(levels, 1)}
@@ -165,7 +165,7 @@ def resolve_schedule(config: TrainConfig, steps: int, from_splats: bool = False)
 
 
 def lr_factor(steps: int) -> float:
-    """Factor of the learning rates of positions, scales and rotations: they have to move as far in fewer steps."""
+    """Factor of the learning rates of positions, scales and rotations: they have to move equally far in fewer steps."""
     return min(max((REFERENCE_STEPS / steps) ** 0.5, 1.0), MAX_LR_FACTOR)
 
 
@@ -178,7 +178,7 @@ def default_steps(num_views: int) -> int:
 def default_batch(config: TrainConfig, steps: int, num_views: int) -> int:
     """Default number of views of a batch, a multiple of `gpus`: batches of BATCH converge better in long runs.
 
-    One view per GPU in short runs, with few photographs, and with options for which batches were not measured.
+    One view per GPU in short runs, with few photographs, and with options for which we did not measure batches.
     """
     if steps < SHORT_RUN or num_views < MIN_VIEWS_OF_BATCH or not trains_in_batches(config):
         return config.gpus
@@ -204,7 +204,8 @@ def views_per_point(views: Sequence[View], points: np.ndarray | None) -> float:
 def sh_lr_factor(overlap: float, visits: float) -> float:
     """Factor of lr_shN for `overlap` views per point and `visits` of each photograph.
 
-    View-dependent colour overfits where few views show a point, and needs higher rates where many do or in short runs.
+    View-dependent colour overfits where few views show a point, and needs higher rates in short runs, or where many
+    views do.
     """
     low, high = SH_FACTOR_RANGE
     by_visits = min(max((STEPS_PER_VIEW / visits) ** SH_POWER_OF_VISITS, 1.0), MAX_SH_FACTOR_OF_VISITS)

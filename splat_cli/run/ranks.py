@@ -81,11 +81,11 @@ def started_ranks(config: TrainConfig, backend: Backend) -> Iterator[Ranks]:
             followers.on_lost, followers.is_waiting = ranks.abort, ranks.is_waiting
         try:
             yield ranks
-        except RuntimeError:  # CuPy's, perhaps of an exchange that a lost rank has left unfinished
+        except RuntimeError:  # from CuPy; a lost rank may have left an exchange unfinished
             channel.wait_for_loss()
             raise
         finally:
-            ranks.close()  # before the others end: NCCL would wait for them
+            ranks.close()  # close before the others end: NCCL would wait for them
     finally:
         followers.close()
         for file in files:
@@ -93,7 +93,7 @@ def started_ranks(config: TrainConfig, backend: Backend) -> Iterator[Ranks]:
 
 
 def _followers(size: int, is_cuda: bool) -> tuple[RankWatch, list[int]]:
-    """The processes of the other ranks, and on the CPU the files of memory that all share."""
+    """The processes of the other ranks, and on the CPU the files of their shared memory."""
     if links := inherited_links():
         return LinkedFollowers(links), list(links.files)
     files = [] if is_cuda else make_shared_memory(size)

@@ -113,7 +113,7 @@ class HasStep(Protocol):
 
 T = TypeVar("T")
 Start = TypeVar("Start", bound=HasStep)
-MAX_RESTARTS = 3  # without a new checkpoint in between
+MAX_RESTARTS = 3  # maximum without a new checkpoint in between
 
 
 class Restarts(Generic[Start]):
@@ -138,7 +138,7 @@ class Restarts(Generic[Start]):
         self._count = 0
 
     def repeat(self, attempt: Callable[[Start | None], T], clean_up: Callable[[], object]) -> T:
-        """The result of `attempt`, which is called again, from another checkpoint, after the loss of a rank.
+        """The result of `attempt`; calls it again, from another checkpoint, after the loss of a rank.
 
         clean_up: called between two attempts. Raises RankError as `next_start` does.
         """
@@ -167,7 +167,7 @@ class Restarts(Generic[Start]):
 
 
 def resume_advice(run: RunDir, config: TrainConfig, options: str = "") -> str:
-    """The end of a message: the command that resumes a run; empty if it cannot be resumed.
+    """The end of a message, with the command that resumes a run; empty if it cannot be resumed.
 
     options: the command's options that are not settings.
     """
@@ -190,6 +190,6 @@ def interruption(
 
 
 def free_memory(backend: Backend) -> None:
-    """Free the memory of the trainer before a restart, which a reference cycle with captured graphs keeps alive."""
+    """Free the memory of the trainer before a restart: a reference cycle with captured graphs keeps it alive."""
     gc.collect()
     backend.release_cached()

@@ -37,7 +37,7 @@ class RunWriter:
     def write(self, seconds: float, polish: bool) -> None:
         """Write the splats and evaluate on held-out photographs. Raises DiskError.
 
-        seconds: of training so far. polish: fine-tune splats that a colour field is baked into.
+        seconds: training time so far. polish: fine-tune splats after baking a colour field into them.
         """
         timer = self.trainer.timer
         self.trainer.collect()

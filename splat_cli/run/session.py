@@ -96,7 +96,7 @@ class Session:
                     self._run_until(min(first + 1, last), on_progress)  # compiles kernels: signals may end it at once
                 except StoppedByCallback as error:
                     raise Interrupted(self._stop_early(), error) from None
-                with self.timer("compiling"):  # what later steps need: a deferred signal would wait for the compiler
+                with self.timer("compiling"):  # kernels of later steps: a deferred signal would wait for the compiler
                     wait_for_kernels()
             with deferred_interrupt() as self._check, self._closed_after_loss():
                 try:
@@ -173,7 +173,7 @@ class Session:
 
     @contextmanager
     def _closed_after_loss(self) -> Iterator[None]:
-        """After the loss of a rank, finish what is being written; Interrupted if a signal has asked to end anyway."""
+        """After the loss of a rank, finish writing files; Interrupted if a signal has asked to end anyway."""
         try:
             yield
         except RankError as error:

@@ -130,7 +130,7 @@ def _train(job: _Job, checkpoint: Checkpoint | None, ranks: Ranks, timer: PhaseT
 def _save_inputs(job: _Job, plan: RunPlan, data: TrainingData, inputs: Inputs, has_refined: bool) -> None:
     """Write the record of the run's inputs: views, cameras, the split if it is by name, settings.
 
-    Called when nothing can refuse the run or its checkpoint any more: a refused command changes nothing. has_refined:
+    Called after all checks of the run and its checkpoint: a refused command changes nothing. has_refined:
     cameras.json has the refined poses of a run that continues.
     """
     job.run.save_inputs(inputs)
@@ -142,7 +142,7 @@ def _save_inputs(job: _Job, plan: RunPlan, data: TrainingData, inputs: Inputs, h
 
 
 def _check_origin(run: RunDir, scene_path: Path, origin: np.ndarray) -> None:
-    """UsageError if the origin of the scene is not the one that the run began with."""
+    """UsageError if the scene's origin has changed since the run began."""
     if (before := run.origin().tolist()) != origin.tolist():
         raise UsageError(
             f"the origin of {scene_path} is {origin.tolist()}, but was {before} when the run began: restore "

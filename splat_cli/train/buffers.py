@@ -1,4 +1,4 @@
-"""The model and the rasterizer of a training run: how they are made, and the device memory of training."""
+"""Construction of the model and the rasterizer of a training run, and the device memory of training."""
 
 from __future__ import annotations
 
@@ -76,5 +76,5 @@ def _rasterization_settings(config: ResolvedConfig, deterministic: bool, joint_m
 
 
 def _num_slots(config: ResolvedConfig) -> int:
-    """Number of a batch's views in the rasterizer's buffers; with several GPUs, those of Exchange hold all views."""
+    """Number of a batch's views in the rasterizer's buffers; with several GPUs, Exchange has buffers for all."""
     return config.batch_size if config.gpus == 1 else num_ahead(config.batch_size // config.gpus)

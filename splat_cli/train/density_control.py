@@ -73,7 +73,7 @@ class DensityControl:
         return None if removed or is_sorted or is_resized else changed
 
     def clear_stats(self, step: int) -> None:
-        """Clear the statistics after step `step`; all splats count as seen in it."""
+        """Clear the statistics after step `step`; all splats count as seen in that step."""
         self.model.clear_stats()
         if self.strategy.tracks_unseen:
             self.model.last_seen[: self.model.num] = step

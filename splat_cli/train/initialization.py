@@ -43,8 +43,9 @@ def initial_splats(
 ) -> tuple[SplatArrays, list[str]]:
     """At most config.max_splats splats of SH degree config.trained_sh_degree or less, from points float32 [P, 3].
 
-    colors: of the points, uint8 [P, 3]. Without points, from the file config.init_from, moved to the scene's `origin`
-    (see with_origin). Also returns notices for the user. SceneError or FormatError if there is nothing to start from.
+    colors: colours of the points, uint8 [P, 3]. Without points, from the file config.init_from, moved to the scene's
+    `origin` (see with_origin). Also returns notices for the user. SceneError or FormatError if there is nothing to
+    start from.
     """
     if config.init_from is not None and len(points) == 0:
         return _from_file(Path(config.init_from), config, rng, origin)
@@ -62,9 +63,9 @@ def initial_splats(
 
 
 def frozen_splats(config: TrainConfig, origin: Iterable[float], warn: Callable[[str], object]) -> SplatArrays | None:
-    """The splats of --frozen with the SH degree of training or less, or None. Raises FormatError.
+    """The splats of --frozen, with at most the SH degree of training, or None. Raises FormatError.
 
-    origin: of the scene, see with_origin.
+    origin: the scene's origin, see with_origin.
     """
     if config.frozen is None:
         return None

@@ -107,7 +107,7 @@ class JointModels:
             model.step(state)
 
     def update(self, splats: Model, state: IterState, views: DeviceArray | None, dense: bool) -> None:
-        """Queue the updates of models that follow the last view of a batch; see JointModel.update."""
+        """Queue the updates of models after the last view of a batch; see JointModel.update."""
         for model in self.models:
             model.update(splats, state, views, dense)
 

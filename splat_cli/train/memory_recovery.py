@@ -64,7 +64,7 @@ class ScratchMemory:
         try:
             return work()
         except MemoryError:
-            pass  # memory of `work` is freed when the exception is, after this block
+            pass  # the memory of `work` is freed with the exception, after this block
         pairs = self.rasterizer.tiles.pair_capacity
         self.release()
         try:
@@ -106,7 +106,7 @@ def keep_most_opaque(model: Model, num: int) -> None:
 
 
 def _prune(model: Model, num: int) -> bool:
-    """`keep_most_opaque`; False if memory does not suffice for it."""
+    """`keep_most_opaque`; False if there is not enough memory for it."""
     try:
         keep_most_opaque(model, num)
     except MemoryError:

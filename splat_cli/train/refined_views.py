@@ -19,12 +19,12 @@ def refined_views(trainer: Trainer, views: Sequence[View]) -> list[View]:
 
 
 def views_following(views: Sequence[View], given: Sequence[View], refined: Sequence[View]) -> list[View]:
-    """`views` after training cameras went from `given` to `refined`: those by name, the others moved along.
+    """`views` after training cameras went from `given` to `refined`: training cameras by name, the others moved along.
 
     Jointly refined cameras may drift together with the splats. The other cameras follow by the similarity transform
-    from the given to the refined poses of the training cameras, then by the offset in camera axes that these have in
-    common: a ring of cameras can pitch, which no similarity expresses. Intrinsics follow those of the camera id, or the
-    offset that all cameras have in common.
+    from the given to the refined poses of the training cameras, then by their common offset in camera
+    axes: a ring of cameras can pitch, which a similarity cannot express. Intrinsics follow those of the camera id, or
+    the offset that all cameras have in common.
     """
     drift = similarity_between(given, refined)
     pairs = list(zip(given, refined, strict=True))
@@ -44,7 +44,7 @@ def views_following(views: Sequence[View], given: Sequence[View], refined: Seque
 def common_offset(offsets: Sequence[np.ndarray]) -> np.ndarray:
     """Estimate of the offset that all views share: mean of `offsets` [N], shrunk if it may be chance; 0 for few.
 
-    If corrections of cameras are independent, their mean is within its standard error of 0. The factor is that of James
+    If corrections of cameras are independent, their mean is within its standard error of 0. The factor is from James
     and Stein (1961), "Estimation with quadratic loss", for each column alone.
     """
     mean = np.mean(offsets, axis=0)

@@ -22,7 +22,7 @@ SCHEDULE_DTYPE = np.dtype([
     ("random_background", np.int32), ("background", np.float32, 3), ("seed", np.uint32), ("order_length", np.int32),
 ])  # fmt: skip
 
-REFERENCE_SPLAT = 0.004  # size of a splat for which lr_means is given, relative to the scene's
+REFERENCE_SPLAT = 0.004  # lr_means is given for this size of a splat, relative to the scene's size
 
 
 def upload_schedule(backend: Backend, config: ResolvedConfig) -> DeviceArray:

@@ -29,11 +29,11 @@ MAX_AHEAD = 4_000_000  # splats; projecting more is limited by memory bandwidth 
 
 
 class ViewPipeline:
-    """Queues the preparation of a view (projection and tile lists) concurrently with the rendering of the one before.
+    """Queues the preparation of a view (projection and tile lists) concurrently with the rendering of the previous one.
 
     prepare: queues it, given the view and a state. select: makes the rasterizer use the view's buffers from now on. Two
-    states alternate, and so must the buffers that `select` chooses. The two overlap well: preparation occupies few
-    threads and waits for memory, blending computes.
+    states alternate, and the buffers that `select` chooses must alternate, too. The two overlap well: preparation
+    occupies few threads and waits for memory, blending computes.
     """
 
     def __init__(
@@ -72,8 +72,8 @@ class ViewPipeline:
 class BatchStep:
     """Queues the steps of a batch and its update, on one GPU. All methods read and write device memory only.
 
-    schedule, order: learning rates and views of all steps, on the device. size: of the scene, in world units, by which
-    regularisers and noise are scaled. projects_ahead: the next view of a batch is projected while one is rendered; not
+    schedule, order: learning rates and views of all steps, on the device. size: scene size in world units, which scales
+    regularisers and noise. projects_ahead: the next view of a batch is projected while one is rendered; not
     with joint models that may change its camera or background.
     """
 
@@ -148,7 +148,7 @@ class BatchStep:
 
     @property
     def _unit(self) -> float:
-        """Size of the scene, relative to the size that settings are given for."""
+        """Size of the scene, relative to the reference size of the settings."""
         return self.size / REFERENCE_SIZE
 
     def _views(self, first: int) -> Iterator[int]:
@@ -158,7 +158,7 @@ class BatchStep:
             yield slot
 
     def _views_ahead(self, first: int) -> Iterator[int]:
-        """As `_views`, but each view except the first is projected while the one before is rendered."""
+        """As `_views`, but each view except the first is projected while the previous one is rendered."""
         self._pipeline.begin(first)
         for slot in range(first, self.batch):
             with self._pipeline.view(slot, first, self.batch - 1):
@@ -173,9 +173,9 @@ class BatchStep:
 
 
 class CapturedGraph:
-    """Captures what `launch` queues, and replays it; captured again after buffers were reallocated.
+    """Captures the work that `launch` queues, and replays it; captured again after buffers were reallocated.
 
-    launch: queues kernels and copies with fixed arrays and scalars; values that vary lie in device memory.
+    launch: queues kernels and copies with fixed arrays and scalars; varying values must be in device memory.
     """
 
     def __init__(self, rasterizer: Rasterizer, launch: Callable[[], None]) -> None:
@@ -220,8 +220,8 @@ class PairBuffers(Protocol):
 class StepLoop:
     """Repeats batches of `batch` steps. `step`: number of steps done; `last`: iteration state at the last `sync`.
 
-    graph: replays a batch. `stream`: loads the photographs of the next steps, if not all are resident. resume: queues
-    the steps of a batch from a given one on, after an overflow; without it, an overflow undoes the whole batch.
+    graph: replays a batch. `stream`: loads the photographs of the next steps, if not all are resident. resume: after an
+    overflow, queues the steps of a batch from a given step on; without it, an overflow undoes the whole batch.
     """
 
     def __init__(

@@ -76,7 +76,7 @@ class Sharding(Protocol):
 
 
 class Unsharded:
-    """The sharding of a single GPU, which trains all splats: there is nothing to do for others."""
+    """The sharding of a single GPU, which trains all splats and needs no communication."""
 
     share = WHOLE
 
@@ -114,9 +114,9 @@ class Unsharded:
 class Trainer:
     """Trains splats on images; `run_until` may be called repeatedly, `step` is the number of steps done.
 
-    splats: initial splats, at most config.max_splats, of SH degree config.trained_sh_degree or less. frozen: splats of
-    such an SH degree that are rendered and never changed; they come first and do not count towards max_splats.
-    rng: generator of density control; by default seeded with config.seed. sharding: with several ranks.
+    splats: initial splats, at most config.max_splats, of SH degree config.trained_sh_degree or less. frozen: splats,
+    also with at most this SH degree, that are rendered and never changed; they come first and do not count towards
+    max_splats. rng: generator of density control; by default seeded with config.seed. sharding: with several ranks.
     `notices`: warnings for the user; the caller drains this list.
     """
 
@@ -232,11 +232,11 @@ class Trainer:
     def recover_from_oom(self) -> None:
         """Prune splats until training fits into memory; their number is the maximum from then on.
 
-        OutOfMemory if pruning does not help. With several ranks, memory may have run out on any of them; none executes
-        a step.
+        OutOfMemory if pruning does not help. With several ranks, memory may have run out on any of them; no rank
+        executes a step.
         """
         self.sharding.check()
-        self.scratch.release()  # makes room to collect
+        self.scratch.release()  # frees memory for collecting
         self.sharding.collect()
         step = self.step - self.step % self.config.batch_size
         self.notices.append(self.scratch.recover(step, self.sharding.fit))

@@ -22,7 +22,7 @@ MAX_AT_ONCE = 16  # views of a graph
 
 
 class ViewsToScore(Protocol):
-    """Renders the views that a ViewScorer scores: all of them (LocalViews), or a rank's (train/ranked/)."""
+    """Renders the views that a ViewScorer scores: all views (LocalViews), or one rank's views (train/ranked/)."""
 
     @property
     def at_once(self) -> int:
@@ -42,7 +42,7 @@ class ViewsToScore(Protocol):
 
 
 class LocalViews:
-    """See ViewsToScore: on one GPU, each view is prepared while the one before is scored, if there is room."""
+    """See ViewsToScore: on one GPU, each view is prepared while the previous one is scored, if memory allows."""
 
     def __init__(self, step: BatchStep, images: TrainingImages) -> None:
         self._step, self._rasterizer, self._images = step, step.rasterizer, images

@@ -13,7 +13,7 @@ from splat_cli.render.iter_state import IterState
 
 PHOTO_VALUES, CAMERA_VALUES, SUMS = 13, 17, 29  # as in cuda_src/optim/isp.cuh
 _FINAL_RATE = 0.1  # relative to the cameras' initial learning rate
-_VISITS = 100  # visits per photograph; with fewer, its rate is higher
+_VISITS = 100  # visits per photograph; with fewer visits, the learning rate is higher
 
 
 def photo_decay(config: ResolvedConfig, num_views: int) -> Decay:
@@ -27,7 +27,8 @@ class IspLoss(AppearanceLoss):
 
     photo_params: float32 [num_views, 3, 13], camera_params: float32 [num_cameras, 3, 17]: values as in isp.cuh, then
     Adam's first and second moments; all zero at the start. photo_weight, camera_weight:
-    of the sums of squares in the loss, which keep the values near zero. camera_ids: one per row of camera_params.
+    weights of the sums of squares in the loss, which keep the values near zero. camera_ids: one per row of
+    camera_params.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class IspLoss(AppearanceLoss):
         }
 
     def constrain(self) -> None:
-        """Subtract the mean over photographs, so that splats rendered without these values look like the mean one."""
+        """Subtract the mean over photographs, so splats rendered without these values look like the mean photograph."""
         values = self.photo_params[:, 0]
         values -= values.mean(axis=0)
 

@@ -1,1 +1,1 @@
-"""Losses on depth: of sparse points, of depth maps, of free space before points."""
+"""Losses on depth, from sparse points, depth maps, and the free space in front of points."""

@@ -18,7 +18,7 @@ from splat_cli.scene.points.observations import MAX_POINTS, Observations, observ
 from splat_cli.scene.view import View
 
 FREE_SPACE_KERNELS: list[Unit] = [("optim/free_space", {})]
-WARPS = 4  # per block; a warp owns a point
+WARPS = 4  # per block; each warp processes one point
 
 
 class FreeSpaceRays:
@@ -32,8 +32,8 @@ class FreeSpaceRays:
     def opacities(self, state: IterState, rasterizer: Rasterizer, out: DeviceArray | None = None) -> DeviceArray:
         """Queue the opacities in the free space of the state's view, after its tile lists are built.
 
-        Returns `out`, float32 [points of all views], by default zeros, after writing the opacities of the view's points
-        to it, 0 to 1.
+        Writes the opacities of the view's points, 0 to 1, to `out`, float32 [points of all views], and returns it. By
+        default, `out` starts as zeros.
         """
         out = self.backend.xp.zeros(len(self.pixels), "float32") if out is None else out
         self._launch(state, rasterizer, 0.0, out, None)
@@ -83,7 +83,7 @@ class FreeSpaceRays:
 class FreeSpaceLoss(JointModel):
     """Mean squared opacity in front of the dataset's points, as the views see them.
 
-    weight: in the loss. points: float32 [P, 3].
+    weight: weight in the loss. points: float32 [P, 3].
     """
 
     PROJECTS_AHEAD = True

@@ -35,7 +35,7 @@ class DepthTargets(Protocol):
         """Adapt to a new resolution of the training views."""
 
     def launch(self, cameras: CameraTable, state: IterState, picture: Picture, weight: Decay) -> None:
-        """Queue the loss of picture.image (blended inverse depths, depths, opacities): write d_image, zero before."""
+        """Queue the loss of picture.image (blended inverse depths, depths, opacities): write d_image (zero before)."""
 
 
 class PointTargets:
@@ -83,14 +83,14 @@ class BlendedValues:
             self._allocate(capacity)
 
     def differentiate(self, state: IterState, rasterizer: Rasterizer, loss: Callable[[Picture], None]) -> None:
-        """Queue the blend of `values`, `loss`, and the backward pass to `d_values`, which are zero before.
+        """Queue the blend of `values`, `loss`, and the backward pass to `d_values` (zero before).
 
-        loss: queues the loss of picture.image and writes picture.d_image, which is zero. Must follow the backward pass
-        of colours; overwrites the rasterizer's picture.
+        loss: queues the loss of picture.image and writes picture.d_image, zero before. Must follow the backward pass of
+        colours; overwrites the rasterizer's picture.
         """
         cameras, tiles, picture = rasterizer.cameras, rasterizer.tiles, rasterizer.picture
         projection = dataclasses.replace(rasterizer.projection, colors=self.values, d_splats=self.d_values)
-        listed = dataclasses.replace(picture, segments=None)  # those of the colours are the same, and kept
+        listed = dataclasses.replace(picture, segments=None)  # keep the segments of the colours, which are the same
         blend(cameras, state, projection, tiles, listed)
         outputs = picture.final_T, picture.image, picture.d_image
         launch(self.backend, FILE, "clear_depth", cameras.extent.pixels, cameras.array, state.array, *outputs)
@@ -105,7 +105,7 @@ class BlendedValues:
 class DepthSupervision(JointModel):
     """Loss of the picture's depths against `targets`.
 
-    weight: in the loss. The backward pass blends depths into the rasterizer's picture, which is overwritten.
+    weight: weight in the loss. The backward pass blends depths into the rasterizer's picture, which is overwritten.
     """
 
     def __init__(self, backend: Backend, targets: DepthTargets, weight: Decay) -> None:
@@ -126,7 +126,7 @@ class DepthSupervision(JointModel):
 
     @classmethod
     def make(cls, setup: TrainingSetup) -> DepthSupervision | None:
-        """See JointModel.make: supervised by depth maps if there are any, else by points; None without either."""
+        """See JointModel.make: uses depth maps if available, else points; None without either."""
         config, backend = setup.config, setup.backend
         weight = Decay(config.depth_weight, config.depth_weight / 100, config.steps)
         if setup.depth_maps is not None:

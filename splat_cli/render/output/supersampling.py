@@ -18,7 +18,7 @@ MAX_SAMPLES = 4
 
 
 def samples_as_fine(views: Sequence[View], trained: Sequence[View]) -> int:
-    """Samples per pixel and axis at which `views` have the resolution of `trained`: 1 to MAX_SAMPLES."""
+    """Samples per pixel and axis that give `views` the resolution of `trained`: 1 to MAX_SAMPLES."""
     if not views or not trained:
         return 1
     ratio = np.median([view.fy for view in trained]) / np.median([view.fy for view in views])
@@ -34,7 +34,7 @@ def coarser(frame: RenderedMaps, samples: int) -> RenderedMaps:
     """The frame of a view, from the frame of its `finer` view.
 
     Colours and alpha are resampled like photographs (scene/images/decode.py); depths and normals are means over the
-    samples that have one.
+    samples that have a value.
     """
     if samples == 1:
         return frame

@@ -25,7 +25,7 @@ _DAMAGED = ".unreadable"
 class Checkpointer:
     """Writes checkpoints of a trainer to `folder`/step_N.npz; write errors are warnings, and training continues.
 
-    unsaved: for a step, the steps up to it whose splats or scores are not saved; their checkpoints are kept.
+    unsaved: returns the steps up to a given one without saved splats or scores; their checkpoints are kept.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ def newest_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint |
 
     Warns about damaged ones and renames them to FILE.unreadable. FormatError if all are damaged, including any that
     were renamed earlier. UsageError and UnreadableError as in `read_checkpoint`: that checkpoint is not damaged, so it
-    keeps its name, and no older one is used, which would lose steps.
+    keeps its name. An older one is not used, as that would lose steps.
     """
     reason = ""
     for path in checkpoint_paths(folder):

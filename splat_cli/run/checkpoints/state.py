@@ -74,7 +74,7 @@ def restore_state(trainer: Trainer, checkpoint: Checkpoint) -> None:
 
 
 def _difference(views: Sequence[str], before: Sequence[str]) -> str:
-    """Differences of names of views from those of the checkpoint: the first added or missing ones, or the order."""
+    """How names of views differ from the checkpoint: the first added or missing names, or the order."""
     if changed := sorted(set(views) ^ set(before)):
         return f"{', '.join(changed[:5])} came or went"
     name, other = next(pair for pair in zip_longest(views, before) if pair[0] != pair[1])
@@ -82,7 +82,7 @@ def _difference(views: Sequence[str], before: Sequence[str]) -> str:
 
 
 def _clear_other_stats(trainer: Trainer, checkpoint: Checkpoint) -> None:
-    """Start new statistics if --strategy was changed: those of the checkpoint have another meaning."""
+    """Start new statistics if --strategy was changed: the checkpoint's statistics have another meaning."""
     before, config = checkpoint.metadata.get("settings", {}), trainer.config
     old = before.get("strategy"), before.get("relocate_unseen", False)
     if old != (config.strategy, config.relocate_unseen):

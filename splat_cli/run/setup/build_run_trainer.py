@@ -27,7 +27,7 @@ def build_trainer_within_memory(
     timer: PhaseTimer,
     ranks: Ranks | None = None,
 ) -> Trainer:
-    """`build_trainer` with at most as many splats as fit into device memory. OutOfMemory if these are too few."""
+    """`build_trainer`, limited to the splats that fit into device memory. OutOfMemory if these are too few."""
     images = data.training
     depth_bytes = images.depth_maps.num_bytes if images.depth_maps else 0
     memory = plan_memory(

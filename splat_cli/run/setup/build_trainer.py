@@ -33,8 +33,8 @@ def build_trainer(
     """A trainer that starts from splats, or from points float32 [P, 3] with colours uint8 [P, 3].
 
     A TrainConfig is resolved for these inputs. Without points, splats are read from `init_from`.
-    frozen: splats that stay unchanged, of the SH degree of training or less. ranks: with --gpus, led by this process.
-    origin: of the scene, for splats of `init_from`.
+    frozen: splats that stay unchanged, with at most the SH degree of training. ranks: with --gpus, led by this process.
+    origin: the scene's origin, for splats of `init_from`.
 
         trainer = build_trainer(open_backend(), TrainConfig(steps=500), TrainingInputs(images), (points, colors))
         trainer.run_until(500)

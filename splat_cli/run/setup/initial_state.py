@@ -30,7 +30,7 @@ _TRIES = 2  # pixels searched per splat: fewer than half yield a depth
 class InitialState:
     """points: float32 [P, 3] and colours uint8 [P, 3], or splats. frozen: splats that stay unchanged, with --frozen.
 
-    pose_offsets: those of `align_poses`, with --pose-opt.
+    pose_offsets: offsets from `align_poses`, with --pose-opt.
     """
 
     points: tuple[np.ndarray, np.ndarray] | SplatArrays
@@ -66,7 +66,7 @@ def find_initial_state(
 def placeholder_state(training: ImageSet, num_splats: int, num_frozen: int = 0, sh_degree: int = 0) -> InitialState:
     """Splats of zeros at random points, and frozen ones, to be replaced by the state of a checkpoint.
 
-    num_splats: of both together.
+    num_splats: total number of both.
     """
     return InitialState(
         placeholder_splats(training, max(num_splats - num_frozen, 1)),

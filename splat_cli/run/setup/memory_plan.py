@@ -24,7 +24,7 @@ _USABLE = 0.95  # fraction of the free memory: other programs allocate, too, and
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Memory of a device in bytes: photographs, buffers, per splat, per pair of a splat and a tile; and the limit.
+    """Memory of a device in bytes: photographs, buffers, memory per splat and per (splat, tile) pair; and the limit.
 
     PAIRS_PER_SPLAT pairs are planned for each splat up to MAX_INITIAL_PAIRS, then one for each further splat: most
     splats of large models are small or invisible in a view. num_frozen: number of splats of --frozen.
@@ -41,7 +41,7 @@ class MemoryPlan:
 
     @property
     def max_splats(self) -> int:
-        """Maximum number of splats: as requested, or what fits."""
+        """Maximum number of splats: the requested number, or fewer if they do not fit."""
         return min(self.wanted_splats, self.fitting)
 
     @property
@@ -97,7 +97,7 @@ def plan_memory(
     """Memory of training on `views`, starting from `start` splats (0: unknown), and the free memory of the device.
 
     budget: number of resident images, if they are streamed. num_frozen: number of splats of --frozen.
-    depth_bytes: of depth maps.
+    depth_bytes: memory of depth maps.
     """
     images, shares = [photo_bytes(view) for view in views], [Share(rank, config.gpus) for rank in range(config.gpus)]
     parts = [sum(images[view] for view in own_views(len(views), config.batch_size, share)) for share in shares]

@@ -1,8 +1,8 @@
 """Pose alignment before training, with temporary splats on small photographs.
 
 Coarse-to-fine: blurred pictures have wider basins of convergence (Lin et al. 2021, "BARF", sec. 3.2). Splats
-fitted to wrong poses have wrong detail that holds the cameras in place. So each size, and the run itself, starts from
-the points again.
+fitted to wrong poses have wrong detail that holds the cameras in place. So each size starts from the points again, and
+so does the run itself.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def align_poses(
 def pyramid(photographs: ImageSet) -> list[ImageSet]:
     """The photographs downscaled to each smaller size in SIZES; unchanged if all are larger.
 
-    All are kept in memory, also if the originals are streamed.
+    All are kept in memory, even if the originals are streamed.
     """
     longest = max(max(view.width, view.height) for view in photographs.views)
     sizes = [size for size in SIZES if size < longest] or [longest]

@@ -77,7 +77,7 @@ def load_image_set(
 ) -> ImageSet:
     """Photographs and masks; transparent ones are composed over the run's background. Raises SceneError.
 
-    lazily: each is decoded when needed, and damaged ones are found only then.
+    lazily: decode each photograph when needed; damaged ones are found only then.
     """
     background = _BACKGROUNDS.get(config.background)
     if lazily:
@@ -99,7 +99,7 @@ def load_part(
 ) -> ImageSet:
     """The photographs `own` of training views that another process has found usable; empty images for the others.
 
-    lazily: see `load_image_set`; then of all views. SceneError if one cannot be decoded here.
+    lazily: see `load_image_set`; returns the images of all views. SceneError if one cannot be decoded here.
     """
     if lazily:
         return load_image_set(views, config, backend, display, lazily)

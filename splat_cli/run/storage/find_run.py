@@ -5,7 +5,7 @@ from pathlib import Path
 from splat_cli.errors import UsageError
 from splat_cli.run.storage.run_dir import RunDir
 
-_SHOWN = 3  # runs named in a message
+_SHOWN = 3  # maximum number of runs named in a message
 
 
 def is_run(path: Path) -> bool:

@@ -37,7 +37,7 @@ def inputs_of(views: Sequence[View]) -> Inputs:
 
 
 def refuse_other_inputs(run: RunDir, now: Inputs, scene: Path, config: TrainConfig) -> None:
-    """UsageError that names what has changed if the scene is not the one that the run was trained on.
+    """UsageError that names the changes if the run was trained on another scene.
 
     config: settings from now on; if they read the views differently, sizes, intrinsics and files may differ. Runs of
     earlier versions have no inputs.json: their cameras are those of cameras.json, unless refined, and their files
@@ -92,7 +92,7 @@ def _fingerprint(path: Path) -> str:
 
 
 def _extent(inputs: Inputs) -> float:
-    """Largest distance of a camera from the mean of all, world units; at least 1e-3 of that from the origin."""
+    """Largest distance of a camera from the mean, world units; at least 1e-3 of the largest from the origin."""
     centers = np.array([_center(entry) for entry in inputs.values()])
     spread = np.linalg.norm(centers - centers.mean(axis=0), axis=1)
     return float(max(spread.max(), 1e-3 * np.abs(centers).max()))
@@ -104,7 +104,7 @@ def _center(entry: dict[str, Any]) -> np.ndarray:
 
 
 def _changed_parts(before: dict[str, Any], now: dict[str, Any], limit: float, same_options: bool) -> list[str]:
-    """Differences between the recorded inputs of a view and its inputs now. limit: of positions, world units."""
+    """Differences between the recorded inputs of a view and its inputs now. limit: for positions, world units."""
     parts = []
     if "w2c" in before:
         turned = np.abs(np.reshape(before["w2c"], (3, 4)) - np.reshape(now["w2c"], (3, 4)))[:, :3].max()
@@ -123,5 +123,5 @@ def _changed_parts(before: dict[str, Any], now: dict[str, Any], limit: float, sa
 
 
 def _is_same(before: str | None, now: str | None) -> bool:
-    """Whether two fingerprints are equal, or the first is of an earlier version, which hashed blocks only."""
+    """Whether two fingerprints are equal, or the first comes from an earlier version, which hashed only blocks."""
     return before == now or (before is not None and now is not None and now.startswith(f"{before}-"))

@@ -22,7 +22,7 @@ def load_run_images(
 ) -> ImageSet:
     """Photographs of some of the run's views; those missing in the scene are skipped with a warning.
 
-    scene: folder of the scene, by default that of training. Raises SceneError.
+    scene: folder of the scene, by default the one used in training. Raises SceneError.
     """
     config, scene_path = run.config(), scene or run.scene_path()
     found = {view.name: view for view in read_run_scene(run, scene).views}
@@ -38,7 +38,7 @@ def load_run_images(
 
 
 def read_run_scene(run: RunDir, scene: Path | None) -> Scene:
-    """The run's scene with its settings and origin; scene: its folder, by default that of training.
+    """The run's scene with its settings and origin; scene: its folder, by default the one used in training.
 
     Raises SceneError.
     """

@@ -31,17 +31,17 @@ def save_cameras(sources: Sequence[Path], edits: Edits, out: Path) -> None:
 
 
 def load_splats_for_viewers(source: Path, bake: bool = True, backend: Backend | None = None) -> SplatArrays:
-    """Splats of `source`, a run or a file; those of an antialiased run are baked for viewers without antialiasing.
+    """Splats of `source`, a run or a file; splats of an antialiased run are baked for viewers without antialiasing.
 
     If they are not baked, because `bake` is False or no views are known, `antialiased` states how they were trained.
-    backend: to bake on, by default any available. Raises DeviceError.
+    backend: used for baking, by default any available one. Raises DeviceError.
     """
     splats, run = load_trained_splats(source)
     return bake_for_viewers(splats, run, backend) if bake else splats
 
 
 def load_trained_splats(source: Path, spz_axes: str = "RUB") -> tuple[SplatArrays, RunDir | None]:
-    """The splats of `source` as they were trained, and the run that they are from, if any.
+    """The splats of `source` as they were trained, and the run they come from, if any.
 
     spz_axes: see read_splats.
     """

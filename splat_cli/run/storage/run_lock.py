@@ -1,4 +1,4 @@
-"""Run folders, locked: one process at a time writes into a folder."""
+"""Locks of run folders: only one process at a time writes to a folder."""
 
 import itertools
 from collections.abc import Iterator

@@ -41,8 +41,8 @@ class Exchange:
 
     sent_views: the rank's own splats, projected into each view of the batch. sent: float32
     [batch, ...], the slots to send (cuda_src/raster/visible.cuh). whole: input of `project_backward` for the whole
-    batch, after the exchange of gradients. capacity: of all splats. rows: number of visible splats of a rank that a
-    slot can hold, the same on all ranks; a view with more makes the batch a no-op.
+    batch, after the exchange of gradients. capacity: of all splats. rows: number of a rank's visible splats that a
+    slot can hold, the same on all ranks; if a view has more, the batch changes nothing.
     """
 
     def __init__(self, backend: Backend, ranks: Ranks, share: Share, capacity: int, batch: int, rows: int) -> None:
@@ -101,7 +101,7 @@ class Exchange:
     def receive(self, view: int, cameras: CameraTable, state: IterState, out: Projection) -> None:
         """Queue the outputs of `project` from the splats that the ranks have sent for this rank's `view`-th view.
 
-        The state is that of the view, after `begin_batch` the first one.
+        `state` is the state of the view; after `begin_batch`, of the first one.
         """
         if view > 0:
             b = view * self.ranks.size + self.ranks.rank

@@ -93,7 +93,7 @@ class Follower(Unsharded):
         all_or_none(self.ranks, trainer.backend, lambda: self._allocate(num, capacity))
         if size != trainer.size:
             trainer.set_size(size)
-            trainer.rasterizer.generation += 1  # captured graphs hold it
+            trainer.rasterizer.generation += 1  # captured graphs contain its address
         trainer.splats.num = self.share.count(num)
         receive_share(self.ranks, trainer.model)
         trainer.state.write(step=step, num_splats=num, overflowed=0)

@@ -47,7 +47,7 @@ class RankParts:
 class Leader:
     """The Sharding of rank 0. Its methods send commands, which Follower.follow executes on the other ranks.
 
-    config, inputs: sent to the others first, which build their trainers from them.
+    config, inputs: sent first to the other ranks, which build their trainers from them.
     """
 
     parts: RankParts
@@ -92,7 +92,7 @@ class Leader:
         if self._is_arriving:
             self.ranks.end_exchanges()
         else:
-            self._buffers = ShareBuffers(self.ranks, step.model)  # may raise MemoryError: before the others send
+            self._buffers = ShareBuffers(self.ranks, step.model)  # before the others send: may raise MemoryError
             self.ranks.broadcast("collect")
             self._buffers.receive()
         assert self._buffers is not None

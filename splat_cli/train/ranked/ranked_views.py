@@ -71,7 +71,7 @@ class RankedViews:
 
     def grow_if_overflowed(self, state: IterState) -> bool:
         """See Rasterizer.grow_if_overflowed. SharedMemoryError if the buffers of a rank do not fit."""
-        if not state.read()["overflowed"]:  # on all ranks or on none
+        if not state.read()["overflowed"]:  # the same on all ranks
             return False
         if (needed := self.exchange.needed_rows) > self.exchange.rows:
             self._rows_per_splat = ROWS_HEADROOM * needed / self.exchange.columns

@@ -1,4 +1,4 @@
-"""Transfer of splats between rank 0, which holds all, and their owners: whole shares, or a few changed splats.
+"""Transfer of splats between rank 0, which holds all splats, and their owners: whole shares, or a few changed splats.
 
 Host side of copy_share and take_columns in cuda_src/raster/exchange.cu.
 """
