@@ -11,7 +11,7 @@ from draw_stages import stages_svg
 
 
 def test_command_and_chart(trained, tmp_path):
-    """One row per stage in the table and in the JSON file; the chart has a bar per stage, and the source's five."""
+    """One row per stage in the table and in the JSON file; the chart has a bar per stage and the source's five bars."""
     options = ["stages", str(trained), "--views", "1", "--device", "cpu", "--json", str(tmp_path / "stages.json")]
     done = CliRunner().invoke(bench_kernels.main, options, catch_exceptions=False)
     results = json.loads((tmp_path / "stages.json").read_text())

@@ -1,4 +1,4 @@
-"""`splat doctor` on machines that lack something: it continues and advises what to install."""
+"""`splat doctor` on incomplete installations: it continues, and advises on packages to install."""
 
 import importlib.metadata
 import json

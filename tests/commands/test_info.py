@@ -1,4 +1,4 @@
-"""`splat info` of a folder of runs."""
+"""`splat info` on a folder of runs."""
 
 import json
 import re

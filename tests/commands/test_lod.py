@@ -89,7 +89,7 @@ def test_isolated_and_huge_splats_are_left_out_and_few_others(run, raw, quality)
     kept = ExportJob([path], Edits(max_isolation=8, max_size=5)).splats()
     assert len(raw) * 0.98 < len(kept) <= len(raw)
     assert np.abs(kept.means[:, 1]).max() < 25
-    # Some of the other splats left out matter, by up to 0.4 dB, depending on the seed and the processor.
+    # Some of the other omitted splats matter, by up to 0.4 dB, depending on the seed and the processor.
     assert quality(dataclasses.replace(kept, antialiased=True)) > quality(raw) - 1
 
 

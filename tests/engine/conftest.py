@@ -7,6 +7,6 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def collected():
-    """Sockets that a test leaves open are closed, and warned of, before the next test."""
+    """Close sockets that a test leaves open, with a warning, before the next test."""
     yield
     gc.collect()

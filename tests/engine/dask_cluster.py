@@ -1,4 +1,4 @@
-"""A Dask cluster of processes as users start one: `dask scheduler` and `dask worker`."""
+"""A Dask cluster of processes, started as users do: `dask scheduler` and `dask worker`."""
 
 import subprocess
 from collections.abc import Iterator
@@ -7,12 +7,12 @@ from pathlib import Path
 
 from tests.subprocesses import environment, started, wait_until
 
-# distributed leaves sockets open where no scheduler answers, or where a signal interrupts a connection
+# distributed leaves sockets open if no scheduler answers, or if a signal interrupts a connection
 LEFT_OPEN = "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
 
 
 class DaskCluster:
-    """The processes. address: of the scheduler; workers: none of them has a nanny that starts it again."""
+    """The processes. address: of the scheduler; workers: without nannies, which would restart them."""
 
     def __init__(self, folder: Path, stack: ExitStack, options: tuple[object, ...], scheme: str) -> None:
         self._folder, self._stack, self._options = folder, stack, options
@@ -53,7 +53,7 @@ class DaskCluster:
 
 @contextmanager
 def dask_cluster(folder: Path, num_workers: int, *options: object, scheme: str = "tcp") -> Iterator[DaskCluster]:
-    """A scheduler and workers on the loopback interface; killed at the end. options: of all processes."""
+    """A scheduler and workers on the loopback interface; killed at the end. options: for all processes."""
     folder.mkdir(exist_ok=True)
     with ExitStack() as stack:
         cluster = DaskCluster(folder, stack, options, scheme)

@@ -63,7 +63,7 @@ def descendants(process):
 
 
 def job_processes(process):
-    """The processes of jobs that run."""
+    """The processes of running jobs."""
     return [one for one in descendants(process) if "splat_cli.processes.child_process" in one.cmdline()]
 
 
@@ -87,7 +87,7 @@ def test_lost_worker_and_a_cluster_change_no_byte(splat, scene, tmp_path):
     with started(scenes, "-o", out, "--cluster", "local:2") as process:
         until(lambda: list((out / "long" / "checkpoints").glob("*.npz")), process)
         (child,) = (one for one in job_processes(process) if str(out / "long") in one.cmdline())
-        child.suspend()  # so that its worker ends first
+        child.suspend()  # its worker must end first
         before = descendants(process)
         child.parent().kill()
         child.resume()
@@ -117,7 +117,7 @@ def test_interrupt_ends_all_processes_and_saves(scene, tmp_path):
 
 
 def test_scene_waits_for_another_worker_where_none_is_left(splat, scene, tmp_path, monkeypatch):
-    """Another one joins, later and with fewer threads than there were."""
+    """Another worker joins, later and with fewer threads than before."""
     out, ready = tmp_path / "out", threading.Event()
     say = Display.say
 
@@ -160,7 +160,7 @@ def test_slurm(scene, tmp_path):
 
 
 def _has_slurm():
-    """Whether a SLURM runs whose only node is this machine."""
+    """Whether SLURM runs here with this machine as its only node."""
     try:
         nodes = subprocess.run(["sinfo", "-h", "-o", "%n"], capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):

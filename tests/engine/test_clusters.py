@@ -73,7 +73,7 @@ def test_unreachable_cluster_is_told_in_a_notebook_too(monkeypatch):
 
     with (
         pytest.raises(UsageError, match="no Dask scheduler answers") as raised,
-        ThreadPoolExecutor(1) as pool,  # the tests' own thread may have a loop already, of a browser
+        ThreadPoolExecutor(1) as pool,  # the tests' own thread may already have a browser's event loop
     ):
         pool.submit(lambda: asyncio.run(cell())).result()
     assert "event loop" not in str(raised.value)
@@ -101,9 +101,9 @@ def test_certificates_are_those_of_the_configuration_of_dask(tmp_path):
 
 
 def test_a_second_cluster_of_this_machine_says_nothing_of_ports():
-    """The first has the port of Dask's dashboard; warnings are errors here."""
+    """The first uses the port of Dask's dashboard; warnings are errors here."""
     with ExitStack() as stack:
-        with suppress(OSError):  # another test has it
+        with suppress(OSError):  # another test uses it
             stack.enter_context(socket.create_server(("", 8787)))
         assert stack.enter_context(clusters._local_cluster(0, "cpu")).scheduler_address
 
@@ -170,7 +170,7 @@ def test_wrong_cluster_is_told(batch, cluster):
     ],
 )
 def test_wrong_slurm_file_is_told(batch, tmp_path, text, message, monkeypatch):
-    monkeypatch.setenv("PATH", "")  # also where SLURM is installed
+    monkeypatch.setenv("PATH", "")  # hides an installed SLURM
     (tmp_path / "slurm.toml").write_text(text)
     code, error = batch(tmp_path / "slurm.toml")
     assert code == 2

@@ -124,7 +124,7 @@ def test_jobs_fail_where_no_worker_is_left(connect, tmp_path):
 
 
 def test_ranks_get_their_turn_beside_a_batch(two_workers, connect, tmp_path):
-    """Two workers are free at once only if the batch starts no job meanwhile."""
+    """Two workers are free at the same time only if the batch starts no job meanwhile."""
     ended = []
     engine = DaskEngine(connect(two_workers), "cpu", lambda line: None, lambda: None)
     group = RankGroup(connect(two_workers), "cpu", False, lambda line: None, lambda: None)
@@ -150,7 +150,7 @@ def test_ranks_get_their_turn_beside_a_batch(two_workers, connect, tmp_path):
 
 
 def test_a_stopped_worker_does_not_delay_the_end(connect, scene, tmp_path):
-    """It stops answering, as after SIGSTOP. When it continues, its job saves and ends."""
+    """The worker stops answering, as after SIGSTOP. When it continues, its job saves and ends."""
     (tmp_path / "log").touch()
     with dask_cluster(tmp_path / "cluster", 1) as cluster:
 
@@ -171,7 +171,7 @@ def test_a_stopped_worker_does_not_delay_the_end(connect, scene, tmp_path):
 
 
 def test_a_worker_without_the_program_is_told(connect, tmp_path):
-    """It finds another package of this name first."""
+    """The worker finds another package of this name first."""
     (tmp_path / "splat_cli.py").touch()
     with dask_cluster(tmp_path / "cluster", 0) as cluster:
         cluster.add_worker(PYTHONPATH=tmp_path)

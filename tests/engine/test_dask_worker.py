@@ -21,7 +21,7 @@ from tests.engine.test_local import training_job
 
 
 class FakeWorker:
-    """Stand-in for a Dask worker with the methods that a job uses; `said`: its events."""
+    """Stand-in for a Dask worker with the methods that a job uses. said: its events."""
 
     address = "tcp://somewhere:1"
 

@@ -24,7 +24,7 @@ def job(folder, *arguments, name="job"):
 
 
 def training_job(folder, scene):
-    """A job that trains for hours, to run/."""
+    """A job that trains for hours and writes run/."""
     return job(folder, *endless_training(scene, Path("run")))
 
 
@@ -103,7 +103,7 @@ def test_a_job_that_cannot_start_fails_alone(tmp_path):
 
 
 def test_a_job_that_does_not_end_is_killed(tmp_path, monkeypatch):
-    """It ignores SIGTERM, here in a module that it imports."""
+    """The job ignores SIGTERM, here in a module that it imports."""
     text = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nopen('ready', 'w').close()\n"
     (tmp_path / "numpy.py").write_text(f"{text}time.sleep({HANG})\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -132,7 +132,7 @@ def test_job_saves_and_ends_with_its_parent(scene, tmp_path):
 
 
 def test_job_waits_for_the_process_of_an_earlier_command(tmp_path):
-    """The process may be that of a killed command, or of a cluster that saves."""
+    """The process may belong to a killed command, or to a cluster that saves."""
     said, lock = [], ExitStack()
     lock.enter_context(locked_folder(tmp_path / "run", make=True))
     with open_engine("cpu", say=lambda line: said.append(line) or lock.close()) as engine:
@@ -171,7 +171,7 @@ def test_a_child_on_windows_saves_when_its_parent_ends():
 
 
 def test_a_job_on_windows_is_told_to_end_by_its_standard_input(monkeypatch):
-    """Windows has no SIGTERM, after which the job could save."""
+    """Windows has no SIGTERM to make the job save."""
     monkeypatch.setattr(job_process, "sys", SimpleNamespace(platform="win32"))
     with started([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as process:
         job_process._interrupt(process)

@@ -1,4 +1,4 @@
-"""`splat train --gpus 2 --cluster`: the same bits as one process, even after losses, and no process is left."""
+"""`splat train --gpus 2 --cluster`: the same bits as one process, even after losses, and no processes left over."""
 
 import os
 import re
@@ -23,7 +23,7 @@ from tests.engine.dask_cluster import LEFT_OPEN, dask_cluster
 
 pytestmark = pytest.mark.filterwarnings(LEFT_OPEN)
 
-STEPS = 160  # more than fit between a checkpoint and the signal after it
+STEPS = 160  # more than can pass between a checkpoint and the signal after it
 CLUSTER = "--cluster=local:2"
 
 
@@ -35,7 +35,7 @@ def expected(scene, tmp_path_factory):
 
 
 def _training(scene, path):
-    """The process of a training on two workers of this machine, in a group of its own as a terminal would make one."""
+    """The process of a training on two workers of this machine, in its own process group, as in a terminal."""
     command = [*SPLAT, *_command(scene, path), CLUSTER]
     return started(command, stderr=subprocess.PIPE, start_new_session=True)
 
@@ -61,7 +61,7 @@ def _cmdline(process):
 def _stopped_at_checkpoint(pid, run, rank=0):
     """The process of a rank below another process, stopped after the first checkpoint, with training left to do.
 
-    It runs in slices: on a busy machine, a test that only looked from time to time would find the run finished.
+    It runs in slices: on a busy machine, the run could finish between two looks of the test.
     """
     module = ("splat_cli.processes.child_process", "splat_cli.run.follower")[rank]
     (process,) = wait_until(lambda: [one for one in _descendants(pid) if module in _cmdline(one)])
@@ -78,7 +78,7 @@ def _has_pending_sigterm(process):
 
 
 def _at_checkpoint(run, work):
-    """Call `work` with the stopped process of rank 0 below this one, in a thread, after its first checkpoint."""
+    """Call `work` in a thread with the process of rank 0 below this one, stopped after its first checkpoint."""
     threading.Thread(target=lambda: work(_stopped_at_checkpoint(os.getpid(), run)), daemon=True).start()
 
 

@@ -1,4 +1,4 @@
-"""`--cluster tls://`: certificates are those of Dask's configuration, here in environment variables."""
+"""`--cluster tls://`: certificates come from Dask's configuration, here from environment variables."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ from tests.subprocesses import SPLAT, finished
 
 pytestmark = pytest.mark.skipif(not shutil.which("openssl"), reason="certificates are made with openssl")
 PREFIX = "DASK_DISTRIBUTED__COMM__TLS__"
-BOUND = 60.0  # seconds until a refused client has ended; it takes 1 on an idle machine
+BOUND = 60.0  # seconds until a refused client must have ended; it takes 1 on an idle machine
 
 
 def _openssl(*arguments):

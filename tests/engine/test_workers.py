@@ -63,7 +63,7 @@ def test_jobs_of_several_workers_may_share_a_gpu():
 
 
 class FakeClient:
-    """A client of workers that answer with these infos. busy: how many tasks each has."""
+    """A client of workers that answer with these infos. busy: number of tasks of each."""
 
     status = "running"
 
@@ -84,7 +84,7 @@ class FakeClient:
 
 @pytest.fixture
 def wait(monkeypatch):
-    """Waits for free workers as a group of ranks does. turns: whether it has the turn, time after time."""
+    """Waits for free workers as a group of ranks does. turns: whether it is the group's turn, at each check."""
 
     def wait(client, sizes, device="auto", can_grow=False, say=pytest.fail, turns=()):
         turns = iter(turns)
@@ -162,7 +162,7 @@ def test_a_worker_that_cannot_run_jobs_is_left_out(answer, reason):
     [(GPUS, "auto", "cuda"), (GPUS, "cuda", "cuda"), (CPUS, "auto", "cpu"), (GPUS, "cpu", "cpu")],
 )
 def test_jobs_of_auto_and_cuda_take_gpus_from_one_pool(infos, device, kind):
-    """A worker's pool of devices is that of the kind."""
+    """A worker's pool of devices depends on the kind."""
     workers = Workers(FakeClient(infos), device, pytest.fail)
     workers.look(None)
     assert workers.kind == kind

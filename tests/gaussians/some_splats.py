@@ -10,8 +10,8 @@ def some_splats(
 ):
     """`count` splats whose numbers are all different.
 
-    spread and color: standard deviations, world units and of the coefficients; log_scales and logit_opacities: means
-    and standard deviations.
+    spread, color: standard deviations of the positions (world units) and of the coefficients. log_scales,
+    logit_opacities: means and standard deviations.
     """
     rng = np.random.default_rng(seed)
 

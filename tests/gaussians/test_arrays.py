@@ -1,4 +1,4 @@
-"""SplatArrays: SH degree, shapes that disagree, selection."""
+"""SplatArrays: SH degree, inconsistent shapes, selection."""
 
 import dataclasses
 

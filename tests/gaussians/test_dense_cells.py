@@ -1,4 +1,4 @@
-"""Dense places: opaque cells of a grid."""
+"""Dense regions: opaque cells of a grid."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""PLY files: ours as other programs expect them, and theirs as we accept them."""
+"""PLY files: our files match the expectations of other programs, and we read theirs."""
 
 import numpy as np
 import plyfile
@@ -212,7 +212,7 @@ def test_lists_of_no_faces(tmp_path):
 
 @pytest.mark.parametrize("prefix", ["scalar_", "scal_", "scalar_scal_"])
 def test_names_of_cloudcompare(tmp_path, prefix):
-    """It renames properties that it does not know. Such a file was once mistaken for points."""
+    """CloudCompare renames properties that it does not know. Such a file was once mistaken for points."""
     splats = some_splats(5, degree=2)
     columns = {name if name in "xyz" else f"{prefix}{name}": column for name, column in columns_of(splats).items()}
     path = write_foreign(tmp_path / "a.ply", columns)

@@ -1,4 +1,4 @@
-"""Training with a colour field: it learns, resumes with the same bits, and fits photographs."""
+"""Training with a colour field: the field learns, resumes with the same bits, and fits photographs."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Kernels compiled ahead: all that a run uses, and few others."""
+"""Kernels compiled ahead of time: all that a run uses, and few others."""
 
 import signal
 
@@ -28,7 +28,7 @@ RUNS = {
     "random": {"init": "random", "noise_scale": 0.0},
     "visible": {"visible_adam": True, "moments": "bf16", "batch": 2, "noise_scale": 1000.0, "strategy": "mcmc"},
 }
-BY_CHANCE = {"morton", "raster/project", "density/refine", "density/sampling"}  # where rounds find nothing to do
+BY_CHANCE = {"morton", "raster/project", "density/refine", "density/sampling"}  # unused if rounds find nothing to do
 
 
 def _keys(units):

@@ -79,7 +79,7 @@ def test_file_of_an_earlier_version_has_no_features(backend, tmp_path):
 
 @pytest.mark.parametrize("make", [some_splats, own_colored_splats])
 def test_baked_splats_look_like_the_field(backend, make):
-    """They are close in the views; higher degrees are closer."""
+    """They look similar in the views; higher degrees are closer."""
     splats, views = make(), ring_of_views(12)
     field = lively_field(backend, splats, len(views))
     mean = Parameters(backend, np.tile(field.embedding_rows().mean(axis=0), (len(views), 1)))
@@ -96,7 +96,7 @@ def test_baked_splats_look_like_the_field(backend, make):
 
 
 def test_baked_residual_is_what_the_coefficients_leave(backend):
-    """A field that ignores directions leaves none even at degree 0."""
+    """A field that ignores directions leaves no residual, even at degree 0."""
     splats, views = some_splats(50), ring_of_views(5)
     field = lively_field(backend, splats, 5)
     layer = field.network.layers[0]
@@ -139,7 +139,7 @@ def test_without_memory_to_polish_the_baked_splats_are_saved(monkeypatch):
 
 @pytest.mark.parametrize(("changes", "times"), [({}, 1), ({"background": "learned"}, 0), ({"field_appearance": 4}, 0)])
 def test_only_the_last_splats_of_a_run_are_polished(training, tmp_path, changes, times):
-    """They are not fine-tuned if their photographs show more than splats alone can."""
+    """They are not fine-tuned if splats alone cannot match the photographs."""
     settings = {**SMALL, "steps": 20, "save_at": (10,), "field_appearance": 0, "background": "black", **changes}
     run = training.new(tmp_path / "run", **settings, report=False)
     assert run.saved_steps() == [10, 20]

@@ -12,7 +12,7 @@ FAR = 100.0  # positions of the ring's photographs are a few units from the orig
 
 
 def test_splats_outside_all_photographs_are_unchanged(backend):
-    """In 12 steps, which show each of 4 photographs 3 times."""
+    """12 steps show each of 4 photographs 3 times."""
     splats = noise_trainer(backend, 30).splats.to_arrays()
     splats.means[:5] += FAR
     before, views = splats.means.copy(), ring_of_views(4)

@@ -48,7 +48,7 @@ def moved(copy, scene, tmp_path):
 
 
 def _edit_model(scene, change):
-    """`change` makes another image of each image of the COLMAP model."""
+    """Replace each image of the COLMAP model by `change(image)`."""
     folder = scene / "sparse" / "0"
     model = read_model(folder)
     write_model(folder, dataclasses.replace(model, images=[change(image) for image in model.images]))
@@ -102,7 +102,7 @@ def test_a_local_edit_of_an_uncompressed_photograph_is_named(copy, scene, tmp_pa
     with pytest.raises(UsageError, match=r"\(a_03\.jpg has another photograph\)"):
         refuse_other_inputs(copy, now, scene, copy.config())
     files = before[views[3].name]["files"]
-    files["photograph"] = files["photograph"].rpartition("-")[0]  # as an earlier version wrote it
+    files["photograph"] = files["photograph"].rpartition("-")[0]  # as in files of an earlier version
     copy.save_inputs(before)
     refuse_other_inputs(copy, now, scene, copy.config())
 
@@ -219,7 +219,7 @@ def test_refined_poses_outlive_a_killed_resume(training, tmp_path, monkeypatch):
         training.resume(run.path, steps=30)
     assert run.cameras_path.read_bytes() == refined
     monkeypatch.undo()
-    run.inputs_path.unlink()  # as an earlier version left it
+    run.inputs_path.unlink()  # as in runs of an earlier version
     training.resume(run.path, steps=30)
 
 

@@ -18,9 +18,9 @@ STEP_SECONDS, DECODE_SECONDS = 0.004, 0.024
 
 
 class SimulatedDevice(CpuUploads):
-    """`now`: simulated seconds, which pass while the host waits. A step takes STEP_SECONDS beside the host.
+    """now: simulated seconds, which pass while the host waits. A step takes STEP_SECONDS, in parallel to the host.
 
-    Knows how long it had nothing to do (`idle`), and how many steps were queued whenever somebody waited for it.
+    Records its idle time (`idle`), and the number of queued steps at each wait of the host.
     """
 
     def __init__(self):
@@ -36,7 +36,7 @@ class SimulatedDevice(CpuUploads):
         queued, until = self.queued, self._free
 
         def wait():
-            self.behind.append(self.queued - queued)  # what it still has to do once this is over
+            self.behind.append(self.queued - queued)  # steps that remain after this one
             self.now = max(self.now, until)
 
         return wait
@@ -72,7 +72,7 @@ class SimulatedFuture:
 
 
 class Pictures:
-    """Decoding of the view `late` takes until `go_on` is set."""
+    """Decoding of the view `late` ends only when `go_on` is set."""
 
     def __init__(self):
         self.late, self.go_on = None, threading.Event()
@@ -122,7 +122,7 @@ def test_device_is_busy_while_photographs_are_decoded(device, make_stream, monke
             device.launch()
         step = stop
     assert min(device.behind) > 0
-    # one after the other they would take six times as long as the steps; twelve at once, half: it waits for the first
+    # one by one they would take six times as long as the steps; twelve at once, half as long: it waits for the first
     assert device.idle < 2 * DECODE_SECONDS
 
 
@@ -132,6 +132,6 @@ def test_a_late_photograph_does_not_delay_decoded_ones(make_stream, pictures):
     step = 0
     while step < 5:
         step = stream.ready(step)
-    assert step == 5  # and no further: the next is the late one
+    assert step == 5  # the next photograph is the late one
     pictures.go_on.set()
     assert stream.ready(5) > 5

@@ -19,7 +19,7 @@ def folder(training, tmp_path):
 
 
 def after(step, work):
-    """A callback that works once, after that many steps."""
+    """A callback that calls `work` once, after `step` steps."""
     waiting = [work]
     return Callback(lambda trainer: trainer.step >= step and waiting and waiting.pop()())
 

@@ -39,7 +39,7 @@ _PARAMETERS = {
 
 
 def distorted_cameras(width=160, height=120):
-    """160x120, or another size with the parameters scaled to it."""
+    """Cameras of 160x120 pixels, or of another size with scaled parameters."""
     return [
         Camera(number, name, width, height, _scaled(name, params, width / 160))
         for number, (name, params) in enumerate(_PARAMETERS.items(), 1)

@@ -14,12 +14,12 @@ BROWN = {"k1": 0.03, "k2": -0.02, "k3": 0.01, "k4": -0.005}
 
 
 def opengl_c2w(view):
-    """Camera to world of a camera that looks along -z with y up, as in ARKit."""
+    """Camera to world for cameras that look along -z with y up, as in ARKit."""
     return np.linalg.inv(view.w2c) @ OPENGL
 
 
 def write_metashape(folder, views, kind="frame", shift=SHIFT, calibration=None):
-    """cameras.xml of a chunk whose coordinates are moved, turned and scaled against the world."""
+    """cameras.xml with a chunk that is moved, turned and scaled relative to the world."""
     write_photographs(folder, views)
     first = views[0]
     values = {
@@ -86,7 +86,7 @@ def _on_plane(view, points):
 
 
 def write_realityscan(folder, views, shift=(0, 0, 0), **values):
-    """A registration as .csv, of photographs with the distortion `values`; without them undistorted."""
+    """A registration as .csv of photographs with the distortion `values`, by default undistorted."""
     write_photographs(folder, views)
     columns = "#name,x,y,alt,heading,pitch,roll,f,px,py,k1,k2,k3,k4,t1,t2"
     lines = [f"#cameras {len(views)}", columns]
@@ -117,7 +117,7 @@ def write_bundler(folder, views, points, colors, k1=0.0, k2=0.0):
 
 
 def write_opensfm(folder, views, points, colors, model="brown", **values):
-    """An OpenDroneMap project: numbers are shares of the longer side, the size is that of half the photograph."""
+    """An OpenDroneMap project: numbers are shares of the longer side, the size is half the photograph's."""
     write_photographs(folder, views)
     first, cameras, shots = views[0], {}, {}
     longer = max(first.width, first.height)
@@ -162,11 +162,11 @@ def write_scanner_app(folder, views):
         values = {"cameraPoseARFrame": opengl_c2w(view).ravel().tolist(), "intrinsics": intrinsics}
         (folder / f"frame_{number:05}.json").write_text(json.dumps(values))
     (folder / "images").rmdir()
-    (folder / "frame_99999.json").write_text(json.dumps(values))  # a depth map's, without a photograph
+    (folder / "frame_99999.json").write_text(json.dumps(values))  # of a depth map, without a photograph
 
 
 def write_record3d(folder, views, per_frame=False):
-    """metadata.json and rgb/0.jpg, 1.jpg, ...; K stands column by column, quaternions are x y z w."""
+    """metadata.json and rgb/0.jpg, 1.jpg, ...; K is stored column by column, quaternions are x y z w."""
     write_photographs(folder, views)
     (folder / "images").rename(folder / "rgb")
     poses = []

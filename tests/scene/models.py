@@ -1,4 +1,4 @@
-"""COLMAP models for tests: small ones, and binary files with the 2D points and tracks that real ones have."""
+"""COLMAP models for tests: small models, and binary files with 2D points and tracks, as in real models."""
 
 import struct
 
@@ -23,7 +23,7 @@ def small_model(names=("a.png", "b.png", "c.png"), cameras=(PINHOLE,)):
 
 
 def write_scene(folder, model, binary=True, place="sparse/0"):
-    """The model, and a photograph of its camera's size for each image. Returns `folder`."""
+    """Write the model, and a photograph of its camera's size for each image. Returns `folder`."""
     write_model(folder / place, model, binary)
     for image in model.images:
         path = folder / "images" / image.name

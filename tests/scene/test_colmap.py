@@ -68,7 +68,7 @@ def test_text_with_comments_observations_and_tracks(tmp_path):
 
 @pytest.mark.parametrize("binary", [True, False])
 def test_errors_and_track_lengths_of_points(tmp_path, binary):
-    """Errors in pixels, as they are in the file; one entry of the track per photograph."""
+    """Errors in pixels, as in the file; one track entry per photograph."""
     write_model(tmp_path, small_model(), binary)
     if binary:
         points = [(1, 0.25, 2), (2, 1.5, 0), (3, 40.0, 3)]

@@ -1,4 +1,4 @@
-"""Scenes in geographic coordinates are moved to the origin, with everything given in their coordinates."""
+"""Scenes in geographic coordinates are moved to the origin, with all other data in the same coordinates."""
 
 import dataclasses
 import json
@@ -121,7 +121,7 @@ def test_splats_of_other_programs_are_evaluated_in_scene_coordinates(splat, ther
 
 
 def world_splats(tmp_path, origin, suffix=".ply"):
-    """A file of 200 large splats around the small scene, moved by `origin`, which the file does not state."""
+    """A file of 200 large splats around the small scene, moved by `origin`; the file does not state an origin."""
     splats = some_splats(200)
     splats.means = (splats.means + origin).astype(np.float32)
     write_splats(tmp_path / f"world{suffix}", splats)
@@ -148,7 +148,7 @@ def test_a_ply_states_the_origin_that_was_subtracted(splat, there, tmp_path):
         assert read_splats(tmp_path / name).origin == origin
         assert f"{origin[0]:.0f}, {origin[1]:.0f}" in splat("info", tmp_path / name).out
     assert splat_api.open_run(tmp_path / "run", device="cpu").splats.origin == origin
-    # once moved, they are no longer relative to it
+    # moved splats are no longer relative to it
     translation = ",".join(map(str, origin))
     assert splat("export", tmp_path / "run", tmp_path / "utm.ply", "--translate", translation).code == 0
     moved = read_ply(tmp_path / "utm.ply")

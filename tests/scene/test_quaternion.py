@@ -1,4 +1,4 @@
-"""Rotation matrices: which ones are rotations, and the nearest one to any matrix."""
+"""Rotation matrices: recognition, and the rotation nearest to a matrix."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Reading of a folder: photographs found, their sizes, and reasons for those left out."""
+"""Reading of a folder: photographs, their sizes, and reasons for leaving some out."""
 
 import dataclasses
 
@@ -91,7 +91,7 @@ def test_the_folder_of_the_model_itself(tmp_path):
 
 
 def test_a_larger_part_of_the_scene_is_named(tmp_path):
-    """COLMAP writes parts without a connection as sparse/0, sparse/1, ...; the first need not be the largest."""
+    """COLMAP writes disconnected parts as sparse/0, sparse/1, ...; the first need not be the largest."""
     write_scene(tmp_path, small_model(("a.png", "b.png")))
     assert read_scene(tmp_path).found == f"the COLMAP model in {tmp_path / 'sparse' / '0'}"
     write_model(tmp_path / "sparse" / "1", small_model(("a.png",)))
@@ -261,7 +261,7 @@ def test_whole_spheres_are_refused(tmp_path):
 @pytest.mark.parametrize("binary", [True, False])
 @pytest.mark.parametrize("num_used", [0, 1, 3])
 def test_photographs_of_unknown_camera_models_are_left_out(tmp_path, monkeypatch, binary, num_used):
-    with monkeypatch.context() as later:  # a version of COLMAP to come
+    with monkeypatch.context() as later:  # a future version of COLMAP
         later.setitem(MODEL_IDS, "STEREOGRAPHIC", 99)
         unknown = Camera(2, "STEREOGRAPHIC", 40, 30, tuple(map(float, range(1, 8))))
         model = small_model(cameras=(PINHOLE, unknown, dataclasses.replace(PINHOLE, id=3)))

@@ -1,4 +1,4 @@
-"""Paths that are meant as scenes: the model's folder, a dataset's file, a zip file; points from a PLY."""
+"""Paths of scenes: the model's folder, a dataset's file, a zip file; points from a PLY."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Scenes as transforms.json and as Blender's files, written from views."""
+"""Scenes written from views, as transforms.json and as Blender's files."""
 
 import json
 from pathlib import Path
@@ -35,7 +35,7 @@ def write_photographs(folder, views, mode="RGB"):
 
 
 def write_transforms(folder, views=None, frames=None, **document):
-    """Photographs and transforms.json; `frames` and further keys override what the views say."""
+    """Photographs and transforms.json; `frames` and further keys override the values from the views."""
     views = views or ring_of_views(5)
     write_photographs(folder, views)
     frames = [frame_entry(view) for view in views] if frames is None else frames

@@ -62,7 +62,7 @@ def test_neighbours_are_trained_one_after_the_other():
         Cell((-inf, 0.3), (0, inf), margins),
         Cell((0, 0), (inf, inf), margins),
     ]
-    assert rounds_of(square) == [0, 1, 1, 0]  # those across the corner touch along 0.3 only
+    assert rounds_of(square) == [0, 1, 1, 0]  # cells across the corner touch along only 0.3
     row = [Cell((10.0 * i, 0), (10.0 * i + 10, 10), (2, 2)) for i in range(5)]
     assert rounds_of(row) == [0, 1, 0, 1, 0]
     assert rounds_of(row[::2]) == [0, 0, 0]

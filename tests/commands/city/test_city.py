@@ -1,4 +1,4 @@
-"""`splat city` on a tiny city: cells are trained once each, fit together, and the result is a run."""
+"""`splat city` on a tiny city: each cell is trained once, cells fit together, and the result is a run."""
 
 import json
 import os
@@ -49,7 +49,7 @@ OPTIONS = [
 
 @pytest.fixture(scope="module")
 def city(tmp_path_factory):
-    """Scene and folder of a finished city. Not to be changed."""
+    """Scene and folder of a finished city. Tests must not change them."""
     folder = tmp_path_factory.mktemp("city")
     scene = make_sample_city(folder / "scene", blocks=(2, 1), num_views=20, width=48, height=36)
     assert run(["city", str(scene), "-o", str(folder / "out"), *OPTIONS]) == 0
@@ -168,7 +168,7 @@ def test_a_lost_worker_changes_no_byte(city, tmp_path, begun):
                 time.sleep(0.01)
             before = psutil.Process(process.pid).children(recursive=True)
             for child in [one for one in before if "splat_cli.processes.child_process" in one.cmdline()]:
-                child.suspend()  # so that its worker ends first
+                child.suspend()  # its worker must end first
                 child.parent().kill()
                 child.resume()
             _, err = process.communicate(timeout=120)
@@ -300,7 +300,7 @@ def test_levels_of_detail_are_those_of_the_result(city, copy, splat):
     assert splat(*command).code == 0
     assert index.stat().st_mtime_ns == before
     (copy / "result.json").unlink()  # merged again
-    later = before + 10**13  # the clock was set back since
+    later = before + 10**13  # the clock was set back meanwhile
     os.utime(index, ns=(later, later))
     assert splat(*command).code == 0
     assert before < index.stat().st_mtime_ns < later

@@ -15,9 +15,9 @@ from splat_cli.terminal.console import Display, Level
 
 
 class RecordingEngine:
-    """Ends the jobs that were submitted last first. events: "+name" where a job was submitted, "-name" at its end.
+    """Ends the latest jobs first. events: "+name" when a job is submitted, "-name" when it ends.
 
-    ranks_output: of the job whose ranks are run, None where no GPU is free.
+    ranks_output: output of the job whose ranks are run, None if no GPU is free.
     """
 
     def __init__(self, failing: str = "", ranks_output: dict | None = None, exit_code: int = 1) -> None:
@@ -49,7 +49,7 @@ def city(tmp_path):
 
 
 def jobs(folder: Path) -> dict[Job, set[str]]:
-    """Two jobs that wait for none, a third that waits for the second, a fourth that waits for the third."""
+    """Two jobs that wait for no other, a third that waits for the second, a fourth that waits for the third."""
     names = {"a": set(), "b": set(), "c": {"b"}, "d": {"c"}}
     return {
         Job(name, (), folder, folder / "log", folder / name, (), (folder,)): before for name, before in names.items()
@@ -63,7 +63,7 @@ def test_a_job_begins_when_those_before_it_have_ended(city, tmp_path):
 
 
 def test_jobs_of_higher_priority_are_submitted_first(city, tmp_path):
-    """The first one begins at once, without regard to later ones."""
+    """An engine starts the first job at once, before it knows of later ones."""
     engine = RecordingEngine()
     low, high = (Job(name, (), tmp_path, tmp_path / "log", tmp_path / name) for name in "ab")
     _run(city, {low: set(), dataclasses.replace(high, priority=1): set()}, engine, Display(level=Level.QUIET))

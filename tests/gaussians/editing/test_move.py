@@ -22,7 +22,7 @@ def scene(degree):
 
 
 def moved_along(view):
-    """The view after everything was scaled, turned and moved."""
+    """The view after scaling, rotation and translation of everything."""
     rotation = rotation_about_axes(DEGREES)
     w2c = np.eye(4)
     w2c[:3, :3] = view.w2c[:3, :3] @ rotation.T

@@ -29,7 +29,7 @@ def angles(a, b):
 
 
 def shapes(splats):
-    """Covariance matrices [N, 3, 3] in units of the longest axis of all."""
+    """Covariance matrices [N, 3, 3] in units of the longest axis of all splats."""
     axes = np.stack([matrix_from_quat(quat) for quat in splats.quats.astype(np.float64)])
     sizes = np.exp(splats.log_scales - splats.log_scales.max())
     return axes * sizes[:, None] ** 2 @ axes.transpose(0, 2, 1)

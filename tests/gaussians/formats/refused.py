@@ -14,7 +14,7 @@ _OF_PYTHON = re.compile(
 
 
 def assert_one_line(path):
-    """The message of the refusal: one short line without words of Python."""
+    """The error message: one short line without Python terms."""
     with pytest.raises(FormatError) as caught:
         read_splats(path)
     assert path.name in str(caught.value)

@@ -16,6 +16,6 @@ def forget_axes(path):
 
 
 def write_unstated_rdf(path, splats):
-    """A file in the axes of a PLY that does not say so, as SuperSplat's editor writes it."""
+    """A file in the axes of a PLY that does not state its axes, as SuperSplat's editor writes it."""
     write_splats(path, to_ply_axes(splats, "RUB"))  # the writer turns them back
     forget_axes(path)

@@ -1,4 +1,4 @@
-"""Small files that would unpack to much: refused in one line, before memory is taken."""
+"""Small files that would unpack to much data: refused in one line, before memory is allocated."""
 
 import gzip
 import io
@@ -26,7 +26,7 @@ def refused_in_little_memory(path):
 
 
 def rewritten(path, changes, compression=zipfile.ZIP_STORED):
-    """A .sog of 20 splats with some of its members, and of its keys, replaced."""
+    """A .sog of 20 splats with some members and some keys replaced."""
     write_splats(path, some_splats(20, 1))
     with zipfile.ZipFile(path) as file:
         contents = {name: file.read(name) for name in file.namelist()}

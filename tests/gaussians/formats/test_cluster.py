@@ -1,4 +1,4 @@
-"""Codebooks of numbers and palettes of vectors, as SOG files have them."""
+"""Codebooks of numbers and palettes of vectors, as in SOG files."""
 
 import numpy as np
 import pytest

@@ -133,7 +133,7 @@ def damaged_documents(document):
 
 
 def read_or_refused(path):
-    """Read a file: its splats must be finite, or the error one line. Returns whether it was refused."""
+    """Read a file: its splats must be finite, or the error a single line. Returns whether it was refused."""
     with contextlib.suppress(FormatError):
         assert all(np.isfinite(array).all() for array in read_splats(path).arrays().values())
         return False

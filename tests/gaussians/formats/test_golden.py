@@ -1,4 +1,4 @@
-"""Files that other programs wrote (tests/interop/make_golden.mjs) read back as the numbers they were made from."""
+"""Files that other programs wrote (tests/interop/make_golden.mjs) contain the original numbers."""
 
 import json
 from pathlib import Path
@@ -34,11 +34,11 @@ LIMITS = {
         "shN": 0.001,
     },
 }
-"""File -> largest error of each number that its bits allow."""
+"""File -> largest error of each number, given its bits."""
 
 
 def nearest_splat(splats, mean):
-    """Index of the splat at a place: formats choose the order."""
+    """Index of the splat nearest to `mean`: formats change the order."""
     return int(np.abs(splats.means - mean).max(axis=1).argmin())
 
 

@@ -76,7 +76,7 @@ def test_one_far_splat_coarsens_all_positions_of_spz(tmp_path, suffix, is_coarse
 
 @pytest.mark.parametrize(("suffix", "is_coarse"), [(".ply", False), (".sog", True)])
 def test_small_splats_in_a_large_scene_are_coarse_in_sog(tmp_path, suffix, is_coarse):
-    """2 log(1 + 1e4) / 65535 = 2.8e-4 near the origin, where splats have 5e-4."""
+    """The step near the origin is 2 log(1 + 1e4) / 65535 = 2.8e-4; the splats there have a size of 5e-4."""
     splats = some_splats(300, 0, log_scales=(-7.6, 0.1))
     splats.means[:2] = [[1e4], [-1e4]]
     assert len(warnings_of(tmp_path / f"a{suffix}", splats)) == is_coarse
@@ -90,7 +90,7 @@ def test_splats_out_of_the_range_of_spz_are_warned_of(tmp_path):
 
 
 def absurd_splats():
-    """Any finite number anywhere, as from a file whose properties are in another order."""
+    """Splats with any finite numbers, as from a file with its properties in another order."""
     splats = some_splats(300)
     rng = np.random.default_rng(1)
     for array in splats.arrays().values():

@@ -22,7 +22,7 @@ def splats_in_range(count, degree=3):
 
 
 def there_and_back(splats, path):
-    """(splats in the file's order, what was read from the file)."""
+    """(splats in the file's order, splats read from the file)."""
     write_splats(path, splats)
     return (in_morton_order(splats) if path.name.endswith((".compressed.ply", ".sog")) else splats), read_splats(path)
 
@@ -74,7 +74,7 @@ def test_extreme_splats_stay_finite(tmp_path, suffix):
 
 
 def test_sog_makes_a_palette_of_many_coefficients(tmp_path):
-    """5000 vectors around 300: fewer entries than splats, and none far off."""
+    """5000 vectors around 300 centres: fewer entries than splats, and small errors."""
     splats = splats_in_range(5000, 1)
     rng = np.random.default_rng(0)
     middles = rng.uniform(-0.9, 0.9, (300, 3, 3))

@@ -112,7 +112,7 @@ def test_damaged_spz_of_version_4(tmp_path):
 
 
 def test_spz_of_version_2(tmp_path):
-    """Version 3 has four bytes for a quaternion, version 2 three, which are x, y and z."""
+    """Version 3 has four bytes for a quaternion; version 2 has three: x, y and z."""
     path = tmp_path / "a.spz"
     write_splats(path, some_splats(1, 0))
     records = 12
@@ -123,7 +123,7 @@ def test_spz_of_version_2(tmp_path):
 
 
 def stating(code):
-    """Function that rewrites a file to state the axes of a code, in a record after an unknown one."""
+    """Function that rewrites a file with a record that states the axes of a code, after an unknown record."""
     unknown = struct.pack("<II6s", 0x12340001, 6, b"abcdef")
     return lambda content: content[:-12] + unknown + struct.pack("<III", 0xADBE0003, 4, code)
 
@@ -142,7 +142,7 @@ def test_axes_that_a_file_states(tmp_path, version, axes):
     back = read_splats(path, "LFD")  # ignored: the file states its axes
     ply = np.array([[1.0, 0, 0], [0, -1, 0], [0, 0, -1]])  # columns: R, U and B
     columns = {"R": ply[0], "L": -ply[0], "U": ply[1], "D": -ply[1], "B": ply[2], "F": -ply[2]}
-    exchanged = {"LFD": "LBU", "RFD": "RBU", "LBU": "LFD", "RBU": "RFD", "": "RUB"}  # as Niantic's library does it
+    exchanged = {"LFD": "LBU", "RFD": "RBU", "LBU": "LFD", "RBU": "RFD", "": "RUB"}  # as Niantic's library does
     change = np.stack([columns[letter] for letter in exchanged.get(axes, axes)], axis=1) @ ply
     np.testing.assert_allclose(back.means, stored.means @ change.T, atol=1e-5)
     np.testing.assert_allclose(shapes(back), change @ shapes(stored) @ change.T, atol=1e-5)
@@ -170,7 +170,7 @@ def test_written_axes_are_stated(tmp_path, axes):
 
 
 def unstated(path):
-    """(position of the first splat as the file holds it, axes that it states)."""
+    """(stored position of the first splat, stated axes)."""
     header, streams = read_streams(path)
     numbers = [int.from_bytes(bytes(streams[0][0, 3 * i : 3 * i + 3]), "little", signed=True) for i in range(3)]
     return numbers, header.axes

@@ -1,4 +1,4 @@
-"""lod-meta.json and its chunks, as the format's specification has them."""
+"""lod-meta.json and its chunks, as in the format's specification."""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""Splats that a checkpoint replaces."""
+"""Placeholder splats, which a checkpoint replaces."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Memory plan: the estimate, the limit of splats that follows, and recovery from a failed allocation."""
+"""Memory plan: the estimate, the resulting limit of splats, and recovery from a failed allocation."""
 
 import dataclasses
 import os
@@ -27,7 +27,7 @@ MIB = 2**20
 
 
 class Budget:
-    """NumPy whose arrays from `empty` and `zeros` may take `limit` bytes together."""
+    """NumPy with a limit of `limit` bytes for all arrays from `empty` and `zeros` together."""
 
     def __init__(self):
         self.limit, self.live = float("inf"), 0
@@ -208,7 +208,7 @@ def test_memory_does_not_grow_with_steps():
 
 
 def _growth():
-    """Bytes by which a process grows in 4000 steps, after it has done 2000."""
+    """Growth of a process in bytes in 4000 steps, after the first 2000."""
     trainer = _trainer(CpuBackend(threads=1), 200, steps=6000, densify_stop=6000, max_splats=300)
     trainer.run_until(2000)
     before = _resident()
@@ -217,6 +217,6 @@ def _growth():
 
 
 def _resident():
-    """Bytes of this process in memory now."""
+    """Resident memory of this process, in bytes."""
     with open(f"/proc/{os.getpid()}/statm") as file:  # noqa: PTH123
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -26,7 +26,7 @@ def pixels(view: View, points: np.ndarray) -> np.ndarray:
 
 
 def pixels_off(views: list[View], others: list[View], points: np.ndarray) -> float:
-    """Root mean square error after the best similarity transform, which does not matter."""
+    """Root mean square error after the best similarity transform, which does not count as an error."""
     moved = similarity_between(views, others)
     turned = moved.scale * points @ moved.rotation.T + moved.translation
     pairs = zip(views, others, strict=True)

@@ -1,4 +1,4 @@
-"""Photographs of a run; each rank reads its part."""
+"""Photographs of a run; each rank reads its share."""
 
 import dataclasses
 import io

@@ -83,7 +83,7 @@ def test_transforms(tmp_path, keys):
 
 @pytest.fixture
 def depthless(tmp_path):
-    """A scene of four photographs whose transforms.json names four missing depth maps, one outside of it."""
+    """A scene of four photographs whose transforms.json names four missing depth maps, one outside of the scene."""
     views = ring_of_views(4)
     frames = [frame_entry(view, depth_file_path=f"d/{view.name}.png") for view in views]
     frames[3]["depth_file_path"] = "../other/3.png"

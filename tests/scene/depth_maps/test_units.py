@@ -1,4 +1,4 @@
-"""Units of depth maps: metric, up to scale and shift, inverse; by the scene's points or as files state them."""
+"""Units of depth maps: metric, up to scale and shift, inverse; from the scene's points or from the files."""
 
 import json
 from dataclasses import replace
@@ -26,7 +26,7 @@ def test_unit_of_integers(tmp_path):
 
 
 def test_scales_of_inria(tmp_path):
-    """Inverse depths of 16 bits; a scale far from the others' is not a good fit."""
+    """Inverse depths of 16 bits; maps with a scale far from the others' are left out."""
     scene = write_small_scene(tmp_path, num_views=4)
     for number in range(4):
         write_map(tmp_path / "depths" / f"a_0{number}.png", np.full((30, 40), 32768, np.uint16))

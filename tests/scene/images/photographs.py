@@ -1,4 +1,4 @@
-"""Photographs written for tests, and the images that are decoded from them."""
+"""Photographs written for tests, and their decoded images."""
 
 import numpy as np
 from PIL import Image as Picture

@@ -60,7 +60,7 @@ def test_reduction_leaves_the_filter_twice_the_pixels():
 
 
 def smooth_photo(path, width=400, height=300):
-    """Octaves of noise, as natural images have them."""
+    """Octaves of noise, as in natural images."""
     rng, total = np.random.default_rng(0), np.zeros((height, width, 3))
     for octave in range(2, 8):
         noise = rng.integers(0, 255, (3 * 2**octave // 4, 2**octave, 3)).astype(np.uint8)

@@ -25,7 +25,7 @@ model, with visible distortion:
 
 @dataclass(frozen=True)
 class Difference:
-    """Between two pinhole cameras, in pixels, and between two pictures, of 255."""
+    """Differences between two pinhole cameras, in pixels, and between two pictures, in levels of 0 to 255."""
 
     size: tuple[int, int]
     same_size: bool

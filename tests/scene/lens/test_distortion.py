@@ -40,7 +40,7 @@ def test_undistorted_and_distorted_again(lens):
 
 
 def reference(lens, photo):
-    """The picture as float64 [H, W, 3], and the mask, as the kernel should make them."""
+    """The expected picture of the kernel, float64 [H, W, 3], and its mask."""
     pinhole = lens.pinhole
     columns, rows = np.meshgrid(np.arange(pinhole.width) + 0.5, np.arange(pinhole.height) + 0.5)
     rays = (np.stack([columns, rows], -1) - [pinhole.cx, pinhole.cy]) / [pinhole.fx, pinhole.fy]

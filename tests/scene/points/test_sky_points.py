@@ -1,4 +1,4 @@
-"""Points in directions in which photographs show the same colour."""
+"""Points in directions where photographs show the same colour."""
 
 import dataclasses
 
@@ -54,7 +54,7 @@ def test_few_on_a_surface_that_is_near():
 
 
 def test_none_where_points_are_known():
-    """A shell of points before the sky, nearer than the cameras' distance."""
+    """A shell of points in front of the sky, nearer than the cameras' distance."""
     shell = 2 * sphere_directions(20_000).astype(np.float32)
     assert len(sky_points(photographs(sky), shell)[0]) == 0
 

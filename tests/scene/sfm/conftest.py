@@ -16,7 +16,7 @@ from tests.scene.sfm.exif import METRES, gps_exif
 
 @pytest.fixture(scope="session")
 def sample(tmp_path_factory):
-    """Twelve views of the sample scene that stand close to each other, with known cameras."""
+    """Twelve views of the sample scene, close to each other, with known cameras."""
     folder = tmp_path_factory.mktemp("sfm") / "sample"
     make_sample_scene(folder, num_views=48, width=320, height=240)
     return read_scene(folder).views[:12]
@@ -26,8 +26,8 @@ def sample(tmp_path_factory):
 def reconstruct(sample, tmp_path_factory):
     """`reconstruct(unit)`: (scene, printed text) of `splat sfm` from photographs with GPS data, `unit` metres for one.
 
-    Up is -y in the sample scene: east, north, up are x, z, -y. COLMAP's threads make it vary from run to run, and now
-    and then it takes a mirror image: it runs on one core.
+    Up is -y in the sample scene: east, north, up are x, z, -y. COLMAP runs on one core: with threads, results
+    vary from run to run and are sometimes mirrored.
     """
     pytest.importorskip("pycolmap")
 

@@ -84,7 +84,7 @@ def test_a_crash_is_one_line(counts, capfd, program, reason):
     with pytest.raises(SplatError, match=f"COLMAP failed .*{reason}") as raised:
         counts(program)
     assert "\n" not in str(raised.value)
-    assert capfd.readouterr() == ("", "")  # nor are there lines of COLMAP's log
+    assert capfd.readouterr() == ("", "")  # no lines of COLMAP's log
 
 
 def test_a_crash_on_a_full_disk_says_so(counts, monkeypatch):
@@ -138,7 +138,7 @@ def test_the_child_ends_with_its_parent_and_the_next_attempt_continues(sleeping,
     assert (scene / "images").is_dir()
     again = splat("sfm", scene.parent / "photos", "-o", scene)
     assert "fit together" in again.err
-    assert not scene.exists()  # nothing is left of one that failed
+    assert not scene.exists()  # removed after a failure
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Photographs as phones make them: HEIC and AVIF files, GPS data."""
+"""Photographs of phones: HEIC and AVIF files, GPS data."""
 
 import errno
 import os
@@ -68,7 +68,7 @@ def test_heic_and_avif_become_jpeg_for_colmap(tmp_path):
     if "AVIF" in FORMATS:
         save(tmp_path / "photos/z.avif", exif)
         wanted.append("z.jpg")
-    for _ in range(2):  # the second time as after an interruption
+    for _ in range(2):  # the second time is as after an interruption
         names, skipped = collect_photographs(tmp_path / "photos", tmp_path / "images")
         assert (names, skipped) == (wanted, [])
     with open_image(tmp_path / "images/deep/IMG_2.jpg") as image:

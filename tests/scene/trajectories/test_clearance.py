@@ -1,4 +1,4 @@
-"""Camera paths keep away from dense places, and keep them out of their pictures."""
+"""Camera paths keep away from dense regions, and keep them out of their pictures."""
 
 import dataclasses
 
@@ -67,7 +67,7 @@ def test_open_line_far_from_the_origin_is_not_a_loop():
 
 
 def test_a_path_keeps_its_pictures_free():
-    """No camera has the screen of points before it, except those of the smoothest orbit."""
+    """No camera has the screen of points in front of it, except on the smoothest orbit."""
     views = []
     for view in on_an_arc(340, count=80):
         angle = angles_of([view])[0]
@@ -87,7 +87,7 @@ def test_a_path_keeps_its_pictures_free():
 
 
 def test_a_walk_backs_off_where_something_stands_in_its_picture():
-    """Two groups of cameras before a wall; an object between them, nearer than the wall, that none of them sees."""
+    """Two groups of cameras face a wall. No camera sees the object between the groups, nearer than the wall."""
     east, north = np.array([1.0, 0, 0]), np.cross(UP, [1.0, 0, 0])
     xs = np.concatenate([np.linspace(-12, -7, 12), np.linspace(7, 12, 12)])
     first = ring_of_views(1)[0]

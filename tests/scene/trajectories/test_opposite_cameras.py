@@ -1,4 +1,4 @@
-"""Camera paths of cameras that face opposite ways: exactly opposite ones, and captures all around an object."""
+"""Paths through cameras that face opposite ways: exactly opposite ones, and captures all around an object."""
 
 import dataclasses
 from itertools import pairwise
@@ -15,7 +15,7 @@ EAST, UP = np.array([1.0, 0, 0]), np.array([0.0, -1.0, 0.0])
 
 
 def facing(*poses):
-    """Cameras at positions, with directions."""
+    """Cameras with the given positions and directions."""
     template = ring_of_views(1)[0]
     poses = [(np.array(place, float), np.array(ahead, float)) for place, ahead in poses]
     return [dataclasses.replace(template, w2c=look_at(place, place + ahead, UP)) for place, ahead in poses]
