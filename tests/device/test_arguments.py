@@ -32,7 +32,7 @@ def test_arrays_that_do_not_fit(array, dimensions, message):
 
 
 def by_value(backend, **changes):
-    """Launch kernel by_value with some of its arguments changed."""
+    """Launch the kernel by_value with some changed arguments."""
     struct = np.zeros((), [("scale", "f4"), ("offset", "i4"), ("data", "u8")])
     array = backend.upload(np.zeros(64, F4))
     struct["data"] = backend.address(array)

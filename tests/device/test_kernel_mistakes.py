@@ -1,4 +1,4 @@
-"""Illegal operations of a kernel end the process with a message, instead of a hang or garbage."""
+"""Illegal operations of a kernel end the process with a message, without a hang or garbage."""
 
 import re
 import sys

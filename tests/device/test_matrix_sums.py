@@ -1,4 +1,4 @@
-"""Sums of blend_backward as matrix products: which lane holds which value. Tensor cores are emulated."""
+"""Sums of blend_backward as matrix products: the values in each lane. Tensor cores are emulated."""
 
 import numpy as np
 
@@ -19,7 +19,7 @@ def test_sums_of_a_warp(small_kernels: Backend) -> None:
     far_x, far_y = np.moveaxis(np.abs(position) + np.abs(means[:, None]), -1, 0)  # factors of the terms that are summed
     moments = (g * _factors(dx, dy)).sum(axis=-1).T
     colors = weights.astype(np.float64) @ d_image.T
-    # The factors of a term are cut to 11 significant bits (error 2^-10) or rounded to them (2^-11).
+    # The factors of a term are truncated to 11 significant bits (error 2^-10) or rounded (2^-11).
     found = small_kernels.download(sums)
     assert (np.abs(found[:, :6] - moments) < 2**-10 * (np.abs(g) * _factors(far_x, far_y)).sum(axis=-1).T).all()
     assert (np.abs(found[:, 6:] - colors) < 1.5 * 2**-10 * weights @ np.abs(d_image.T)).all()

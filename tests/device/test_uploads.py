@@ -7,7 +7,7 @@ import pytest
 
 
 def test_many_rounds(backend):
-    """Each round replaces the previous arrays, which are freed as soon as they have been read."""
+    """Each round replaces the previous arrays, which are freed right after they have been read."""
     uploads = backend.uploads()
     total = backend.xp.zeros(1000, np.int64)
     with ThreadPoolExecutor(4) as pool:

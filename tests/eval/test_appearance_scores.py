@@ -1,4 +1,4 @@
-"""Photographs with an appearance each are fitted on their left halves and scored on their right halves."""
+"""Photographs with separate appearances are fitted on their left halves and scored on their right halves."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def model(backend: Backend) -> TrainedModel:
 
 @pytest.fixture(scope="module")
 def photographs(backend: Backend, model: TrainedModel) -> list[np.ndarray]:
-    """uint8 [H, W, 3] each, in looks that the field can show."""
+    """Photographs uint8 [H, W, 3], in appearances that the field can represent."""
     assert model.field
     looks = Parameters(backend, 0.8 * model.field.embedding_rows()[:2] + 0.3)
     return pictures(backend, some_splats(), VIEWS, FieldColoring(model.field, looks))

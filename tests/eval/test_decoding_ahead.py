@@ -1,4 +1,4 @@
-"""Photographs of an evaluation that are decoded on access: in order, a limited number ahead of use."""
+"""Photographs of an evaluation, decoded on access: in order, a limited number ahead."""
 
 from collections.abc import Sequence
 

@@ -43,7 +43,7 @@ def test_space_before_a_wall_is_free(backend: Backend) -> None:
 
 
 def test_a_floater_hides_the_points_behind_it(backend: Backend) -> None:
-    """Its opacity exceeds a tenth within 2.14 standard deviations of its centre."""
+    """The floater's opacity exceeds a tenth within 2.14 standard deviations of its centre."""
     found = measured(backend, wall_and([(0, 0, 2)]))
     radius = 2.14 * np.sqrt((0.1 * FRONT.fx / 2) ** 2 + 0.3)
     pixels, _, inside = FRONT.project(grid(30, 4.0))
@@ -59,7 +59,7 @@ def test_splats_elsewhere_are_not_floaters(backend: Backend, place: tuple[float,
 
 
 def test_points_at_many_depths(backend: Backend) -> None:
-    """A floater at a depth of 2 counts for points behind 2.5 only; which layers measure it makes little difference."""
+    """A floater at a depth of 2 counts only for points behind 2.5; the choice of layers makes little difference."""
     points = np.concatenate([grid(9, depth) for depth in np.linspace(1.5, 9, 16)])
     points[:, :2] *= points[:, 2:] / 4
     points += np.random.default_rng(0).normal(0, 0.05, points.shape).astype(np.float32)

@@ -78,7 +78,7 @@ def test_only_the_left_half_decides_the_fit():
     photograph = to_8bit(render)
     photograph[:, 15:] += 40
     mask = np.ones((20, 30), np.uint8)
-    photograph[:10, :15], mask[:10, :15] = 0, 0  # a part that does not count
+    photograph[:10, :15], mask[:10, :15] = 0, 0  # a part outside the mask
     fitted, right, _ = fit_color_on_left_half(render, photograph, mask)
     np.testing.assert_allclose(right.astype(int) - fitted, 40, atol=1)
 
@@ -108,5 +108,5 @@ def test_masked_pixels_do_not_count():
     assert score(half, x, mask).to_dict() == {"psnr": 100, "ssim": pytest.approx(1)}
     assert score(y, x, mask).psnr == pytest.approx(psnr(y[:, :16], x[:, :16]))
     assert score(y, x, mask).ssim < 0.99
-    mask[0, 0] = 1  # anything but 0 counts
+    mask[0, 0] = 1  # any value except 0 counts
     assert score(y, x, mask) == score(y, x, np.minimum(mask, 1))

@@ -95,7 +95,7 @@ def test_colors_and_gradients(backend: Backend, comparison: Comparison, num_feat
     download = backend.download
     d_own = download(case.device.projection.d_splats)[: len(case.rows)][case.rows, 6:9]
     comparison.check("field_colors_backward", "d own colour", d_own * (colors > 0), expected.own, BACKWARD)
-    assert d_own.all()  # project_backward takes splats without any for unseen, but not those of clamped colours
+    assert d_own.all()  # project_backward treats splats without gradients as unseen, except splats with clamped colours
     d_tables = np.concatenate(expected.tables).ravel()
     actual = download(case.field.grid.parameters.gradients)[: d_tables.size]
     comparison.check("color field", "d tables", actual, d_tables, BACKWARD)
@@ -167,7 +167,7 @@ def test_a_new_field_and_a_halted_step_change_nothing(backend: Backend) -> None:
         backend.download(case.device.projection.colors)[: len(case.rows)][case.rows],
         before[: len(case.rows)][case.rows],
         rtol=1e-6,
-        atol=3e-8,  # a colour is 0.5 and a sum: half a unit in the last place of 0.5
+        atol=3e-8,  # a colour is 0.5 plus a sum: half a unit in the last place of 0.5
     )
     case.device.state.write(overflowed=1)
     case.forward()

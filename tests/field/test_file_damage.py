@@ -158,7 +158,7 @@ def test_members_that_are_not_arrays(saved, content):
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA])
 def test_compressed_arrays(saved, method):
-    """Zeros that unpack to a thousand times their length."""
+    """Compressed zeros that unpack to a thousand times their size."""
     stream = io.BytesIO()
     np.save(stream, np.zeros(50_000_000, np.float32))
     with zipfile.ZipFile(saved, "a", method) as file:

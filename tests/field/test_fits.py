@@ -1,4 +1,4 @@
-"""scripts/figures/fit_image.py and scripts/figures/fit_sphere.py, in small."""
+"""scripts/figures/fit_image.py and scripts/figures/fit_sphere.py with few steps."""
 
 import json
 import sys

@@ -29,7 +29,7 @@ def splats_with_features() -> SplatArrays:
 
 @pytest.mark.parametrize("dense", [False, True], ids=["visible", "dense"])
 def test_adam_on_features(backend: Backend, comparison: Comparison, dense: bool) -> None:
-    """Features of all splats except frozen ones, or of those with a gradient, move; other rows do not."""
+    """Features of all splats except frozen ones, or of splats with a gradient, change; other rows do not."""
     model = Model(backend, splats_with_features(), NUM, num_frozen=4, num_features=SIZE)
     shape: FieldShape = dataclasses.replace(SHAPE, features=SIZE)
     means = splats_with_features().means
@@ -48,7 +48,7 @@ def test_adam_on_features(backend: Backend, comparison: Comparison, dense: bool)
     np.testing.assert_array_equal(after[:begin], before[:begin])
     zeros = np.zeros((SIZE, NUM))
     expected = reference.step(before[begin:], gradients, zeros, zeros, np.full(SIZE, RATE), STEP)[0]
-    moves = (gradients != 0) & (np.arange(NUM) >= 4)  # with moments of zero, dense moves nothing without a gradient
+    moves = (gradients != 0) & (np.arange(NUM) >= 4)  # with zero moments, dense changes nothing without a gradient
     comparison.check(
         "step_features",
         f"features, dense {dense}",

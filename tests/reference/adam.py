@@ -64,9 +64,9 @@ def step_along_axes(
 
 
 def is_updated(seen: Array, num_rows: int, dense: bool = True) -> Array:
-    """Mask of the parameters that are updated, bool [num_rows, n]. seen: whether a view shows the splat, bool [n].
+    """Mask of updated parameters, bool [num_rows, n]. seen: whether a view shows the splat, bool [n].
 
-    Parameters of seen splats are updated. If dense, so are those of all other splats, except view-dependent colours.
+    Parameters of seen splats are updated. If dense, other splats are updated too, except view-dependent colours.
     """
     constant = np.arange(num_rows)[:, None] < FIRST_VIEW_DEPENDENT_ROW
     return np.asarray(seen | (dense & constant))

@@ -3,7 +3,7 @@
 y = x + D (x, 1), where D is interpolated in a grid [levels, rows, columns, 3, 4] at the pixel's place and luminance.
 Its gradients and its regulariser.
 
-Computes the weight of every node for every pixel, without a search for the eight that are not zero.
+Computes the weight of every node for every pixel, without searching for the eight nonzero ones.
 """
 
 import numpy as np
@@ -19,13 +19,13 @@ def hats(places: Array, num: int) -> Array:
 
 
 def hat_slopes(places: Array, num: int) -> Array:
-    """[num, ...] derivatives of `hats` by the place."""
+    """[num, ...] derivatives of `hats` with respect to the place."""
     side = np.arange(num).reshape(-1, *[1] * places.ndim) - places[None]
     return np.where(np.abs(side) < 1, np.sign(side), 0.0)
 
 
 def weights(image: Array, shape: tuple[int, ...]) -> tuple[Array, Array, Array, Array]:
-    """Weights of levels [L, H, W], rows [R, H], columns [C, W]; derivatives of the first by luminance [L, H, W]."""
+    """Weights of levels [L, H, W], rows [R, H], columns [C, W]; d levels / d luminance [L, H, W]."""
     (height, width), (levels, rows, columns) = image.shape[1:], shape[:3]
     luminance = np.einsum("c,chw->hw", LUMA, image)
     place = np.clip(luminance, 0, 1) * (levels - 1)

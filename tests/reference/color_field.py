@@ -76,7 +76,7 @@ class Gradients:
 
 
 def backward(field: Field, means: Array, seen: Seen, d_colors: Array) -> Gradients:
-    """Gradients of the sum of colours times d_colors [N, 3]; for those of means, the harmonics are constant."""
+    """Gradients of the sum of colours times d_colors [N, 3]; harmonics count as constant for gradients of means."""
     d = np.where(seen.colors > 0, d_colors, 0)
     d_outputs = np.concatenate([d * seen.own, d], axis=1)
     d_layers, d_inputs = network.backward(field.layers, seen.values, d_outputs, sigmoid=False)

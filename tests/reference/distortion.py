@@ -24,7 +24,7 @@ def jacobians(slopes: Array, camera: Camera) -> Array:
 
 
 def backward(slopes: Array, camera: Camera, d_factors: Array, d_jacobians: Array) -> tuple[Array, Array]:
-    """Gradients of the slopes [N, 2] and of k1 and k2 [2], from those of d [N] and D [N, 2, 2]."""
+    """Gradients of the slopes [N, 2] and of k1 and k2 [2], from gradients of d [N] and D [N, 2, 2]."""
     square = (slopes**2).sum(axis=1)
     derivatives = camera.k1 + 2 * camera.k2 * square
     d_factors = d_factors + np.trace(d_jacobians, axis1=1, axis2=2)

@@ -27,7 +27,7 @@ class Camera:
 
 @dataclass(frozen=True)
 class Splats:
-    """Raw parameters of N splats, or the gradients of a loss by them."""
+    """Raw parameters of N splats, or gradients of a loss with respect to them."""
 
     means: Array  # [N, 3] world units
     log_scales: Array  # [N, 3]

@@ -34,7 +34,7 @@ def curve(u: Array, b: Array) -> Array:
 
 
 def d_curve(u: Array, b: Array) -> tuple[Array, Array, Array]:
-    """Derivatives of the response by u, b1 and b2."""
+    """Derivatives of the response with respect to u, b1 and b2."""
     slope = 1 + b[0] * (1 - 2 * u) + b[1] * (1 - 6 * u + 6 * u**2)
     slope = np.where(u < 0, 1 + b[0] + b[1], np.where(u > 1, OVEREXPOSED_SLOPE, slope))
     by_b1 = np.where(u < 0, u, np.where(u > 1, 0, u * (1 - u)))

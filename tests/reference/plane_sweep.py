@@ -1,4 +1,4 @@
-"""Agreement of photographs on depths of pixels, one patch after the other, float64."""
+"""Agreement of photographs about the depths of pixels, patch by patch, float64."""
 
 import numpy as np
 

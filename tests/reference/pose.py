@@ -30,13 +30,13 @@ def moved(w2c: Array, offset: Array) -> Array:
 
 
 def d_axes(w2c: Array, d_w2c: Array) -> Array:
-    """Gradient [6] of a rotation of the camera about its centre and a shift, in its axes, from that of w2c [3, 4]."""
+    """Gradient [6] of a rotation of the camera about its centre and a shift, in its axes; from d_w2c [3, 4]."""
     d_turn = [float((d_w2c * (cross_matrix(axis) @ w2c[:3])).sum()) for axis in np.eye(3)]
     return np.array([*d_turn, *d_w2c[:, 3]])
 
 
 def d_offset(w2c: Array, offset: Array, d_w2c: Array) -> Array:
-    """Gradient [6] of the offset, from that of the rows [3, 4] of moved(w2c, offset); uses the exponential's series."""
+    """Gradient [6] of the offset from the gradient [3, 4] of moved(w2c, offset); uses the exponential's series."""
     turn, start = offset[:3], np.column_stack([w2c[:3, :3], w2c[:3, 3] + offset[3:]])
     d_turn = np.zeros(3)
     for k, axis in enumerate(np.eye(3)):  # d exp(v) = sum over n of sum over i of v^i [axis] v^(n - 1 - i) / n!

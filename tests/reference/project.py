@@ -1,7 +1,7 @@
 """Splats to the image plane by elliptical weighted averaging.
 
-The covariance is that of Zwicker et al. 2001, "EWA Volume Splatting", equation 31, in the form of Kerbl et al. 2023,
-section 4; the opacity compensation is Yu et al. 2024, "Mip-Splatting", equation 9.  The exact rules of culling,
+The covariance follows Zwicker et al. 2001, "EWA Volume Splatting", equation 31, in the form of Kerbl et al. 2023,
+section 4; the opacity compensation follows Yu et al. 2024, "Mip-Splatting", equation 9. The exact rules of culling,
 clamping and touched tiles are in docs/architecture.md.  Values that float32 cannot hold count as not finite, and a
 splat with a projection that is not finite is invisible.  A quaternion of zeros means no rotation.
 """
@@ -72,7 +72,7 @@ class Geometry:
     covariances: Array  # [N, 3, 3] in world space
     slopes: Array  # [N, 2] x/z and y/z, clamped
     slope_clamped: Array  # bool [N, 2]
-    pinhole_jacobians: Array  # [N, 2, 3] of the unclamped slopes by the position, evaluated at clamped slopes
+    pinhole_jacobians: Array  # [N, 2, 3] d slopes / d position without the clamp, at clamped slopes
     jacobians: Array  # [N, 2, 3] J: of the projected mean, px
     world_to_plane: Array  # [N, 2, 3] J W
     covariances2d: Array  # [N, 2, 2] before dilation
@@ -86,7 +86,7 @@ class Geometry:
 
 
 def camera_center(camera: Camera) -> Array:
-    """-R^T t; R^T stands for the inverse also where R is perturbed (see project_backward.py)."""
+    """-R^T t; uses R^T as the inverse even if R is perturbed (see project_backward.py)."""
     return -camera.w2c[:3, :3].T @ camera.w2c[:3, 3]
 
 
@@ -118,7 +118,7 @@ def sh_coefficients(splats: Splats, sh_degree: int) -> Array:
 
 
 def pinhole_jacobians(slopes: Array, z: Array) -> Array:
-    """[N, 2, 3] derivatives of x/z and y/z by the position, from these slopes."""
+    """[N, 2, 3] derivatives of x/z and y/z with respect to the position, from these slopes."""
     jacobians = np.zeros((len(z), 2, 3))
     jacobians[:, 0, 0], jacobians[:, 0, 2] = 1 / z, -slopes[:, 0] / z
     jacobians[:, 1, 1], jacobians[:, 1, 2] = 1 / z, -slopes[:, 1] / z

@@ -1,4 +1,4 @@
-"""Gradients of project.py by raw parameters and camera: the chain rule in matrix form.
+"""Gradients of project.py with respect to raw parameters and camera: the chain rule in matrix form.
 
 Matrix derivatives as in Petersen and Pedersen, "The Matrix Cookbook", sections 2.1 and 2.2.
 """
@@ -16,7 +16,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class ProjectedGradients:
-    """Gradients of a loss by the outputs of `project.forward`, N rows each."""
+    """Gradients of a loss with respect to the outputs of `project.forward`, N rows each."""
 
     means2d: Array  # [N, 2]
     conics: Array  # [N, 3] the off-diagonal b counted once
@@ -44,7 +44,7 @@ def _normalize_backward(units: Array, lengths: Array, d_units: Array) -> Array:
 
 
 def covariance2d_backward(geometry: Geometry, d_conics: Array, d_compensations: Array) -> Array:
-    """Gradient [N, 2, 2], symmetric, by the covariance before dilation.
+    """Gradient [N, 2, 2], symmetric, with respect to the covariance before dilation.
 
     d(P^-1) = -P^-1 dP P^-1, and with r = det C / det P (P = C + dilation I), d ln r = <C^-1 - P^-1, dC>.
     """
@@ -132,7 +132,7 @@ def backward(
 ) -> tuple[Splats, Array]:
     """Gradients of the raw parameters (zero for invisible splats) and of the first three rows of w2c [3, 4].
 
-    The twelve entries of w2c are free variables; the camera's centre is -R^T t in them.
+    The twelve entries of w2c are free variables; the camera's centre is -R^T t.
     """
     rows = projected.visible
     seen, d_seen = splats[rows], d_projected[rows]

@@ -53,7 +53,7 @@ def ordinary(rng: np.random.Generator, camera: Camera, num: int) -> Splats:
 
 def hard_scene(seed: int, num: int = 144) -> Scene:
     """A twelfth each: huge, tiny, needles, discs, behind or near the camera, at the border, transparent, opaque, pairs
-    at the same place, far outside of the frame. The rest is ordinary."""
+    at the same place, far outside the frame. The remaining splats are ordinary."""
     rng = np.random.default_rng(seed)
     camera = random_camera(rng)
     splats = ordinary(rng, camera, num)
@@ -88,18 +88,18 @@ def hard_scene(seed: int, num: int = 144) -> Scene:
 
 
 def distorted(scene: Scene) -> Scene:
-    """The scene seen through a lens with radial distortion, of a few per cent at the corners."""
+    """The scene through a lens with a radial distortion of a few per cent at the corners."""
     k1, k2 = float32_exact(np.array([0.11, -0.07]))
     return replace(scene, camera=replace(scene.camera, k1=float(k1), k2=float(k2)))
 
 
 def without_ties(scene: Scene) -> Scene:
-    """The scene with equal depths moved apart: a finite difference could swap the order and make the loss jump."""
+    """The scene with equal depths moved apart; otherwise a finite difference could swap the order and the loss jump."""
     means = scene.splats.means + np.random.default_rng(0).normal(0, 1e-3, scene.splats.means.shape)
     return replace(scene, splats=replace(scene.splats, means=float32_exact(means)))
 
 
-# One bad number (field, value) of a splat that would otherwise cover the middle of the image.
+# One bad number (field, value) in a splat that would otherwise cover the middle of the image.
 POISONS = {
     "mean NaN": ("means", np.nan),
     "mean Inf": ("means", np.inf),

@@ -1,6 +1,6 @@
 """Real spherical harmonics of degree 0 to 3 as view-dependent colour.
 
-Basis order and signs are those of 3D Gaussian Splatting (Kerbl et al. 2023, section 4 and `utils/sh_utils.py` of its
+Basis order and signs follow 3D Gaussian Splatting (Kerbl et al. 2023, section 4 and `utils/sh_utils.py` of its
 code), which follow Sloan, "Efficient Spherical Harmonic Evaluation" (2013), appendix, with the Condon-Shortley phase.
 """
 

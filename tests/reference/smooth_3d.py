@@ -25,7 +25,7 @@ def sigmas(means: Array, cameras: list[Camera], variance: float, near: float = 0
 
 
 def forward(splats: Splats, sigmas: Array) -> Splats:
-    """Splats that look the same without a filter as `splats` look with it."""
+    """Splats that look the same without the filter as `splats` with the filter."""
     variances = np.exp(2 * splats.log_scales)
     sums = variances + sigmas[:, None] ** 2
     opacities = np.sqrt(variances.prod(axis=1) / sums.prod(axis=1)) / (1 + np.exp(-splats.logit_opacities))
@@ -33,7 +33,7 @@ def forward(splats: Splats, sigmas: Array) -> Splats:
 
 
 def backward(splats: Splats, sigmas: Array, d_smoothed: Splats) -> Splats:
-    """Gradients with respect to `splats`, from those with respect to `forward(splats, sigmas)`."""
+    """Gradients with respect to `splats`, from gradients with respect to `forward(splats, sigmas)`."""
     smoothed = forward(splats, sigmas)
     shares = np.exp(2 * (splats.log_scales - smoothed.log_scales))
     opacities = 1 / (1 + np.exp(-smoothed.logit_opacities))

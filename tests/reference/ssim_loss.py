@@ -1,7 +1,7 @@
 """L = (1 - lambda) mean |x - y| + lambda (1 - mean SSIM(x, y)), its parts and its gradient with respect to x.
 
 SSIM as in Wang et al. 2004, section III-B, with the 11x11 Gaussian window of sigma 1.5, zero padding and
-C1 = 0.01^2, C2 = 0.03^2. With a mask, masked pixels are zero in both images and the means are over the others.
+C1 = 0.01^2, C2 = 0.03^2. With a mask, masked pixels are zero in both images and the means are over the other pixels.
 """
 
 from dataclasses import dataclass

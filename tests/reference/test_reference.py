@@ -181,7 +181,7 @@ def test_nonfinite_splats_are_invisible(scene: Scene) -> None:
 
 
 def test_adam_first_step_moves_by_the_learning_rate() -> None:
-    """Bias correction makes the first step lr * sign(gradient) whatever its size (Kingma and Ba, section 2.1)."""
+    """Bias correction makes the first step lr * sign(gradient), whatever the gradient's size (Kingma and Ba, 2.1)."""
     rates = np.array([1e-3, 0.5])
     grads = np.array([[3.0, -1e-6], [1e4, -2.0]])
     zeros = np.zeros((2, 2))

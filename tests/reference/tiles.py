@@ -11,7 +11,7 @@ def tile_minima(means2d: Array, conics: Array, width: int, height: int) -> Array
     """Minimum of d^T conic d [N, tiles_y, tiles_x] over the rectangle of each tile's pixel centres.
 
     The form is convex: the minimum is 0 if the rectangle contains the mean. Otherwise it is on one of the four edges,
-    at the edge's minimum or at the end next to that.
+    at the edge's minimum or at the end nearest to it.
     """
     a, b, c = conics.T[:, :, None, None]
     left = np.arange(0, width, TILE) + 0.5 - means2d[:, 0, None, None]

@@ -105,7 +105,7 @@ class OnDevice:
 def on_device(
     backend: Backend, scene: Scene, options: Options, masked: bool = False, features: Array | None = None
 ) -> OnDevice:
-    """features: of the splats, float32 [N, F]."""
+    """features: one row per splat, float32 [N, F]."""
     arrays = {name: values.astype(np.float32) for name, values in scene.splats.items()}
     if features is not None:
         arrays["features"] = features
@@ -134,7 +134,7 @@ def blend_backward_of_noise(device: OnDevice, absgrad: bool = False, seed: int =
 
 
 def projected_gradients(device: OnDevice, scene: Scene, options: Options) -> tuple[Projected, ProjectedGradients]:
-    """The reference's projection, and gradients of its values from the sums of blend_backward on the device."""
+    """The reference's projection, and its gradients from the sums of blend_backward on the device."""
     projected, rows = forward(scene.splats, scene.camera, options), device.visible()
     sums = np.zeros((scene.splats.num, SPLAT_SUMS))
     sums[rows] = device.download(device.projection.d_splats)[: scene.splats.num][rows]

@@ -17,7 +17,7 @@ from tests.views import ring_of_views
 
 
 def _tiny_splats(num=300):
-    """Smaller than a pixel from the ring's distance, so that the compensation matters."""
+    """Splats smaller than a pixel in the ring's views, so that the compensation matters."""
     return some_splats(num, degree=0, spread=0.5, log_scales=(-4.5, 0.5), logit_opacities=(1, 1))
 
 
@@ -88,7 +88,7 @@ def test_unseen_splats_do_not_change(backend):
 
 
 def test_splats_too_faint_to_be_seen_antialiased(backend, monkeypatch):
-    """They are visible without antialiasing. Values that the antialiased pass does not write are not read."""
+    """These splats are visible without antialiasing. Values that the antialiased pass does not write are not read."""
     splats, views = _tiny_splats(60), ring_of_views(4)
     splats.log_scales[:] = -6  # far smaller than a pixel
     splats.logit_opacities[:30] = -4

@@ -13,7 +13,7 @@ from tests.reference.random_scene import Scene
 from tests.reference.tiles import TILE, tile_minima
 from tests.render.on_device import OnDevice, gradients_of_sums, on_device
 
-# Pixels closer than this to a threshold may be decided differently in float32.
+# Pixels closer than this to a threshold may fall on the other side of it in float32.
 DECIDED = 1e-3
 
 

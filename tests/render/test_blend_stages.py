@@ -14,7 +14,7 @@ from tests.reference.project import Options
 from tests.reference.random_scene import Scene
 from tests.render.on_device import VIEW, OnDevice, on_device
 
-DECIDED = 1e-3  # pixels closer to a threshold may be decided differently in float32
+DECIDED = 1e-3  # pixels closer to a threshold may fall on the other side of it in float32
 
 
 @dataclass
@@ -65,7 +65,7 @@ def test_gradients(case: Case, stage: Stage) -> None:
 
 
 def test_counts(case: Case) -> None:
-    """Compares with brute force on the reference's alphas; a few undecided pixels may differ."""
+    """Compares with brute force on the reference's alphas; a few pixels close to a threshold may differ."""
     work = count_work(case.device.rasterizer, case.device.state, case.device.cameras.views[VIEW])
     on = case.blended.alphas > 0
     num, height, width = on.shape

@@ -26,7 +26,7 @@ def test_contributions(comparison: Comparison, backend: Backend, scene: Scene, o
     before = np.concatenate([np.ones_like(blended.alphas[:1]), np.cumprod(1 - blended.alphas, axis=0)[:-1]])
     expected = np.zeros(len(splats))
     expected[projected.splat_from_flat()] = (before * blended.alphas).sum(axis=(1, 2))
-    comparison.check("blend_scores", "contributions", actual, expected, 1e-2)  # a pixel may be decided differently
+    comparison.check("blend_scores", "contributions", actual, expected, 1e-2)  # a pixel may cross a threshold
 
 
 def test_splats_without_contribution_can_be_removed(backend: Backend) -> None:
@@ -44,7 +44,7 @@ def test_splats_without_contribution_can_be_removed(backend: Backend) -> None:
     front = ring_of_views(12)[6]  # looks along +x: the first splat hides the second
     found = contributions(backend, splats, [front])
     assert found[0] > 10
-    assert found[1] < 0.05  # the first transmits a hundredth
+    assert found[1] < 0.05  # the first splat transmits a hundredth
     assert found[2] == 0
     pictures = [
         render_view(backend, Splats.from_arrays(backend, some), front) for some in (splats, splats.select(found > 1))

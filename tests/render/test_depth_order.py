@@ -1,4 +1,4 @@
-"""Order of splats whose centre is outside the picture, in novel views."""
+"""Order of splats with centres outside the picture, in novel views."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ VIEW = View("view", None, 64, 48, 50.0, 50.0, 32.0, 24.0, np.eye(4))
 
 
 def test_a_large_splat_beside_the_camera_hides_nothing_in_front(backend):
-    """A green wall 100 units to the side, whose centre crosses the camera's plane, and a red ball 3 units ahead."""
+    """A red ball 3 units ahead, and a green wall 100 units to the side with its centre crossing the camera's plane."""
     splats = SplatArrays(
         means=np.array([[0, 0, 3], [100, 0, 2]], np.float32),
         log_scales=np.log(np.array([[0.4, 0.4, 0.4], [4, 200, 200]], np.float32)),

@@ -1,4 +1,4 @@
-"""Dropout: which splats a step drops, and that the opacities of the others compensate, forward and backward."""
+"""Dropout: the splats that a step drops, and the compensating opacities of the others, forward and backward."""
 
 from dataclasses import replace
 

@@ -54,7 +54,7 @@ def test_central_differences(backend: Backend, comparison: Comparison, scene: Sc
         directions = [np.zeros(values.shape) for _ in range(4)]
         for direction, index in zip(directions, np.argsort(-np.abs(gradient), axis=None), strict=False):
             direction.flat[index] = 1
-        # The gradient times random factors: all splats take part, and they hardly cancel.
+        # The gradient times random factors: all splats contribute, and hardly cancel.
         directions += [gradient * rng.uniform(0.5, 1.5, values.shape) / np.abs(gradient).max() for _ in range(2)]
         actual = np.array([(gradient * direction).sum() for direction in directions])
         slopes = np.array([pipeline.central_difference(function, values, direction) for direction in directions])
@@ -63,7 +63,7 @@ def test_central_differences(backend: Backend, comparison: Comparison, scene: Sc
 
 @pytest.mark.parametrize("antialias", [False, True])
 def test_render_view(backend: Backend, scene: Scene, antialias: bool) -> None:
-    """The function that commands call: one image of one view, whatever memory it needs."""
+    """The function that commands call: one image of one view, with as much memory as it needs."""
     device = on_device(backend, scene, Options())
     view, background = view_of(scene.camera), scene.background
     picture = render_view(backend, device.splats, view, background, antialias)

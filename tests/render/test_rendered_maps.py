@@ -38,7 +38,7 @@ def flat_of(renderer):
 
 
 def blended(flat, values, camera):
-    """The reference's sum of weight * value [H, W, 3], its alpha [H, W] and a mask of decided pixels."""
+    """The reference's sum of weight * value [H, W, 3], its alpha [H, W] and a mask of pixels far from thresholds."""
     flat = dataclasses.replace(flat, colors=values)
     result = reference.forward(flat, np.zeros(3), camera.width, camera.height)
     return result.image.transpose(1, 2, 0), 1 - result.transmittance, result.margin > DECIDED

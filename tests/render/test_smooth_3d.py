@@ -52,7 +52,7 @@ def with_sigmas(backend: Backend, scene: Scene, options: Options) -> tuple[OnDev
 
 
 def test_picture_and_gradients(backend: Backend, comparison: Comparison, scene: Scene, options: Options) -> None:
-    """The image equals that of smoothed splats; gradients of raw splats follow from those of smoothed ones."""
+    """The image is as with smoothed splats; gradients of raw splats follow from gradients of smoothed splats."""
     device, sigmas = with_sigmas(backend, scene, options)
     held = replace(scene, splats=smooth_3d.forward(scene.splats, sigmas))
     plain = on_device(backend, held, options)

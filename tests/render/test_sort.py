@@ -1,4 +1,4 @@
-"""sort_tiles sorts lists of any length: of a warp, a block, a chunk, and longer."""
+"""sort_tiles sorts lists of any length: up to a warp, a block, a chunk, and longer."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""The compiler of CPU kernels: which one is found, its messages, interruption."""
+"""The compiler of CPU kernels: how it is found, its messages, interruption."""
 
 import os
 import shlex
@@ -23,7 +23,7 @@ case "$*" in *--version*) echo "slow 1.0";; *) touch "{folder}/started"; sleep {
 
 
 def test_ctrl_c_ends_the_compiler_too(sources, tmp_path):
-    """A terminal sends it to the whole process group."""
+    """A terminal sends Ctrl+C to the whole process group."""
     compiler = tmp_path / "slow"
     compiler.write_text(SLOW_COMPILER.format(folder=tmp_path, seconds=2 * HANG))
     compiler.chmod(0o755)
@@ -101,7 +101,7 @@ def test_ziglang_compiles_kernels_that_run(sources, monkeypatch):
 
 @pytest.mark.parametrize("home", [None, "/proc"])
 def test_ziglang_needs_no_home_folder(sources, monkeypatch, fresh_versions, home):
-    """It is missing or read-only. In /proc, zig would try names of new folders without end."""
+    """The home folder is missing or read-only. In /proc, zig would try names of new folders forever."""
     pytest.importorskip("ziglang", reason="extra cpu")
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
