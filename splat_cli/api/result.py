@@ -116,14 +116,14 @@ class TrainedScene:
         return Scores(evaluate(self._model, self._photographs, self.config))
 
     def save(self, path: str | Path) -> None:
-        """Write the splats for viewers, in the format of the name's suffix (docs/formats.md).
+        """Write the splats for viewers; the suffix determines the format (docs/formats.md).
 
             result.save("garden.ply")
 
-        Sizes and opacities are changed so that viewers without antialiasing show the same. UsageError for an
+        Sizes and opacities are adapted to viewers without antialiasing. UsageError for an
         unknown suffix.
         """
-        format_for(Path(path))  # before work that takes time
+        format_for(Path(path))  # before long work
         splats, backend = self.splats, self._model.splats.backend
         write_splats(path, bake_antialiasing(backend, splats, self.views) if splats.antialiased else splats)
 

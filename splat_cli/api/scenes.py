@@ -87,7 +87,7 @@ def train_scene(
 
 
 def open_run(path: str | Path, *, device: str = "auto") -> TrainedScene:
-    """The splats that a run of `splat train` saved last, with its cameras and its held-out photographs.
+    """The last splats saved by a run of `splat train`, with its cameras and held-out photographs.
 
     result = splat.open_run("runs/garden")
     print(result.evaluate())

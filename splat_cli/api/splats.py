@@ -63,7 +63,7 @@ def evaluate(
     background: str = "black",
     device: str = "auto",
 ) -> Scores:
-    """PSNR and SSIM of splats on the photographs that the scene holds out, or on every `test_every`-th of it.
+    """PSNR and SSIM of splats on the scene's held-out photographs, or on every `test_every`-th.
 
         scores = splat.evaluate("garden.spz", "scenes/garden")
         print(scores, scores.per_image["DSC_0042.jpg"].psnr)
@@ -100,7 +100,7 @@ def convert(source: str | Path, target: str | Path, **edits: Any) -> SplatArrays
         if name not in known:
             advice = name_advice(name, known, f"there are {', '.join(known)}")
             raise UsageError(f"{name!r} is not an edit; {advice}")
-    is_page = target.suffix.lower() == ".html"  # its viewer has antialiasing
+    is_page = target.suffix.lower() == ".html"  # the page's viewer has antialiasing
     job = ExportJob([source], Edits(**edits), bake=not is_page)
     splats = job.splats()
     for note in job.notes:

@@ -117,7 +117,7 @@ def main() -> None:
     for number, stream in ((1, sys.stdout), (2, sys.stderr)):
         try:
             stream.flush()
-        except OSError:  # reported already, or a closed pipe; Python would report it again and end with exit code 120
+        except OSError:  # already reported, or a closed pipe; Python would report it again and exit with code 120
             os.dup2(os.open(os.devnull, os.O_WRONLY), number)
     sys.exit(code)
 
@@ -139,7 +139,7 @@ def _open_standard_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number: this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor: this one
     sys.stdout = sys.stdout or open(1, "w", encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or open(2, "w", encoding="utf-8")  # noqa: SIM115
 

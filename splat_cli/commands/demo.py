@@ -51,7 +51,7 @@ class Demo:
 def run_demo(root: Path, config: TrainConfig, backend: Backend, display: Display) -> Demo:
     """Write all outputs (`Demo.places`) to `root`, an existing folder."""
     seconds: dict[str, float] = {}
-    prepare_kernels(backend, config)  # compiled while the scene is ray-traced, on one core
+    prepare_kernels(backend, config)  # compiles while the scene is ray-traced on one core
     with _timed("sample scene", seconds):
         make_sample_scene(root / "scene", seed=config.seed)
     run = RunDir(root / "run")

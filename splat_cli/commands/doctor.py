@@ -143,7 +143,7 @@ def _extra(name: str) -> Check:
 
 
 def _attempt(part: str, find: Callable[[], str]) -> Check:
-    """Result of `find`, or its exception as text: failures of drivers must not stop other checks."""
+    """Result of `find`, or its exception as text: a failing driver must not stop other checks."""
     try:
         return Check(part, True, find())
     except SplatError as error:

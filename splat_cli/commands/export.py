@@ -32,7 +32,7 @@ from splat_cli.terminal.console import Display
 def levels_of_detail(
     backend: Backend, run: RunDir, splats: SplatArrays, num_levels: int, steps: int, display: Display
 ) -> Iterator[SplatArrays]:
-    """The run's splats, then repeatedly the half that contributes most, fine-tuned for `steps` steps.
+    """The run's splats, then repeatedly the half with the largest contributions, fine-tuned for `steps` steps.
 
     SceneError if the run's photographs are missing.
     """

@@ -20,7 +20,7 @@ Values = bool | tuple[str, ...]
 """Values for which a fact holds: some of the choices; True: all that differ from the default and turn something on."""
 
 _OFF = (None, False, 0, "none")
-_SHOWN = reprlib.Repr()  # shortens values from files, which may be long or deep
+_SHOWN = reprlib.Repr()  # shortens values from files, which may be long or deeply nested
 _SHOWN.maxstring = _SHOWN.maxother = 100
 _NOUNS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", tuple: "whole numbers"}
 
@@ -114,11 +114,11 @@ class Setting:
         return value not in _OFF
 
     def is_among(self, value: Any, values: Values) -> bool:
-        """Whether `value` is one of the values for which a fact holds."""
+        """Whether a fact that is declared for `values` applies to `value`."""
         return value in values if isinstance(values, tuple) else values and value != self.default and self.is_on(value)
 
     def with_value(self, value: Any, values: Values) -> str:
-        """The option, with its value if the fact holds for certain choices: "--color field"."""
+        """The option, with its value if the fact applies only to certain choices: "--color field"."""
         return f"{self.option} {value}" if isinstance(values, tuple) else self.option
 
     def check(self, value: Any) -> Any:

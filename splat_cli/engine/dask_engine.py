@@ -41,7 +41,7 @@ class DaskEngine:
         self._waiting: list[Job] = []
         self._running: dict[Future, tuple[Job, set[str]]] = {}  # with the workers that may run it; all if empty
         self._ended = as_completed(loop=client.loop)
-        self._failures: dict[str, dict[str, WorkerFailed]] = defaultdict(dict)  # worker -> name of the job -> failure
+        self._failures: dict[str, dict[str, WorkerFailed]] = defaultdict(dict)  # worker -> name of job -> failure
         self._topic = f"splat-{uuid.uuid4()}"
         client.subscribe_topic(self._topic, self._show)
 

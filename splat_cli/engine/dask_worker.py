@@ -37,7 +37,7 @@ _lock = threading.Lock()
 
 
 class WorkerFailed(SplatError):
-    """A worker cannot start a job that another one may be able to run. worker: its address."""
+    """A worker cannot start a job; another one may be able to. worker: its address."""
 
     def __init__(self, worker: str, reason: str, exit_code: int = 1) -> None:
         super().__init__(worker, reason, exit_code)  # used to unpickle it

@@ -42,7 +42,7 @@ class Job:
         return self.resume_arguments if self.is_begun() else self.arguments
 
     def is_begun(self) -> bool:
-        """Whether `run` is already the folder of a run, so that the job resumes it."""
+        """Whether `run` already contains a run, which the job resumes."""
         return self.run is not None and is_run(self.folder / self.run)
 
 

@@ -23,7 +23,7 @@ _POLL = 0.2  # seconds
 _LOST_CHECK_INTERVAL = 2.0  # seconds
 _PATIENCE = 120.0  # seconds in which lost workers may return before a run continues with fewer
 _START = 120.0  # seconds in which all ranks must run once rank 0 listens
-_FIRST = 1_000_000  # Dask's priority of ranks, which wait for each other; jobs of batches wait for nothing
+_FIRST = 1_000_000  # Dask's priority of ranks: they wait for each other, jobs of batches do not
 
 
 class RankGroup:

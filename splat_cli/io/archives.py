@@ -41,7 +41,7 @@ class _ZipReader(io.BufferedReader):
 
 @contextmanager
 def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
-    """The zip file for reading; ZIP_ERRORS if it is not one, or its list of members is too long."""
+    """The zip file for reading; ZIP_ERRORS if it is not a zip file or its list of members is too long."""
     with _ZipReader(io.FileIO(path)) as file, zipfile.ZipFile(file) as archive:
         file.is_open = True
         yield archive
@@ -55,7 +55,7 @@ def unzip_error(path: Path, folder: Path, error: Exception) -> SplatError:
 
 
 def read_member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
-    """Content of the only member called `name`; ValueError if it is larger than `limit` bytes."""
+    """Content of the only member named `name`; ValueError if it is larger than `limit` bytes."""
     found = [member for member in archive.infolist() if member.filename == name]
     if len(found) != 1:
         raise ValueError(f"{len(found)} members are called {name!a}, expected one")

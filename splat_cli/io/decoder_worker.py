@@ -31,7 +31,7 @@ _MEMORY, _MEMORY_PER_CORE, _MEMORY_PER_PIXEL = 1 << 30, 32 << 20, 64
 
 
 def main() -> None:
-    """Answer requests until standard input ends, at the latest with the parent."""
+    """Answer requests until standard input ends, at the latest when the parent ends."""
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # discards messages of libraries
     while line := requests.readline():

@@ -59,7 +59,7 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
 
 
 def require_writable(path: Path) -> None:
-    """UnwritableError or DiskError if `replacing` could not write `path`. Called before long work."""
+    """UnwritableError or DiskError if `replacing` could not write `path`. Call it before long work."""
     path = path.resolve() if path.is_symlink() else path
     temporary = _temporary(path)
     try:
@@ -97,8 +97,8 @@ def _temporary(path: Path) -> Path:
 def replacing_together(last: Path) -> Iterator[Path]:
     """Yield a temporary folder beside `last`; at the end its files are moved beside `last`, where they replace others.
 
-    An error before that changes nothing. `last` is removed before files are moved, and comes last: an index never lies
-    beside files of another write. Creates missing folders; DiskError and UnwritableError as `replacing`.
+    An error before that changes nothing. `last` is removed before files are moved, and is moved last: an index never
+    lies beside files of another write. Creates missing folders; DiskError and UnwritableError as `replacing`.
     """
     temporary = _temporary(last)
     try:
@@ -162,7 +162,7 @@ def entries(folder: Path) -> list[Path]:
 
 
 def read_error(path: Path, error: OSError) -> UnreadableError:
-    """The exception for a file that cannot be read now; it may be intact."""
+    """The exception for a file that cannot be read now but may be intact."""
     return UnreadableError(f"{path} cannot be read: {reason_of(error)}; make it readable, then try again")
 
 

@@ -95,10 +95,10 @@ def _is_own(path: Path, locked: os.stat_result) -> bool:
 def wait_until_unlocked(
     folder: Path, patience: float, is_cancelled: Callable[[], bool], say: Callable[[str], None]
 ) -> None:
-    """Wait up to `patience` seconds until no process holds the lock of a folder; `say` who holds it, once.
+    """Wait up to `patience` seconds until no process holds the lock of a folder; calls `say` once with the holder.
 
-    The lock of a process on another computer that no longer refreshes its file is removed: that computer is lost, and
-    the shared storage may never release its lock.
+    A lock held by another computer is removed if its file is no longer refreshed: that computer is lost, and the shared
+    storage may never release its lock.
     """
     path, start = folder / LOCK_NAME, time.monotonic()
     seen, since = 0, start

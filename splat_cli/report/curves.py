@@ -74,7 +74,7 @@ def _series(data: RunData, key: str, name: str = "") -> Series:
 
 
 def _memory(data: RunData) -> tuple[Series, str]:
-    """The curve and its unit."""
+    """The curve with its unit."""
     series = _series(data, "memory_bytes")
     scale, unit = (2**30, "GiB") if max(series.y, default=0) >= 2**30 else (2**20, "MiB")
     return Series("", series.x, [value / scale for value in series.y]), unit

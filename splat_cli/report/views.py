@@ -40,7 +40,7 @@ def compare_views(
 ) -> list[ComparedView]:
     """The worst and the best of the evaluated views, or some views if there are no scores.
 
-    field: colour field of the splats, if trained with one. SceneError if the photographs are missing.
+    field: colour field of the splats, if any. SceneError if the photographs are missing.
     """
     ranked = sorted(data.measured.get("per_image", {}).items(), key=lambda item: item[1]["psnr"])
     names = [name for name, _ in ranked]

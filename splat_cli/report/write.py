@@ -52,7 +52,7 @@ def _compared(
         trained = load_model(data.run.ply_path(data.run.saved_steps()[-1]), backend, splats)
         return compare_views(data, *trained, backend, scene, display)
     except SplatError as error:
-        if scene is not None:  # given explicitly: pictures are expected
+        if scene is not None:  # explicitly given, so pictures are expected
             raise
         display.warn(f"the report has no pictures: {error}")
         return []

@@ -68,7 +68,7 @@ class Display:
 
     @contextmanager
     def counting(self, label: str, total: int) -> Iterator[Callable[[int], object]]:
-        """Yield a function to call with the number of items just done, out of `total`; without a bar, prints lines."""
+        """Yield a function that takes the number of items just done, out of `total`; without a bar, prints lines."""
         if not self._bar and self._level > Level.QUIET:
             yield _PlainCount(label, total, self.say)
             return
@@ -80,7 +80,7 @@ class Display:
     def training(self, num_steps: int, first: int = 0) -> Iterator[Callable[[Progress], None]]:
         """Yield a function that displays Progress: step, loss, PSNR, splats, steps per second and time left.
 
-        first: number of steps done before.
+        first: number of steps already done.
         """
         if self._level == Level.QUIET:
             yield lambda progress: None
@@ -164,7 +164,7 @@ def first_of(lines: Sequence[str], count: int = _SHOWN, separator: str = "; ") -
 
 
 def left_out(lines: Sequence[str], what: str) -> str:
-    """A warning: "left out 2 photographs: a.jpg: ...; b.jpg: ...". lines: one per omission; what: singular noun."""
+    """A warning: "left out 2 photographs: a.jpg: ...; b.jpg: ...". lines: one per omitted item; what: singular noun."""
     return f"left out {len(lines):,} {what}{'s' * (len(lines) != 1)}: {first_of(lines)}"
 
 

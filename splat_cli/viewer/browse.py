@@ -37,7 +37,7 @@ def serve_until_interrupt(window: Window) -> None:
 
 
 def unused_file(path: Path) -> Path:
-    """`path`, or with -2, -3, ... before its suffix if it exists."""
+    """`path`; if it exists, with -2, -3, ... before its suffix."""
     number = 1
     found = path
     while found.exists():

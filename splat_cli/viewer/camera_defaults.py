@@ -45,7 +45,7 @@ def pivot_share(views: Sequence[View]) -> float:
 def seen_points(means: np.ndarray, views: Sequence[View]) -> np.ndarray:
     """Points [P, 3] to frame: cameras and the surfaces in front of them; without cameras, corners of the core.
 
-    Far, huge splats, such as those of a sky, do not count.
+    Far, huge splats, such as sky, do not count.
     """
     if not views:
         return np.quantile(means, _CORE, axis=0).astype(np.float64)

@@ -1,9 +1,9 @@
 """Checks requests to the viewer's server before viser handles them, and adds a script to viser's page.
 
 Any page that the user visits while a viewer runs on the same machine could attack it in two ways. Browsers let every
-page open a websocket to localhost: they send its `Origin` and leave the check to the server. And a page's owner can
+page open a websocket to localhost: they send its `Origin` and leave the check to the server. Also, a page's owner can
 make its host name resolve to 127.0.0.1, so that it has the server's origin (DNS rebinding; the name is in `Host`).
-Therefore `Host` must be a name that no stranger can own, and `Origin`, if present, must be the server itself.
+Therefore `Host` must be a name that strangers cannot own, and `Origin`, if present, must be the server itself.
 
 If other machines can connect, a request also needs the server's token: in the query of its address (`/?token=...`), or
 in the cookie that the response to such a request sets for the page's files and its websocket.

@@ -27,7 +27,7 @@ from splat_cli.train.trainer import Trainer
 
 
 class SplatSource(Protocol):
-    """Methods must be called in the thread that owns the device."""
+    """Call the methods in the thread that owns the device."""
 
     @property
     def views(self) -> list[View]:

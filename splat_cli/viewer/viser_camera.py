@@ -28,7 +28,7 @@ def field_of_view(view: View, aspect: float | None = None) -> float:
 
 
 def move_camera(client: ClientHandle, view: View, ahead: float) -> None:
-    """Move the browser's camera to the view; orbit centre: `ahead` world units in front of it."""
+    """Move the browser's camera to the view; the orbit centre is `ahead` world units in front of it."""
     position, rotation = pose_of(view)
     with client.atomic():
         client.camera.position = position

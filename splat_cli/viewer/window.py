@@ -152,9 +152,9 @@ def mean_colors(splats: Splats, views: Sequence[View], num_views: int) -> Device
 
 
 class Window:
-    """Shows `source`. Constructed and used in the thread that owns the device.
+    """Shows `source`. Construct and use it in the thread that owns the device.
 
-    Threads of the server only queue tasks; `work` runs them. kept_file: file of saved views. num_views: see
+    The server's threads only queue tasks; `work` runs them. kept_file: file of saved views. num_views: see
     `appearance`.
     """
 

@@ -1,1 +1,1 @@
-"""Large scenes in blocks: a coarse run, cells that are trained one by one within it, and their union."""
+"""Large scenes in blocks: a coarse run, cells trained within it, and their union."""

@@ -60,7 +60,7 @@ def train_cell(out: Path, number: int, device: str, display: Display, timer: Pha
 
 
 def prepare_cell(coarse: RunDir, out: Path, plan: CityPlan, number: int, backend: Backend, display: Display) -> None:
-    """Write the files of a cell unless they exist. Reads its photographs, and the trained cells before it.
+    """Write the files of a cell unless they exist. Reads its photographs and the earlier trained cells.
 
     UsageError if its photographs are gone.
     """
@@ -115,7 +115,7 @@ def _write_picture(
 
 
 def own_splats(out: Path, plan: CityPlan, number: int) -> SplatArrays:
-    """The trained splats of a cell that lie in it, or in a cell before it.
+    """The trained splats of a cell that lie in it or in an earlier cell.
 
     Splats in an earlier cell fill its gaps: they were trained beside its frozen splats. No splat is in two cells.
     """

@@ -93,7 +93,7 @@ class City:
             appearance="none",
             refine_intrinsics=False,
             init_from=str(files.start),
-            relocate_unseen=False,  # photographs of other cells may show further splats
+            relocate_unseen=False,  # photographs of other cells may show splats unseen here
             frozen=str(files.frozen) if files.frozen.is_file() else None,
         )
         return self._within(round(plan.growth * count_splats(files.start)), config)
@@ -144,9 +144,9 @@ def read_city(out: Path, device: str, cluster: str | None = None) -> City:
 
 
 def _limits(scene: Path, config: TrainConfig, cell_splats: int | None, backend: Backend) -> dict[str, int]:
-    """Maximum numbers of splats of a cell and of the city, and the batch size of the coarse run.
+    """Maximum number of splats per cell and in the city, and the batch size of the coarse run.
 
-    The first is --cell-splats or what device memory allows, the second --max-splats or the budget. The batch size must
+    The first is --cell-splats or the limit of device memory, the second --max-splats or the budget. The batch size must
     not depend on the number of GPUs.
     """
     read = read_scene(scene, SceneOptions.of(config))
@@ -176,7 +176,7 @@ def _read_record(path: Path) -> dict[str, Any]:
 
 
 def _has_settings(begun: dict[str, Any]) -> bool:
-    """Whether a record has a scene and settings that this version knows."""
+    """Whether this version knows the scene and settings of a record."""
     scene, settings = begun.get("scene"), begun.get("settings")
     return isinstance(scene, str) and isinstance(settings, dict) and settings.keys() <= SETTINGS.keys()
 

@@ -1,4 +1,4 @@
-"""Training views rendered from coarse splats: how much of them each cell covers, and pictures that cells train on."""
+"""Training views rendered from coarse splats: the share that each cell covers, and training pictures of cells."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def picture_of_cell(photograph: np.ndarray, coarse: np.ndarray, coverage: np.nda
     coarse, coverage: from CoarseViews.render.
 
     The frozen surroundings show the coarse picture already. With the photograph there, splats of the cell would
-    make up for errors of the surroundings.
+    compensate for errors of the surroundings.
     """
     near = Image.fromarray(coverage > _COVERED).convert("L").filter(ImageFilter.BoxBlur(_BAND))
     return np.where(np.asarray(near)[:, :, None] > 0, photograph, to_8bit(coarse))

@@ -1,4 +1,4 @@
-"""Union of the trained cells, as a run."""
+"""Merges the trained cells into a run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from splat_cli.terminal.console import Display
 
 
 def merge_cells(coarse: RunDir, out: Path, plan: CityPlan) -> RunDir:
-    """Write the splats of all cells to `out`, with settings and cameras of the coarse run; without a result."""
+    """Write the splats of all cells to `out`, with settings and cameras of the coarse run, but no result."""
     run, config = RunDir(out), coarse.config()
     splats = merged_splats(coarse, out, plan)
     runs = [CellFiles.of(out, number).run for number in range(len(plan.cells))]

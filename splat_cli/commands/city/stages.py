@@ -89,7 +89,7 @@ def _train_cells(city: City, plan: CityPlan, engine: Engine, display: Display) -
 
 
 def _run(city: City, before: dict[Job, set[str]], engine: Engine, display: Display) -> None:
-    """Run the jobs to their end. before: job -> names of the jobs that it waits for. SplatError if some failed."""
+    """Run all jobs. before: job -> names of the jobs that it waits for. SplatError if some failed."""
     failed = list[tuple[str, dict[str, Any]]]()
 
     def submit_ready() -> None:
