@@ -1,4 +1,4 @@
-"""Spheres, boxes and cylinders, affine copies of three unit shapes, and where rays meet them.
+"""Spheres, boxes and cylinders, affine copies of three unit shapes, and their intersections with rays.
 
 Points and directions are float32 [3, n], one row per coordinate. Rays start outside of a shape, except for the room,
 which is seen from within.

@@ -37,7 +37,7 @@ def centered(dataset: Dataset, origin: Iterable[float] | None = None) -> Dataset
 
 
 def is_relative(positions: np.ndarray, origin: np.ndarray) -> bool:
-    """Whether points [P, 3] are nearer to zero than to `origin`: in coordinates relative to it."""
+    """Whether points [P, 3] are already relative to `origin`: nearer to zero than to `origin`."""
     some = _some(positions)
     if not origin.any() or not len(some):
         return True

@@ -36,11 +36,11 @@ def split(
 
 
 def sector_names(views: Sequence[View], test_every: int) -> frozenset[str]:
-    """Names of one photograph in `test_every`, in up to three groups of neighbouring cameras of at least four each.
+    """Names of one photograph in `test_every`, in up to three groups of at least four neighbouring cameras each.
 
-    A held-out photograph of `split` lies between two training photographs, which rewards interpolation; here, the
-    cameras nearest to it are held out, too. Groups are as far from each other as they can be: each begins with the
-    camera that is farthest from those before (farthest-point sampling), and takes its nearest neighbours.
+    A held-out photograph of `split` lies between two training photographs, which rewards interpolation. Here, the
+    nearest cameras are held out, too. Groups are far from each other: each begins with the camera farthest from the
+    earlier ones (farthest-point sampling) and adds its nearest neighbours.
     """
     ordered = sorted(views, key=lambda view: view.name)
     num_test = ceil_div(len(ordered), test_every)

@@ -43,5 +43,5 @@ def summarize_scene(scene: Scene) -> dict[str, str]:
 
 
 def _listed(lines: list[str]) -> str:
-    """Their number and the first ones."""
+    """The number of lines and the first few."""
     return f"{len(lines):,}: {first_of(lines, _SHOWN)}"

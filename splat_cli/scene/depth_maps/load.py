@@ -36,7 +36,7 @@ Values = tuple[np.ndarray, np.ndarray | None]  # float32 [h, w], NaN where unkno
 
 @dataclass(frozen=True, eq=False)
 class Sampled:
-    """A view's map where it shows points: depths of the map float64 [P] > 0 in world units, and of the points."""
+    """Depths at the points that a view shows: of its map, float64 [P] > 0 in world units, and of the points."""
 
     values: np.ndarray
     depths: np.ndarray
@@ -290,7 +290,7 @@ def _read(view: View, file: DepthFile, config: TrainConfig, shrink: int) -> Valu
 
 
 def _sampled(view: View, values: Values | None, points: np.ndarray) -> Sampled:
-    """The depths of the view's map at points of the scene that the view shows."""
+    """The depths of the view's map at the scene's points in the view."""
     if values is None or not len(points):
         return Sampled(np.zeros(0), np.zeros(0))
     seen = observe([view], points)

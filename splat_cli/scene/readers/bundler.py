@@ -77,7 +77,7 @@ def _numbers(path: Path) -> np.ndarray:
 
 
 def _labels(path: Path, num: int) -> list[str]:
-    """The names in the list, which "0 FOCAL_LENGTH" may follow. SceneError if it is missing or too short."""
+    """The names in the list; "0 FOCAL_LENGTH" may follow each. SceneError if the list is missing or too short."""
     for name in _LISTS:
         beside = path.with_name(name.format(stem=path.stem))
         if beside.is_file():

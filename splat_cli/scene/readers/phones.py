@@ -57,7 +57,7 @@ def find_scanner_app(root: Path) -> Path | None:
 
 
 def read_scanner_app(root: Path, options: SceneOptions) -> Dataset:
-    """A file per frame; those without a photograph contain depth maps and are skipped. Raises SceneError."""
+    """A file per frame; files without a photograph contain depth maps and are skipped. Raises SceneError."""
     images = ImageIndex(export_image_folder(root, options))
 
     def frame(path: Path) -> Frame:

@@ -42,7 +42,7 @@ _MAX_LINE, _MAX_COLUMNS = 4096, 64
 
 
 def find_realityscan(root: Path) -> Path | None:
-    """The first .csv file in `root` whose columns are those of a registration."""
+    """The first .csv file in `root` with the columns of a registration."""
     for path in filter(Path.is_file, sorted(root.glob("*.csv"))):
         with path.open(encoding="utf-8-sig", errors="replace") as file:
             head = [file.readline(_MAX_LINE) for _ in range(2)]

@@ -47,7 +47,7 @@ def can_be_made(scene: Path, record: Mapping[str, object]) -> bool:
 
 
 def _read(path: Path) -> object:
-    """JSON content of a file, or None."""
+    """JSON content of a file; None if it cannot be read."""
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError):

@@ -28,7 +28,7 @@ def look_at(position: np.ndarray, target: np.ndarray, up: np.ndarray) -> np.ndar
 
 
 def levelled(view: View, up: np.ndarray) -> View:
-    """The view with a level horizon: equal position and direction."""
+    """The view with a level horizon, at the same position and in the same direction."""
     ahead = view.w2c[2, :3] - up * (view.w2c[2, :3] @ up)
     if np.linalg.norm(ahead) < 1e-6:  # vertical direction: keeps the top of the picture
         ahead = -view.w2c[1, :3]

@@ -1,4 +1,4 @@
-"""Points found in photographs: the kernel against its reference, and a textured ball whose surface is known."""
+"""Points found in photographs: the kernel against its reference, and a textured ball with a known surface."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def test_kernel_against_reference(backend):
 def test_peaks_against_reference(backend, num_depths, min_score, margin):
     rng = np.random.default_rng(num_depths)
     scores = np.clip(rng.normal(0, 0.35, (3000, num_depths)), -1, 1)
-    scores[::2] = (scores[::2] + np.roll(scores[::2], 1, axis=1)) / 2  # smoother, so that some have one peak
+    scores[::2] = (scores[::2] + np.roll(scores[::2], 1, axis=1)) / 2  # smoothed: some have a single peak
     scores = scores.astype(np.float32)
     actual = backend.download(peaks(backend, backend.upload(scores), min_score, margin))
     expected = reference.peaks(scores, min_score, margin)
@@ -122,7 +122,7 @@ def test_noise_gives_few_points(backend):
 
 
 def test_every_view_has_other_views_to_compare_with():
-    """Even if there are fewer views than NUM_NEIGHBORS."""
+    """This includes scenes with fewer views than NUM_NEIGHBORS."""
     views = views_of_ball(3)
     points = np.random.default_rng(0).normal(size=(40, 3)) * 0.2
     for neighbors in (neighbors_by_position(views), neighbors_by_points(views, points)):

@@ -70,7 +70,7 @@ def test_points_that_are_all_damaged():
 
 
 def test_points_of_a_model_whose_tracks_are_unknown_are_kept(tmp_path):
-    """A model written without tracks has only zeros there."""
+    """A model written without tracks has zeros as track lengths."""
     scene = read_scene(write_scene(tmp_path, small_model()), SceneOptions(min_track_length=3))
     assert len(scene.points) == 5
 
