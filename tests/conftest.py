@@ -1,4 +1,4 @@
-"""Fixtures of all tests. A test that takes `backend` runs on the CPU and, where there is a GPU, on CUDA."""
+"""Fixtures of all tests. A test with the fixture `backend` runs on the CPU and, if there is a GPU, on CUDA."""
 
 import shutil
 import signal
@@ -52,7 +52,7 @@ class SkippedTests:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Record skipped tests in the main process, to which workers of pytest-xdist report."""
+    """Record skipped tests in the main process, which gets reports from workers of pytest-xdist."""
     if (path := config.getoption("--write-skipped")) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(SkippedTests(path))
 

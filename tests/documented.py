@@ -20,7 +20,7 @@ def notebook_cells(notebook: str) -> list[str]:
 
 
 def run_cell(source: str, names: dict) -> object:
-    """Runs the code with the variables `names`; like notebooks, returns the value of a last line that is one."""
+    """Runs the code with the variables `names`; if the last line is an expression, returns its value."""
     body = ast.parse(source).body
     last = body.pop() if isinstance(body[-1], ast.Expr) else None
     exec(compile(ast.Module(body, []), "<cell>", "exec"), names)

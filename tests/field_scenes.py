@@ -40,7 +40,7 @@ def tinted_images(backend):
 
 
 def tinted_trainer(backend=None, images=None, **changes):
-    """Four photographs of some splats, two from each place, by default each in a tint of its own, on one OS thread."""
+    """Four photographs of some splats, two from each place, by default each with its own tint, on one OS thread."""
     backend, splats, places = backend or open_backend("cpu", threads=1), some_splats(), ring_of_views(2)
     views = [dataclasses.replace(view, name=f"{number}{view.name}") for number in range(2) for view in places]
     images = images or tinted_images(backend)
@@ -52,7 +52,7 @@ def tinted_trainer(backend=None, images=None, **changes):
 
 
 def lively_field(backend, splats, num_views=6):
-    """A field whose colours depend on everything, mildly."""
+    """A field with colours that depend slightly on every input."""
     shape = dataclasses.replace(SHAPE, features=splats.num_features)
     field = ColorField(backend, shape, field_bounds(splats.means), num_views, len(splats), np.random.default_rng(1))
     rng = np.random.default_rng(2)

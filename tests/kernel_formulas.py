@@ -70,7 +70,7 @@ FUNCTIONS = {
 
 
 def blocks():
-    """For each quotation: file, function, a label that tells it from others of that function, and its lines."""
+    """For each quotation: file, function, a label that is unique within the function, and its lines."""
     return [(file, function, part, text.splitlines()) for file, function, part, text in BLOCK.findall(PAGE.read_text())]
 
 
@@ -103,7 +103,7 @@ def evaluate(code, **variables):
 
 
 def to_python(expression):
-    """A C expression or assignment of one."""
+    """A C expression or assignment."""
     exact = re.sub(r"(?<![\w.])(\d+\.\d+)f\b", r"number('\1')", expression)
     return exact.replace("[] = {", " = [").replace("}", "]")
 

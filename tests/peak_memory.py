@@ -1,4 +1,4 @@
-"""Peak memory of a piece of code, including that of C libraries (Linux)."""
+"""Peak memory of a piece of code, including C libraries (Linux)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

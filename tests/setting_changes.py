@@ -16,7 +16,7 @@ ELSEWHERE = {
     "sky",  # at most two photographs of this scene show the same direction: test_initialization
 }
 
-# Setting -> its changed value, and settings in addition to BASE that it needs to have an effect.
+# Setting -> its changed value, and the settings besides BASE without which it has no effect.
 CHANGES = {
     "steps": (13, {}),
     "batch": (2, {}),
@@ -41,7 +41,7 @@ CHANGES = {
     "depths": (None, {}),
     "depth_maps": ("relative", {"depths": "depths", "depth_maps": "metric"}),
     "depth_unit": (0.002, {"depths": "depths", "depth_maps": "metric"}),
-    "image_memory": (1e-5, {}),  # too little: a warning
+    "image_memory": (1e-5, {}),  # too little memory: a warning
     "points": ("SCENE/points.ply", {}),
     "min_track_length": (3, {}),
     "max_point_error": (0.5, {}),

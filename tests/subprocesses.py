@@ -59,7 +59,7 @@ def endless_training(scene: Path, run: Path, *options: object) -> list[str]:
 
 
 def wait_until(condition: Callable[[], T], process: "subprocess.Popen[str] | None" = None) -> T:
-    """The first result of `condition` that counts as true; the test fails if the process ends before."""
+    """The first result of `condition` that counts as true; the test fails if the process ends earlier."""
     end = time.monotonic() + HANG
     while not (found := condition()):
         if process is not None and process.poll() is not None and not condition():

@@ -1,4 +1,4 @@
-"""`scripts/bench/bench_kernels.py` times what it names, on a CPU as well: replays repeat the whole work."""
+"""`scripts/bench/bench_kernels.py` times the named passes, also on a CPU: replays repeat all work."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The Dockerfile: linted where hadolint is there, and with extras that exist."""
+"""The Dockerfile: linted if hadolint is installed, and with extras that exist."""
 
 import re
 import shutil

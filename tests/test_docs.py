@@ -155,7 +155,7 @@ def _code():
 
 
 def _leads_somewhere(page, link):
-    """Whether the file, and the heading in it, are there; addresses on the network are not asked."""
+    """Whether the file and the heading in it exist; does not check addresses on the network."""
     if re.match(r"[a-z]+:", link):
         return True
     name, _, anchor = link.partition("#")
@@ -164,7 +164,7 @@ def _leads_somewhere(page, link):
 
 
 def _anchors(page):
-    """The anchors that GitHub makes of a page's headings."""
+    """The anchors that GitHub creates for a page's headings."""
     headings = re.findall(r"^#+ +(.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -178,7 +178,7 @@ def _pieces(text):
 
 
 def _unknown_options(code):
-    """The options in a piece of code that no script or command has, or that the named command lacks."""
+    """The options in a piece of code that no script or command has, or that the named command does not have."""
     code = code.removeprefix("$ ")
     if code.startswith(OTHER_PROGRAMS):
         return []

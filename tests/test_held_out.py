@@ -1,6 +1,6 @@
-"""No pixel of a held-out photograph reaches the splats, on any way into training.
+"""No pixel of a held-out photograph reaches the splats on any path into training.
 
-Each way trains on three copies of a scene. Other held-out photographs must give the same splats, to the bit; another
+Each path trains on three copies of a scene. Other held-out photographs must give bit-identical splats; another
 training photograph must give different ones, so that the comparison can fail.
 """
 

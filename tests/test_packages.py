@@ -1,4 +1,4 @@
-"""docs/architecture.md on packages: each is listed, and imports only from packages below it."""
+"""docs/architecture.md lists each package, and packages import only from packages below them."""
 
 import ast
 import re

@@ -23,7 +23,7 @@ print(resource_dir("cuda_src"))
 
 
 def _run(*command, cwd, path=None):
-    """path: where programs are found, and nowhere else."""
+    """path: the only folders in which programs are found."""
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "CXX")}
     if path:
         environment |= {"PATH": str(path), "XDG_CACHE_HOME": str(cwd)}
@@ -63,7 +63,7 @@ def test_kernels_and_presets_are_inside(environment):
 
 
 def test_demo_trains(environment):
-    """Compiles the wheel's kernels with ziglang alone, trains a few steps and packs the viewer that it brings."""
+    """Compiles the wheel's kernels with ziglang alone, trains a few steps and packs the viewer that it contains."""
     binaries, elsewhere = environment
     _run(binaries / "splat", "demo", "out", "--steps", "5", "--device", "cpu", cwd=elsewhere, path=binaries)
     assert "clang" in (elsewhere / "out" / "run" / "config.toml").read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ SIZE, RADIUS = (160, 120), 1.0
 
 
 def views_of_ball(num_views=24, scale=1.0):
-    """Views on an arc of 120 degrees, 3 radii from the middle."""
+    """Views on an arc of 120 degrees, 3 radii from the centre."""
     views = ring_of_views(3 * num_views, radius=3.0 * scale)[:num_views]
     return [
         dataclasses.replace(view, width=SIZE[0], height=SIZE[1], fx=160.0, fy=162.0, cx=82.0, cy=58.0) for view in views
@@ -19,7 +19,7 @@ def views_of_ball(num_views=24, scale=1.0):
 
 
 def photograph(view, scale=1.0, texture=1.0):
-    """uint8 [H, W, 3]: a ball with a pattern that changes in every direction, before grey."""
+    """uint8 [H, W, 3]: a ball with a pattern that changes in every direction, on grey."""
     column, row = np.meshgrid(np.arange(view.width) + 0.5, np.arange(view.height) + 0.5)
     rays = np.stack([(column - view.cx) / view.fx, (row - view.cy) / view.fy, np.ones_like(row)], axis=-1)
     rays = rays @ view.w2c[:3, :3] / np.linalg.norm(rays, axis=-1, keepdims=True)

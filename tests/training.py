@@ -23,7 +23,7 @@ SETTINGS = {
 
 @contextmanager
 def _every_checkpoint():
-    """Training waits for checkpoints; otherwise, those due while one is written to a slow disk are skipped."""
+    """Training waits for checkpoints; otherwise, it skips checkpoints that are due while one is being written."""
     save = Checkpointer.save
 
     def save_and_wait(self, *arguments):

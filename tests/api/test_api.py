@@ -17,7 +17,7 @@ from tests.scene.colmap_cameras import distorted_cameras
 from tests.scene.models import small_model, write_scene
 from tests.subprocesses import ROOT, finished
 
-FEW = 25  # steps per run; the examples name thousands
+FEW = 25  # steps per run; the examples use thousands
 FAST = {"device": "cpu", "quiet": True}
 
 
@@ -62,7 +62,7 @@ def test_names_are_all_there():
 
 
 def test_names_have_the_types_that_checkers_see():
-    """Names loaded on first use are those that `if TYPE_CHECKING` imports; no others are public."""
+    """Names loaded on first use equal the imports under `if TYPE_CHECKING`; no others are public."""
     tree = ast.parse((ROOT / "splat_cli" / "__init__.py").read_text())
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module != "typing"]
     seen = {name.name: node.module for node in imports for name in node.names if node.module.startswith("splat_cli")}
@@ -107,7 +107,7 @@ def test_training_ends_when_the_callback_returns_false(scene, tmp_path):
 
 
 def test_training_that_is_stopped_at_once_is_saved(scene, tmp_path):
-    """The callback stops it in its first call, while kernels of later steps may still be compiled."""
+    """The callback stops the run in its first call, while kernels of later steps may still be compiling."""
     for out in (None, tmp_path / "run"):
         result = splat.train_scene(scene, steps=1000, on_progress=lambda progress: False, out=out, **FAST)
         assert result.steps == 1
@@ -236,7 +236,7 @@ def test_the_training_loop_of_the_page_takes_photographs_with_distortion(tmp_pat
 
 @pytest.mark.slow
 def test_notebook_trains_compares_and_exports(monkeypatch, tmp_path):
-    """Its code cells run as they are, without Jupyter; it is stored without outputs."""
+    """The notebook's code cells run without Jupyter; it is stored without outputs."""
     monkeypatch.chdir(tmp_path)
     names = {}
     shown = [run_cell(source, names) for source in notebook_cells("docs/tour.ipynb")]
@@ -248,7 +248,7 @@ def test_notebook_trains_compares_and_exports(monkeypatch, tmp_path):
 
 
 def test_backgrounds_are_those_of_the_command_line(result, scene):
-    camera = dataclasses.replace(result.views[0], cx=1e4)  # away from all splats
+    camera = dataclasses.replace(result.views[0], cx=1e4)  # far from all splats
     for background in ("white", "255,255,255", (1, 1, 1), np.ones(3)):
         assert (result.render(camera, background).pixels == 255).all()
         assert (splat.render_view(result.splats, camera, background=background, device="cpu").pixels == 255).all()

@@ -11,7 +11,7 @@ from tests.small_scene import write_small_scene
 
 @pytest.fixture
 def copy(scene, tmp_path):
-    """A copy of the small scene, to break."""
+    """A copy of the small scene, for tests to damage."""
     return shutil.copytree(scene, tmp_path / "broken")
 
 

@@ -122,7 +122,7 @@ def test_export_keeps_the_requested_splats(splat, trained, tmp_path):
 
 
 def test_train_ends_with_the_next_commands(splat, scene, tmp_path):
-    """Each can be pasted: paths with spaces are quoted."""
+    """Suggested commands can be pasted: paths with spaces are quoted."""
     run = tmp_path / "my runs" / "toy"
     lines = splat("train", scene, "--device", "cpu", "--steps", 2, "--no-report", "-o", run).out.splitlines()[-3:]
     commands = [shlex.split(line.partition(":")[2]) for line in lines]

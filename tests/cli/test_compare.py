@@ -92,7 +92,7 @@ def test_what_cannot_be_compared_is_refused_by_name(splat, runs, names, message)
 
 
 def test_photographs_of_another_scene_are_refused(splat, runs, tmp_path):
-    """The names and sizes are the same, the pixels are not."""
+    """The names and sizes are the same, but the pixels differ."""
     copy = shutil.copytree(runs["long"], tmp_path / "copy")
     scene = write_small_scene(tmp_path / "scene")
     photograph = scene / "images" / "a_03.jpg"

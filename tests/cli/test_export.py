@@ -58,7 +58,7 @@ def test_values_out_of_a_formats_range_are_reported(splat, trained):
 
 
 def test_dropped_spherical_harmonics_are_reported_once(splat, trained, tmp_path):
-    """Export, render and info say so, for a PLY of degree 4."""
+    """Export, render and info report it for a PLY of degree 4."""
     rows = read_ply(RunDir(trained).ply_path(20))
     columns = columns_of(rows) | {f"f_rest_{i}": np.zeros(len(rows)) for i in range(72)}
     path = write_foreign(tmp_path / "gsplat.ply", columns)
@@ -126,7 +126,7 @@ def test_any_format_is_described_rendered_and_converted(splat, trained, tmp_path
 
 
 def test_page_opens_at_the_start_view(splat, trained, tmp_path):
-    """A name, a number or a file of cameras; splats are not baked, since the page's viewer has antialiasing."""
+    """A name, a number or a file of cameras; antialiasing is not baked in, since the page's viewer has it."""
     cameras = RunDir(trained).cameras_path
     pages = []
     for number, camera in enumerate(("a_02.jpg", "a_02", "2", cameras, None)):

@@ -136,7 +136,7 @@ def test_wrong_usage_is_one_line_and_exit_code_2(splat, arguments, tmp_path):
     assert result.out == ""
     assert result.err.startswith("Error: ")
     assert result.err.count("\n") == 1
-    assert "run does not exist" not in result.err  # the mistake is found before anything is read
+    assert "run does not exist" not in result.err  # the mistake is reported before anything is read
     assert list((tmp_path / "cwd").iterdir()) == []
 
 

@@ -29,7 +29,7 @@ def test_camera_paths_have_folders_of_their_name(splat, trained, tmp_path, kind)
 
 
 def test_shorter_path_removes_the_frames_of_a_longer_one(splat, trained, tmp_path):
-    """Its own frames and maps are removed; other files stay, and views without a path remove nothing."""
+    """A path removes its earlier frames and maps but no other files; views without a path remove nothing."""
     out = tmp_path / "cwd" / "out"
     path = ["render", trained, "-o", "out", "--path", "orbit", *CPU]
     assert splat(*path, "--frames", 4, "--depth", "--depth-format", "tiff").code == 0
@@ -71,7 +71,7 @@ def test_path_without_a_kind_is_chosen_by_the_views(splat, trained, tmp_path):
 
 
 def test_file_without_cameras_gets_an_orbit(splat, trained, tmp_path):
-    """The orbit is around the centre of the splats, from all sides, as in `splat view`."""
+    """The orbit shows the centre of the splats from all sides, as in `splat view`."""
     ply = shutil.copy(RunDir(trained).ply_path(20), tmp_path / "alone.ply")
     result = splat("render", ply, "--path", "orbit", "--frames", 4, "--size", "48x36", *CPU)
     assert result.code == 0, result.err
@@ -111,7 +111,7 @@ def test_small_pictures_are_supersampled(splat, trained, tmp_path):
 
 def test_splat_scale(splat, trained, tmp_path):
     def coverage(*options):
-        """Mean opacity of a picture; all scales write to the same folder, so that each replaces the one before."""
+        """Mean opacity of a picture; all scales write to the same folder, so each replaces the previous picture."""
         assert splat("render", trained, "-o", "scaled", "--alpha", *options, *CPU).code == 0
         return np.asarray(Image.open(tmp_path / "cwd" / "scaled" / "alpha" / "a_03.png")).mean()
 

@@ -104,7 +104,7 @@ def test_report_command_writes_it_to_another_file(splat, run_copy, tmp_path):
 
 
 def test_report_of_a_run_killed_early(splat, run_copy):
-    """No splats, no scores, half a line in the log."""
+    """A run without splats and scores, with half a line in the log."""
     shutil.rmtree(run_copy.path / "point_cloud")
     run_copy.metrics_path.unlink()
     run_copy.log.path.write_text('{"step": 3, "warning": "<b> & so on"}\n{"step": 4, "lo')

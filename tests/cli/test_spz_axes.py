@@ -1,4 +1,4 @@
-"""Commands read .spz files in the axes that the file states, otherwise in those of --spz-axes, by default RUB."""
+"""Commands read .spz files in the axes that the file states, otherwise in --spz-axes (default: RUB)."""
 
 import json
 

@@ -10,12 +10,12 @@ from tests.subprocesses import environment, finished, started
 
 
 def preloaded(folder: Path) -> dict[str, str]:
-    """Compiles faulty_disk.cpp into `folder`; variables for a process whose disk can fail."""
+    """Compiles faulty_disk.cpp into `folder`; returns variables for a process with a disk that can fail."""
     library = folder / "faulty_disk.so"
     source = Path(__file__).with_name("faulty_disk.cpp")
     compiler, flags = find_compiler(), ("-std=c++17", "-O1", "-fPIC")
     commands = [[*compiler.command, *flags, "-shared", source, "-o", library, "-ldl"]]
-    if compiler.linker:  # zig would compile its C++ library first, for a minute
+    if compiler.linker:  # zig would first spend a minute on compiling its C++ library
         unlinked = folder / "faulty_disk.o"
         commands = [
             [*compiler.command, *flags, "-fno-threadsafe-statics", "-c", source, "-o", unlinked],

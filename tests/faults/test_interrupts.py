@@ -29,7 +29,7 @@ with deferred_interrupt() as check:
 
 @pytest.fixture
 def slow_compiler(tmp_path):
-    """Environment with an empty cache and a compiler that waits until there is a file `go_on`."""
+    """Environment with an empty cache and a compiler that waits until a file `go_on` exists."""
     if not shutil.which("g++"):
         pytest.skip("no g++")
     script = tmp_path / "slow"

@@ -9,7 +9,7 @@ from splat_cli.run.storage.run_dir import RunDir
 
 
 class TornFile:
-    """A file that takes `room` bytes, then raises ENOSPC."""
+    """A file that accepts `room` bytes, then raises ENOSPC."""
 
     def __init__(self, file, room):
         self.file, self.room = file, room

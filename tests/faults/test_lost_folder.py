@@ -1,4 +1,4 @@
-"""The folder of a run that is moved, removed or replaced while it trains: the run ends, and writes nothing more."""
+"""A run's folder is moved, removed or replaced during training: the run ends, and writes nothing more."""
 
 import shutil
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.subprocesses import wait_until
 
 
 def _after(step, work):
-    """A callback that works once, after that many steps."""
+    """A callback that runs once, after a number of steps."""
     waiting = [work]
     return Callback(lambda trainer: trainer.step >= step and waiting and waiting.pop()())
 

@@ -1,4 +1,4 @@
-"""Results that a full disk or a kill prevented are written by a resume, also after the last step."""
+"""A resume writes results that a full disk or a kill prevented, also after the last step."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ def _compare(run, whole):
 
 
 def _fail_at(monkeypatch, what, step):
-    """`what` of RunWriter fails at this step."""
+    """The method `what` of RunWriter fails at this step."""
     method = getattr(RunWriter, what)
 
     def fail_once(self, *args, **options):
@@ -79,7 +79,7 @@ def test_a_run_killed_between_a_checkpoint_and_its_results(training, whole, tmp_
 
 
 def test_a_checkpoint_is_on_disk_before_the_first_splats(training, tmp_path, monkeypatch):
-    """A run that has saved splats and no checkpoint cannot be resumed."""
+    """A run with saved splats but no checkpoint cannot be resumed."""
 
     class Killed(BaseException):
         """Ends the run at once."""

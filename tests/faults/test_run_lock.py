@@ -1,4 +1,4 @@
-"""Two processes that lock one folder at the same time: one of them gets it."""
+"""Two processes that lock one folder at the same time: only one succeeds."""
 
 import subprocess
 import sys
@@ -53,7 +53,7 @@ def test_one_of_two_processes_gets_the_folder(tmp_path):
 
 
 def test_the_second_process_does_not_remove_the_folder(tmp_path, monkeypatch):
-    """Both find the folder missing; one locks it before the other creates it."""
+    """Both processes find no folder; one locks it before the other creates it."""
     path, mkdir = tmp_path / "run", Path.mkdir
     first = new_run_folder(path)
 

@@ -15,7 +15,7 @@ from splat_cli.run.storage.run_dir import RunDir
 
 @pytest.mark.parametrize("name", ["x" * 251 + ".png", "\N{FOX FACE}" * 62 + ".png"])
 def test_files_have_names_as_long_as_the_system_allows(tmp_path, name):
-    """Temporary names are shorter. They differ even for names that only differ in their ends."""
+    """Temporary names are shorter. They differ even if two names differ only at the end."""
     other = name[:-5] + "y.pn"
     with replacing(tmp_path / name) as first, replacing(tmp_path / other) as second:
         first.write_text("first")
@@ -43,11 +43,11 @@ def test_a_file_that_was_not_renamed_is_an_error(tmp_path, monkeypatch):
 
 
 def test_an_index_does_not_replace_without_all_of_its_files(tmp_path, monkeypatch):
-    """A folder that cannot be listed is not an empty one."""
+    """A folder that cannot be listed does not count as empty."""
     index, scandir = tmp_path / "index.json", os.scandir
 
     def refuse(path="."):
-        if str(path).endswith("chunks"):  # a number where a folder is removed
+        if str(path).endswith("chunks"):  # path is a number while a folder is removed
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return scandir(path)
 
@@ -95,7 +95,7 @@ def test_every_write_error_is_a_disk_error(number, code, text):
 
 
 def _block(monkeypatch, run, *steps):
-    """Before the first checkpoint, creates files where these steps' folders should be."""
+    """Before the first checkpoint, creates files in the places of these steps' folders."""
     save = Checkpointer.save
 
     def block_and_save(self, trainer, seconds):

@@ -29,7 +29,7 @@ from splat_cli.run.checkpoints.file import read_checkpoint
 from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.run_dir import RunDir
 
-# What the commands import, once for all forks. Imported only: threads that are started here would be missing there.
+# Imports of the commands, once for all forks. Starts no threads, since forks would not have them.
 for name in (
     "splat_cli.cli.train",
     "splat_cli.cli.train_request",
@@ -86,7 +86,7 @@ class Ended:
 
 
 class Scenario(ABC):
-    """A command that works in a folder, on files that `prepare` puts there."""
+    """A command that works in a folder, on files from `prepare`."""
 
     name: str
 
@@ -205,7 +205,7 @@ class Export(Scenario):
 
 
 class ChunkExport(Export):
-    """Export to chunks with an index, which may only be there when all chunks are."""
+    """Export to chunks with an index, which may exist only after all chunks."""
 
     name, out, old = "chunks", "lod/lod-meta.json", None
 
@@ -280,7 +280,7 @@ class Trials:
             second = self._splat(scenario, path, 0, 0)
             wrong = wrong or (f"repetition: {second.text}" if second.code else "")
             wrong = wrong or _wrong_end(second) or scenario.wrong(path) or scenario.missing(path)
-        elif not wrong and ended.code not in (0, -signal.SIGKILL):  # a kill may come when all is done
+        elif not wrong and ended.code not in (0, -signal.SIGKILL):  # a kill may come after all work is done
             wrong = f"exit code {ended.code}, and nothing is missing"
         shutil.rmtree(path, ignore_errors=True)
         fault = f"{name}: {kind} at {number} ({ended.struck}), exit code {ended.code}"
@@ -350,7 +350,7 @@ def _wait(child: int) -> int:
 
 
 def chosen_trials(operations: dict[str, str], num_trials: int, seed: int) -> list[tuple[str, int, str]]:
-    """(scenario, number of the operation, kind): all that there are, or `num_trials` of them, drawn at random.
+    """(scenario, number of the operation, kind): all trials, or `num_trials` of them, drawn at random.
 
     The same number from each scenario; 0: all.
     """

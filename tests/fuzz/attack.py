@@ -50,7 +50,7 @@ def attack(target: Target, folder: Path, count: int, seed: int, measure_memory: 
 def attack_once(
     target: Target, folder: Path, outcome: Outcome, where: str, size: int, measure_memory: bool = False
 ) -> None:
-    """Reads what lies in the folder, of `size` bytes. AssertionError, with `where`, if the reader breaks a promise."""
+    """Reads the folder, of `size` bytes. AssertionError, with `where`, if the reader breaks a promise."""
     with peak_memory() if measure_memory else nullcontext(PeakMemory()) as memory:
         start = time.process_time()
         _read_or_refuse(target, folder, outcome, where)

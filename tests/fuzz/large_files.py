@@ -87,7 +87,7 @@ def _colmap_binary(file: str, record: bytes) -> Builder:
 
 
 def _repeated(file: str, begin: str, middle: str, end: str = "", is_scene: bool = False) -> Builder:
-    """A file that repeats one piece, in a folder that is one of a run or a scene."""
+    """A file that repeats one piece, in the folder of a run or a scene."""
 
     def build(folder: Path, size: int) -> Path:
         (folder / "config.toml").write_text("steps = 9\n")

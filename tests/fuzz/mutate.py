@@ -1,4 +1,4 @@
-"""Small, seeded damage to files, such as disks, networks, editors and attackers cause."""
+"""Small, seeded damage to files, as caused by disks, networks, editors and attackers."""
 
 import re
 

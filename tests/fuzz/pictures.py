@@ -33,7 +33,7 @@ def picture(rng, formats=("WEBP", "PNG", "JPEG", "TIFF", "GIF", "BMP", "PPM")):
     )
     try:
         image.save(stream, kind, **more)
-    except (OSError, KeyError, ValueError):  # the format lacks this mode
+    except (OSError, KeyError, ValueError):  # the format does not support this mode
         image.convert("RGB").save(stream, kind)
     return stream.getvalue()
 

@@ -92,7 +92,7 @@ def _name(rng):
 
 
 def forge_cameras_bin(whole, rng):
-    """Cameras of any model with their parameters; now and then more or fewer than declared."""
+    """Cameras of any model with their parameters; sometimes more or fewer than declared."""
     number = int(rng.integers(0, 4))
     records = []
     for index in range(number):
@@ -170,7 +170,7 @@ def forge_colmap_text(whole, rng):
 
 
 def forge_csv(whole, rng):
-    """The same with commas."""
+    """Lines with commas between the words."""
     return forge_colmap_text(whole.replace(b",", b" "), rng).replace(b" ", b",")
 
 
@@ -178,5 +178,5 @@ COLMAP = {"cameras.bin": forge_cameras_bin, "images.bin": forge_images_bin, "poi
 
 
 def forge_model_member(name, content, rng):
-    """A file of a model that lies in a zip file."""
+    """A file of a model in a zip file."""
     return COLMAP[name](content, rng) if name in COLMAP else odd_bytes(100, rng)

@@ -135,7 +135,7 @@ def _mask(folder: Path) -> Path:
 
 
 def _depth_map(suffix: str) -> Target:
-    """Depth map of the first of two photographs; also as confidences if the suffix is that of a picture."""
+    """Depth map of the first of two photographs; also as confidences if the suffix belongs to a picture."""
 
     def prepare(folder: Path) -> Path:
         write_scene(folder, small_model(("a.png", "b.png")))

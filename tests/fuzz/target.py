@@ -11,7 +11,7 @@ Forge = Callable[[bytes, np.random.Generator], bytes]
 
 @dataclass(frozen=True)
 class Target:
-    """A folder with an input, the file in it to damage, and a function that reads it as far as the program would."""
+    """A folder with an input, the file to damage in it, and a function that reads it as the program would."""
 
     name: str
     prepare: Callable[[Path], Path]

@@ -115,7 +115,7 @@ _TOML_LINES = (
 
 
 def _toml(value):
-    """A value in TOML's spelling; values that TOML lacks become texts."""
+    """A value in TOML syntax; values that TOML does not support become strings."""
     text = json.dumps(value, default=str)
     return '"none"' if value is None else text.replace("NaN", "nan").replace("Infinity", "inf")
 

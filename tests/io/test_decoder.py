@@ -18,7 +18,7 @@ needs_avif = pytest.mark.skipif("AVIF" not in FORMATS, reason="this Pillow has n
 
 @pytest.fixture(autouse=True)
 def no_processes():
-    """Each test starts and ends its own process."""
+    """Each test starts and ends its own decoder process."""
     decoder._close()
     yield
     decoder._close()

@@ -1,4 +1,4 @@
-"""Waiting for the lock of a folder: released, kept, and kept by a lost computer."""
+"""Waiting for a folder's lock: released, held, and held by a lost computer."""
 
 import errno
 import threading
@@ -88,7 +88,7 @@ def test_lock_of_a_living_process_is_kept(hasty, tmp_path, monkeypatch):
 def test_lock_of_a_lost_computer_is_removed(hasty, tmp_path, monkeypatch):
     monkeypatch.setattr(folder_lock, "_REFRESH_INTERVAL", 60.0)
     with locked_folder(tmp_path):
-        assert len(_wait(tmp_path, patience=0.5)) == 1  # a lock of this computer: the system would have released it
+        assert len(_wait(tmp_path, patience=0.5)) == 1  # a lock of this computer, which the system would have released
         monkeypatch.setattr(folder_lock, "_computer", lambda: "another")
         _wait(tmp_path)
         with locked_folder(tmp_path):

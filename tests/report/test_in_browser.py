@@ -48,7 +48,7 @@ def test_page_fits_the_window(open_page, width):
 
 @pytest.mark.parametrize("width", [390, 1200])
 def test_portraits_fit_the_window(open_page, width):
-    """Pictures in the format of portraits: the frame keeps the given aspect ratio."""
+    """Portrait pictures: the frame keeps the given aspect ratio."""
     page = open_page(width)
     stage = page.locator(".stage").first
     assert "--aspect" in stage.get_attribute("style")

@@ -41,7 +41,7 @@ def pixels(splats, view):
 
 
 def pixels_in_the_page(splats, camera, view):
-    """The same in the page: its world is the file rotated by 180 degrees about z, its camera has y up."""
+    """`pixels` in the page: its world is the file rotated by 180 degrees about z, its camera has y up."""
     position, target = np.array(camera["position"]), np.array(camera["target"])
     forward = (target - position) / np.linalg.norm(target - position)
     right = np.cross(forward, [0, 1, 0])
@@ -63,7 +63,7 @@ def test_page_loads_nothing_else(splats, tmp_path):
 
 
 def test_page_contains_the_splats(splats, tmp_path):
-    """They are not rotated, since the camera is upright and looks along z. Precision: that of a compressed PLY."""
+    """The splats are not rotated: the camera is upright and looks along z. Precision as in a compressed PLY."""
     write_html(tmp_path / "a.html", splats, overview(splats.means), UP)
     found = Page(tmp_path / "a.html").splats(tmp_path)
     write_splats(tmp_path / "expected.compressed.ply", splats)
@@ -101,7 +101,7 @@ def test_orbit_center_is_among_the_splats(splats):
 
 
 def test_frame_scene_shows_what_the_cameras_saw(splats, tmp_path):
-    """Far, huge splats do not count; without cameras, neither does a tenth of the splats at each end."""
+    """Far, huge splats do not count; without cameras, a tenth of the splats at each end do not count, either."""
     splats.means[:20] *= 1000
     splats.log_scales[:20] = 5
     views = ring_of_views(radius=3.0)

@@ -27,7 +27,7 @@ def test_updates_take_a_twentieth_of_the_time(monkeypatch):
 
 @pytest.mark.parametrize("host", ["300.1.1.1", "192.0.2.1"])
 def test_host_of_another_machine_is_refused(capsys, host, tmp_path):
-    """192.0.2.1 is reserved for documentation: no machine has it."""
+    """192.0.2.1 is reserved for documentation: no machine has this address."""
     pytest.importorskip("viser")
     assert run(["train", str(tmp_path), "--viewer", "--host", host]) == 2
     assert f"no viewer at {host}:8080: " in capsys.readouterr().err
@@ -48,7 +48,7 @@ class Shown:
 
 @pytest.fixture
 def watching(monkeypatch, tmp_path):
-    """(viewer, its window, its panel, a function that shows a step and takes a `check`)."""
+    """(viewer, its window, its panel, a function that shows a step and accepts a `check`)."""
     monkeypatch.setattr(live, "Window", Shown)
 
     def make(clients):

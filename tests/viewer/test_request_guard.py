@@ -50,7 +50,7 @@ def test_own_pages_and_programs_are_answered(port):
 
 
 def test_invalid_requests_print_nothing(tmp_path):
-    """Runs in a separate process, because pytest captures the output of loggers in its own."""
+    """Runs in a separate process, because pytest captures the output of loggers."""
     program = """
 import socket
 from splat_cli.terminal.console import Display
@@ -65,7 +65,7 @@ with serving("127.0.0.1", 18380, Display()) as running:
 """
     ended = finished([sys.executable, "-c", program], env=child_environment(), cwd=tmp_path)
     assert ended.returncode == 0
-    assert ended.stderr.splitlines()[1:] == []  # after the address
+    assert ended.stderr.splitlines()[1:] == []  # nothing after the address
 
 
 @pytest.mark.parametrize("path", ["/" + 300 * "a", "/" + 7000 * "a", "/" + 3500 * "a/"])
@@ -143,7 +143,7 @@ def test_viser_that_cannot_be_guarded_is_refused(monkeypatch):
 
 @pytest.fixture
 def open_server(monkeypatch):
-    """(port, token) from the address of a server that other machines can reach; this machine counts as another."""
+    """(port, token) from the address of a server that other machines can reach; this machine counts as remote."""
     said = []
     monkeypatch.setattr(server, "is_loopback", lambda host: False)
     display = Display()

@@ -12,7 +12,7 @@ from tests.views import ring_of_views
 
 def test_covariances_and_colours(backend):
     splats = some_splats(40)
-    splats.logit_opacities[:] = np.linspace(-8, 3, 40)  # the first few are too transparent to be kept
+    splats.logit_opacities[:] = np.linspace(-8, 3, 40)  # the first splats are too transparent to be kept
     splats.means[20, 1] = np.nan
     look = appearance(Splats.from_arrays(backend, splats))
     opacities = 1 / (1 + np.exp(-splats.logit_opacities))
