@@ -38,7 +38,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Stage:
-    """One form of the backward pass.
+    """One version of the backward pass.
 
     launch adds to rows float32 [capacity, columns] of splats, after the forward pass and given picture.d_image:
     gradients of mean2d (2), conic (3), opacity and colour (3), or with `moments` the sums of blend_backward.
@@ -96,7 +96,7 @@ def _queue(longest_first: bool) -> Launch:
 
     def launch(raster: Rasterizer, state: IterState, rows: DeviceArray) -> None:
         backend, order = raster.backend, raster.tiles.tile_order if longest_first else None
-        if backend not in counters:  # before the capture of a graph, during which nothing can be allocated
+        if backend not in counters:  # before a graph is captured, since captures cannot allocate
             counters[backend] = backend.xp.zeros(1, "uint32")
         backend.fill(counters[backend], 0)
         arrays = _tile_arrays(raster, state, rows)

@@ -35,14 +35,14 @@ class CountedArray(np.ndarray):
         if out is not None:
             options["out"] = tuple(np.asarray(one) for one in out)
         result = getattr(ufunc, method)(*plain, **options)
-        COUNTS["read"] += isinstance(result, np.integer)  # of counts, by which the host allocates
+        COUNTS["read"] += isinstance(result, np.integer)  # of counts that the host needs for allocations
         return _counted(result)
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
         kind = "ahead" if function.__name__ in AHEAD else "array"
         if function.__name__ not in FREE:
             COUNTS[f"{kind} {function.__name__}"] += 1
-        COUNTS["read"] += function.__name__ == "nonzero"  # waits for the number of them
+        COUNTS["read"] += function.__name__ == "nonzero"  # waits for their number
         return _counted(super().__array_function__(function, (np.ndarray,), args, options))
 
     def __getitem__(self, key: Any) -> Any:

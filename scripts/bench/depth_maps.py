@@ -39,7 +39,7 @@ KINDS = ("metric", "relative", "noisy", "noisy relative")
 
 
 def depths_of(view: View, unit: float) -> np.ndarray:
-    """World units, float64 [h, w]; 0 where there is no depth."""
+    """World units, float64 [h, w]; 0 for missing depths."""
     assert view.depth is not None
     levels = read_depths(view.depth.path, view.width * view.height)
     return levels * (unit if levels.dtype.kind in "iu" else 1.0)

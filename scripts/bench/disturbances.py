@@ -1,4 +1,4 @@
-"""Disturbances of photographs and cameras, which refinement should undo; see recovery.py."""
+"""Disturbances of photographs and cameras that refinement should undo; see recovery.py."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def wrong_poses(photographs: ImageSet, rng: np.random.Generator) -> ImageSet:
 
 
 def wrong_intrinsics(photographs: ImageSet, rng: np.random.Generator) -> ImageSet:
-    """Each camera with a focal length longer by FOCAL_ERROR and a principal point off by a third of that."""
+    """Each camera with a focal length longer by FOCAL_ERROR and a principal point off by a third of this error."""
 
     def disturbed(view: View) -> View:
         x, y = FOCAL_ERROR / 3 * view.fx, -FOCAL_ERROR / 3 * view.fy

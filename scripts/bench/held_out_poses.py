@@ -18,7 +18,7 @@ from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.view import View
 
-VISITS, TRAVEL = 60, 0.5  # per held-out camera; degrees by which it may turn in all
+VISITS, TRAVEL = 60, 0.5  # per held-out camera; its maximum total rotation in degrees
 
 
 def refined_views(

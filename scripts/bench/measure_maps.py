@@ -39,7 +39,7 @@ def main(run: Path, device: str) -> None:
 
 
 def _errors(frame: RenderedMaps, view: View) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Errors of depth (percent), of normals and of normals from depths (degrees), at the pixels that count."""
+    """Errors of depth (percent), of normals and of normals from depths (degrees), at the selected pixels."""
     assert frame.alpha is not None
     assert frame.depth is not None
     assert frame.normal is not None

@@ -39,7 +39,7 @@ def run(bench: Bench, num_views: int) -> list[dict[str, Any]]:
     rows, before = [], 0.0
     for k, (name, _) in enumerate(bench.passes):
         prefix = [f for _, f in bench.passes[: k + 1]]
-        if name == "project":  # the next pass, which clears its counts, is not in this prefix
+        if name == "project":  # this prefix lacks the next pass, which clears its counts
             prefix.append(lambda: bench.backend.fill(bench.raster.projection.tile_counts, 0))
         times = time_replay(bench.backend, partial(run_all, prefix), num_views)
         median = statistics.median(times)

@@ -98,18 +98,18 @@ def work_of(trainer: Trainer, num_steps: int) -> tuple[Work, int, int]:
 
 
 def visible_splats(backend: Backend, projection: Projection | ProjectedBatch, num: int) -> np.ndarray:
-    """Mask of the first `num` splats that the view, or a view of the batch, shows, bool [num]."""
+    """Mask of the first `num` splats, bool [num]: whether the view, or any view of the batch, shows them."""
     depths = backend.download(projection.depths)
     return np.any(depths.reshape(-1, depths.shape[-1])[:, :num], axis=0)
 
 
 def num_in_seen_sectors(seen: np.ndarray) -> int:
-    """Number of splats whose parameters lie in memory sectors with those of a seen one."""
+    """Number of splats with parameters in the same memory sectors as a seen splat."""
     return SECTOR * int(np.pad(seen, (0, -len(seen) % SECTOR)).reshape(-1, SECTOR).any(axis=1).sum())
 
 
 def worst_warp(pieces: np.ndarray) -> int:
-    """Iterations of the warp with most pieces, int64 [num], of its 32 splats."""
+    """Iterations of the warp with the most pieces, int64 [num], of its 32 splats."""
     sums = np.pad(pieces, (0, -len(pieces) % 32)).reshape(-1, 32).sum(axis=1)
     return ceil_div(int(sums.max()), 32)
 

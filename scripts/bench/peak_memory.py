@@ -45,7 +45,7 @@ class PeakMemory:
 
 
 def _private_bytes(process: psutil.Process) -> int:
-    """Resident bytes except those of mapped files."""
+    """Resident bytes without mapped files."""
     try:
         memory = process.memory_info()
         return int(memory.rss - memory.shared)

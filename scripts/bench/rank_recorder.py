@@ -177,7 +177,7 @@ class Recorder:
             for number, queued, marks, read in self._pending:
                 self._records.batches[number] = queued, [read(mark) for mark in marks]
             self._pending.clear()
-        for timers in self._launches[len(self._launches) // 2 :]:  # in the first ones, the host was late
+        for timers in self._launches[len(self._launches) // 2 :]:  # the host was late in the first batches
             for key, ones in timers.items():
                 self._records.kernels.setdefault(key, []).append(sum(timer.ms for timer in ones))
         self._launches.clear()

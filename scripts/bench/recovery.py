@@ -115,7 +115,7 @@ def angle(a: View, b: View) -> float:
 
 
 def lens_error(true: View, view: View) -> float:
-    """Mean distance in pixels, over the picture, between where both lenses show a direction."""
+    """Mean distance in pixels, over the picture, between the positions of a direction in both lenses."""
     x, y = np.meshgrid(
         (np.arange(true.width) + 0.5 - true.cx) / true.fx, (np.arange(true.height) + 0.5 - true.cy) / true.fy
     )

@@ -37,7 +37,7 @@ class Work:
 
     pixels: int
     pairs: int  # of a splat and a tile
-    reached_pairs: int  # pairs in segments where at least one pixel takes part
+    reached_pairs: int  # pairs in segments with at least one active pixel
     segments: int
     warp_visits: int  # pairs of a splat and a warp of 16x2 pixels where the splat may still reach a pixel
     hits: int

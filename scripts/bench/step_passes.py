@@ -32,7 +32,7 @@ MAX_SECONDS = 1.5  # per measured prefix
 
 @dataclass
 class Bench:
-    """A step taken apart: `passes` in order, and the facts about the scene that are needed to count bytes."""
+    """The parts of a step: `passes` in order, and facts about the scene for counting bytes."""
 
     backend: Backend
     splats: Splats

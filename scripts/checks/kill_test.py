@@ -112,7 +112,7 @@ def _make_scene(folder: Path) -> Path:
 
 
 def _test(folder: Path, training: Training, num_kills: int, dice: random.Random) -> bool:
-    """Whether a run ended with other splats."""
+    """Whether a run ended with different splats."""
     expected = training.finish(folder / "whole")
     begin = time.perf_counter()  # kernels are compiled by now
     same = training.finish(folder / "again") == expected

@@ -57,7 +57,7 @@ def _unchanged(tree: ast.Module) -> Iterator[ast.AST]:
         elif isinstance(node, ast.ClassDef):
             yield from node.decorator_list
         elif isinstance(node, ast.Assign) and LAUNCH_SHAPE.search(ast.unparse(node.targets[0])):
-            yield node  # these change the time of kernels, not their results
+            yield node  # these change the time of kernels, but not their results
         elif isinstance(node, ast.Raise) and node.exc is not None:
             yield node.exc
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):

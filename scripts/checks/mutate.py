@@ -133,9 +133,9 @@ class Copy:
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--no-header"]
         command += [f"tests/{test}" for test in tests]
         others = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != str(ROOT)]
-        path = os.pathsep.join([str(self.folder), *others])  # packages may lie elsewhere than this interpreter's
+        path = os.pathsep.join([str(self.folder), *others])  # packages may be outside this interpreter's folders
         environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
-        environment["XDG_CACHE_HOME"] = str(self.folder / "cache")  # compiled mutants go with the copy
+        environment["XDG_CACHE_HOME"] = str(self.folder / "cache")  # compiled mutants are deleted with the copy
         began = time.perf_counter()
         try:
             result = subprocess.run(

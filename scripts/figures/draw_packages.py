@@ -35,7 +35,7 @@ def packages_svg() -> str:
 
 
 def _imports(package: str, packages: list[str]) -> set[str]:
-    """The other packages that modules of `package` import, anywhere in them."""
+    """The other packages that modules of `package` import, also inside functions."""
     names = {name for path in (PACKAGE / package).rglob("*.py") for name in imported(path)}
     return names & set(packages) - {package}
 

@@ -20,7 +20,7 @@ CHECKSUMS = HERE / "checksums.json"
 SHIPPED = ("@playcanvas/supersplat-viewer", "playcanvas")
 # Outside of a browser, the engine's sorting worker looks for Node's threads.
 OPTIONS = ("--bundle", "--minify", "--format=esm", "--target=es2022", "--external:node:worker_threads")
-# Text on which an HTML parser would act inside <script> and <style>.
+# Text that an HTML parser would interpret inside <script> and <style>.
 FORBIDDEN = ("</script", "<script", "<!--", "</style")
 
 
@@ -50,7 +50,7 @@ def _read(path: Path) -> str:
 
 
 def _inside_a_page(text: str) -> str:
-    """The text; ends the program if an HTML parser would act on it."""
+    """The text; ends the program if an HTML parser would interpret it."""
     if found := [mark for mark in FORBIDDEN if mark in text.lower()]:
         raise SystemExit(f"the bundle contains {found}, which would end or change the page around it")
     return text
