@@ -62,9 +62,9 @@ def train_scene(
 
         result = splat.train_scene("scenes/garden", steps=7000, eval=True)
 
-    config: by default the default settings; `splat.load_config("quality")` loads a preset. settings override it; their
-    names are those of `splat train --help`, with underscores. on_progress: called a few times a second with step, loss,
-    PSNR and number of splats; returning False ends training early:
+    config: by default the default settings; `splat.load_config("quality")` loads a preset. settings override it and are
+    named as in `splat train --help`, with underscores. on_progress: called a few times a second with step, loss, PSNR
+    and number of splats; returning False ends training early:
 
         def on_progress(progress: splat.Progress) -> bool:
             print(progress.step, progress.psnr)

@@ -103,7 +103,7 @@ _HERE = {
     "--with-viewer": "--viewer",
 }
 """Options of other trainers (3DGS's train.py, gsplat's simple_trainer.py, nerfstudio, Brush, LichtFeld Studio), with
-hyphens instead of underscores -> their names here."""
+hyphens instead of underscores -> names in this program."""
 
 
 class SettingsCommand(click.Command):

@@ -15,7 +15,7 @@ from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.terminal.console import Display
 
 _IN_USE = " is in use by "
-"""Part of the message of a job whose run another process has locked."""
+"""Part of a job's message if another process has locked its run."""
 
 
 @dataclass(frozen=True)

@@ -90,4 +90,4 @@ REPLACED: dict[str, tuple[str, dict[bool | str, bool | str]]] = {
     "exposure": ("appearance", {False: "none", True: "exposure"}),
     "optimizer": ("visible_adam", {"dense": False, "visible": True}),
 }
-"""Former setting -> the setting that replaces it, and {former value: today's value}."""
+"""Former setting -> the setting that replaces it, and {former value: current value}."""

@@ -19,14 +19,14 @@ class Engine(Protocol):
         """Queue a job; it may start at once."""
 
     def results(self) -> Iterator[JobResult]:
-        """Results of the submitted jobs as they finish; further jobs may be submitted meanwhile.
+        """Results of the submitted jobs as they finish, until all are done; more jobs may be submitted in between.
 
         KeyboardInterrupt after Ctrl-C. UsageError if no job can run here. A job that cannot run has a result with an
         error; the others go on.
         """
 
     def run_ranks(self, jobs: Mapping[int, Job]) -> JobResult | None:
-        """The result of one job on as many GPUs as possible of those free now, one rank per GPU.
+        """The result of one job on the largest possible number of free GPUs, one rank per GPU.
 
         jobs: the job for each possible number of GPUs, from 2. None if too few are free. If ranks cannot start or one
         is lost, all ranks end and the result has an error. Call it while no other job is submitted. KeyboardInterrupt

@@ -21,7 +21,7 @@ _LISTS = ["job_extra_directives", "job_script_prologue", "worker_extra_args", "j
 _LISTS += ["job_extra", "env_extra", "extra", "header_skip"]
 """Arguments that are lists of strings; dask_jobqueue would treat a string as a list of characters."""
 _LOOPBACK_PAGES = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
-"""Scheduler options: its HTTP pages, which ask for no password, are for this machine only."""
+"""Scheduler options: its HTTP pages have no password, so only this machine may open them."""
 _TEXTS = ("memory", "queue", "account", "job_mem", "interface", "log_directory", "local_directory")
 
 

@@ -25,7 +25,7 @@ from splat_cli.processes.child_process import limit_memory
 Answer = tuple[dict[str, Any], bytes]
 """Header, and pixels."""
 _CHANNELS = ("Z", "depth.Z", "depth", "Y", "V", "R")
-"""Channels of OpenEXR files, in order of preference: depth, grey, then one of a colour picture."""
+"""Channels of OpenEXR files, in order of preference: depth, grey, then a colour channel."""
 _MEMORY, _MEMORY_PER_CORE, _MEMORY_PER_PIXEL = 1 << 30, 32 << 20, 64
 """Memory that decoding may use, in bytes: a base, the stacks of threads, and a picture with its copies."""
 

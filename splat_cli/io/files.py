@@ -24,7 +24,7 @@ _WRONG_PLACE = (
 )
 
 _MAX_NAME = 200
-"""Bytes of a name that is part of a temporary one; systems allow 255."""
+"""Maximum bytes of a name inside a temporary name; systems allow 255."""
 
 
 @contextmanager

@@ -23,7 +23,7 @@ _MAX_HOLDER = 200  # characters
 _REFRESH_INTERVAL = 10.0  # seconds between two changes of the file's time
 _POLL = 0.5  # seconds
 _ATTEMPTS = 100
-"""Number of attempts to make and lock a folder that others remove meanwhile."""
+"""Number of attempts to make and lock a folder while others remove it."""
 _LOST = 120.0  # seconds without a change, after which the holder counts as lost; shared storage shows changes late
 
 

@@ -16,7 +16,7 @@ FORMATS: tuple[str, ...] = ("JPEG", "PNG", "TIFF", "WEBP", "BMP", "GIF", "PPM", 
 if importlib.util.find_spec("PIL.AvifImagePlugin"):  # from Pillow 11.3 on
     FORMATS += ("AVIF",)
 PHOTOGRAPH_SUFFIXES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".heic", ".heif", ".avif")
-"""Suffixes by which photographs are found if a dataset does not list them."""
+"""Suffixes of photographs, for datasets that do not list them."""
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)  # callers check sizes before they decode
 warnings.filterwarnings("ignore", module=r"PIL\.")  # warnings about damaged metadata, which is not used
 

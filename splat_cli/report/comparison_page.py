@@ -13,7 +13,7 @@ from splat_cli.report.page import document
 from splat_cli.scene.view import View
 
 MARK = "Comparison of runs by splat"
-"""The start of the page's title, by which the command recognises its own files."""
+"""The start of the page's title; the command recognises its own files by it."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from splat_cli.viewer.camera_defaults import pivot_point, seen_points, upright_r
 
 _STATIC = Path(__file__).parent / "static"
 _FLIPPED = np.diag([-1.0, -1.0, 1.0])
-"""Rotation by the viewer when loading: files have y down, its world has y up."""
+"""Rotation that the viewer applies on loading: files have y down, its world has y up."""
 
 
 def write_html(

@@ -74,7 +74,7 @@ class City:
         return RunDir(self.out / "coarse")
 
     def coarse_config(self) -> TrainConfig:
-        """Settings of the coarse run on one GPU: it has as many splats as a cell."""
+        """Settings of the coarse run on one GPU: it has the same maximum of splats as a cell."""
         config = self._within(min(self.cell_splats, self.max_splats), self.config)
         return config if self.coarse_batch is None else dataclasses.replace(config, batch=self.coarse_batch)
 

@@ -16,11 +16,11 @@ from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.view import View
 
 MIN_SHARE = 0.05
-"""Share of a picture that a cell must cover for its photograph to be trained on."""
+"""Share of a picture that a cell must cover to be trained on its photograph."""
 MIN_VIEWS = 25
 """Minimum number of photographs of a cell, if enough show it."""
 _SEEN = 0.01
-"""Weight in a picture from which a splat belongs to the surroundings of a cell, px."""
+"""Minimum weight in a picture of a splat in the surroundings of a cell, px."""
 _COVERED = 0.02
 """Share of a pixel that a cell must cover for the photograph to be used there."""
 _BAND = 3

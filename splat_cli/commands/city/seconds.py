@@ -29,7 +29,7 @@ def timed(out: Path, stage: str, display: Display) -> Iterator[None]:
 
 
 def show_job(out: Path, ended: JobResult, num_splats: int, display: Display) -> None:
-    """Show and record the seconds of a job that trained a run, with those of the run's phases."""
+    """Show and record the seconds of a job that trained a run, and of the run's phases."""
     assert ended.job.run is not None
     phases = sum_phases(RunDir(ended.job.run).log.entries())
     prepared = f"prepared in {phases['preparation']:.1f} s, " if "preparation" in phases else ""

@@ -77,7 +77,7 @@ def _unfinished(city: City, plan: CityPlan) -> list[int]:
 
 
 def _train_cells(city: City, plan: CityPlan, engine: Engine, display: Display) -> None:
-    """Train the cells that are not finished, each as soon as those before it have ended.
+    """Train the unfinished cells, each once the cells before it have ended.
 
     If several can begin, the cell that blocks most others begins first.
     """
