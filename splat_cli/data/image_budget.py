@@ -16,7 +16,7 @@ _BATCHES = 3  # one running on the device, one queued, one being loaded
 
 
 def photo_bytes(view: View) -> int:
-    """Memory of a photograph at its view's size, in bytes, including any mask, also one that undistortion may add."""
+    """Memory of a photograph at its view's size, in bytes, including its mask or the mask that undistortion may add."""
     return (3 + (view.mask is not None or view.lens is not None)) * view.width * view.height
 
 

@@ -107,5 +107,5 @@ class _PartStreamer(ImageStreamer):
         super().__init__(backend, cameras, images.images, images.masks, own_order, budget, own_batch)
 
     def ready(self, step: int) -> int:
-        """See ImageStreamer.ready; steps are those of all ranks, at the beginning of a batch."""
+        """See ImageStreamer.ready; counts steps of all ranks, at the beginning of a batch."""
         return self._num_ranks * super().ready(step // self._num_ranks)

@@ -102,7 +102,7 @@ class Backend(Protocol):
     def branch(self, launch: Callable[[], None]) -> Callable[[], None]:
         """Queue the launches of `launch` on a branch: after earlier work, concurrent with later work.
 
-        Blocks of the branch have priority over those of later work. Returns a function that makes work queued after
+        Blocks of the branch have priority over blocks of later work. Returns a function that makes work queued after
         its call wait for the branch; call it before the next `branch`.
         """
 

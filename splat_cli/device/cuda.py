@@ -69,7 +69,7 @@ class CudaKernel:
             raise KernelError(f"{self._described(shape, args)} failed: {error}") from error
 
     def _described(self, shape: Sequence[int], args: Sequence[Any]) -> str:
-        """A launch in words: kernel, grid, block, arguments."""
+        """Description of a launch: kernel, grid, block, arguments."""
         shown = ", ".join(f"{p.name} {describe(arg)}" for p, arg in zip(self._parameters, args, strict=True))
         return f"kernel {self.name} on grid {tuple(shape[:3])}, block {tuple(shape[3:])} with {shown}"
 

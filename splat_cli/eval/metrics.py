@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-PIXELS_PER_DEGREE = 67  # of visual angle: the package's default, a monitor at arm's length
+PIXELS_PER_DEGREE = 67  # pixels per degree of visual angle: the package's default, a monitor at arm's length
 _MOVED = (
     "held-out cameras are moved by the similarity that maps the given poses of training cameras to the refined ones; "
 )

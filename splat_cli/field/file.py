@@ -30,7 +30,7 @@ OPTIONAL = ("shN", "features")  # left out if empty
 
 @dataclass(frozen=True)
 class FieldFile:
-    """arrays: values of the field's parts by name. names: of the embedded photographs."""
+    """arrays: values of the field's parts by name. names: names of the embedded photographs."""
 
     splats: SplatArrays
     shape: FieldShape

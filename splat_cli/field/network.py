@@ -50,7 +50,7 @@ class _Layer:
 class Network:
     """Multilayer perceptron: hidden layers with ReLU; outputs with a sigmoid or no activation.
 
-    widths: of the inputs, of each hidden layer (16 to 128, a multiple of 8) and of the outputs. rows: maximum number of
+    widths: widths of inputs, hidden layers (16 to 128, a multiple of 8) and outputs. rows: maximum number of
     samples. inputs and d_inputs: planes float32 [inputs, rows]; outputs and d_outputs: planes [padded(outputs), rows],
     whose padding must stay zero in d_outputs.
     """

@@ -22,7 +22,7 @@ _DECAY = 0.01  # final learning rate, relative to the first
 
 
 def first_rates(num_photographs: np.ndarray, steps: int) -> np.ndarray:
-    """Learning rates [C] with which each camera can travel by _TRAVEL in a run; num_photographs: [C], per camera."""
+    """Learning rates [C] that let each camera travel by _TRAVEL in a run; num_photographs: [C], per camera."""
     visits = np.maximum(steps * num_photographs / num_photographs.sum(), 1.0)
     return _TRAVEL / (visits * (1 - _DECAY) / -math.log(_DECAY))
 

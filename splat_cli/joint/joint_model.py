@@ -45,7 +45,7 @@ class TrainingSetup:
 class JointModel:
     """Parameters optimised jointly with the splats. Every method does nothing unless a model overrides it.
 
-    ROLE: what the model replaces, if anything: "loss" (a PhotometricLoss), "mask" of its pixels (an OutlierMask),
+    ROLE: the part that the model replaces, if any: "loss" (a PhotometricLoss), "mask" of its pixels (an OutlierMask),
     "coloring" of the splats (a Coloring), "poses" of the cameras (a PoseRefinement).
     LATE_ARRAYS: names in `arrays` that checkpoints of earlier versions lack; `make` computes them from the initial
     splats.

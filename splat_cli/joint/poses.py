@@ -43,7 +43,7 @@ class PoseRefinement(JointModel):
 
     offsets: float32 [num_views, 3, 6]: rotation (radians) and translation (world units) as in `scene.poses.moved_pose`,
     then Adam's first and second moments; initially zero. decay: radians per visit, constant during the first half of
-    the steps; translations move by `extent` times as many world units.
+    the steps; translations move by `extent` times this number of world units.
     """
 
     ROLE = "poses"

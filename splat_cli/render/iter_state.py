@@ -8,7 +8,7 @@ import numpy as np
 
 from splat_cli.device import Backend
 
-LEARNING_RATES = ("means", "log_scales", "quats", "opacities", "sh0", "shN", "field", "field_features")  # of `lr`
+LEARNING_RATES = ("means", "log_scales", "quats", "opacities", "sh0", "shN", "field", "field_features")  # in `lr`
 
 # Mirrors `struct IterState` in cuda_src/common.cuh.
 ITER_STATE_DTYPE = np.dtype([

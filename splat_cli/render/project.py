@@ -70,7 +70,7 @@ class Projection:
 class ProjectedBatch:
     """The views of one update, after their backward passes: input of `project_backward`.
 
-    Arrays are those of Projection for all views; in a batch, their first dimension is the view.
+    Arrays are as in Projection, for all views; in a batch, their first dimension is the view.
     d_rays float32 [.., 6, columns]: see cuda_src/raster/project_backward.cu. views: `struct BatchView` [batch]
     (cuda_src/common.cuh), or None for one view.
     share: the splats that are updated, the only ones in these arrays; `columns` of them. With several ranks, d_splats

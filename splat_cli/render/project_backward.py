@@ -33,8 +33,8 @@ class Update:
     place; with d_params the gradients are stored instead.
     stats: float32 [2, capacity] sums for densification, or None. last_seen: float32 [capacity], set to the step if the
     splat's colour has a gradient, or None.
-    dense: Adam also moves splats that no view of the batch shows, except their view-dependent colours; their gradients
-    are those of the regularisers. Otherwise their parameters, moments and gradients are neither read nor written.
+    dense: Adam also moves splats that no view of the batch shows, except their view-dependent colours; they only
+    have gradients of regularisers. Otherwise their parameters, moments and gradients are neither read nor written.
     warps: UNSEEN_WARPS: update only splats of warps that no view of the batch shows; this needs no gradients.
     SEEN_WARPS: only the others.
     """
@@ -80,7 +80,7 @@ def moment_defines(packed: bool) -> dict[str, int]:
 def project_backward(
     splats: Splats, cameras: CameraTable, state: IterState, antialias: bool, batch: ProjectedBatch, update: Update
 ) -> None:
-    """Gradients of raw parameters from those of projected splats, and Adam if `update` has moments.
+    """Gradients of raw parameters from gradients of projected splats, and Adam if `update` has moments.
 
     Takes the mean over the views of `batch`. One step of Adam then equals `size` steps with independent gradients:
     learning rates times sqrt(size), decay rates of moments to the power of size. ShapeError if an array has another

@@ -56,7 +56,7 @@ def check_ranks(config: TrainConfig, backend: Backend) -> None:
 
 
 def rank_counts(config: TrainConfig) -> list[int]:
-    """Numbers of GPUs, descending, with which a run has the same result as with one; 1 is left out.
+    """Numbers of GPUs, descending, that give the same result as one GPU; 1 is left out.
 
     config: the settings for one GPU, whose batch size must be given.
     """

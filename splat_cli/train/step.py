@@ -191,7 +191,7 @@ class CapturedGraph:
     def run(self, count: int) -> None:
         """Queue the graph `count` times."""
         if count > 0 and not self.current:
-            self._launch()  # loads kernels: not allowed during capture
+            self._launch()  # loads kernels, which is not allowed during capture
             self._replay = self._rasterizer.backend.capture_graph(self._launch)
             self._generation = self._rasterizer.generation
             count -= 1

@@ -38,7 +38,7 @@ class ViewsToScore(Protocol):
         """See Rasterizer.grow_if_overflowed."""
 
     def release(self) -> None:
-        """Free buffers, except those of the rasterizer."""
+        """Free buffers, except the rasterizer's."""
 
 
 class LocalViews:
@@ -102,13 +102,13 @@ class ViewScorer:
 
     @staticmethod
     def memory_cost(config: ResolvedConfig, deterministic: bool) -> MemoryCost:
-        """Device memory of the scores, on rank 0 also of those of another rank. deterministic: on a GPU."""
+        """Device memory of the scores, on rank 0 also of another rank's scores. deterministic: on a GPU."""
         fixed_sums = has_fixed_scores(config, deterministic)
         return MemoryCost(per_splat=(16 if fixed_sums else 8) * min(config.gpus, 2))
 
     @property
     def sums_width(self) -> int:
-        """Words of a splat's sums: with fixed-point sums, which have the same bits in any order, twice as many."""
+        """Words of a splat's sums; doubled for fixed-point sums, which have the same bits in any order."""
         return 4 if self._fixed_sums or self.rasterizer.settings.deterministic else 2
 
     def release(self) -> None:

@@ -152,7 +152,7 @@ _WINDOWS_FLAGS = ("-mno-stack-arg-probe",)
 
 @functools.cache
 def _processor() -> str:
-    """Model and instruction sets of the processor, on which -march=native depends."""
+    """Model and instruction sets of the processor; -march=native depends on them."""
     try:
         info = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:

@@ -16,7 +16,7 @@ from splat_cli.scene.depth_maps import DepthMaps
 from splat_cli.scene.view import View
 
 FILE = "optim/depth_maps"
-PASSES = 3  # of least squares for scale and shift; from the second on, weighted by the previous residuals
+PASSES = 3  # least-squares fits of scale and shift; from the second on, weighted by the previous residuals
 _NUM_SUMS = 7  # as in the kernel
 
 # Mirrors `struct DepthMap` in cuda_src/optim/depth_maps.cu.

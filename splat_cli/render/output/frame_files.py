@@ -21,9 +21,9 @@ _OPENGL = np.array([1, -1, -1], np.float32)
 class FrameFiles:
     """Files to write per frame: a PNG image, and maps of the same name in folders named after the maps.
 
-    maps: of MAPS. transparent: the image has an alpha channel and no background. Depths: 16-bit PNG, `depth_levels`
-    per world unit, clamped to 65535; or float32 TIFF ("tiff") in world units; 0 where there is no surface. Alpha: 0 to
-    255. Normals: 127.5 (1 + n), in camera coordinates with x right, y up and z towards the viewer.
+    maps: a subset of MAPS. transparent: the image has an alpha channel and no background. Depths: 16-bit PNG,
+    `depth_levels` per world unit, clamped to 65535; or float32 TIFF ("tiff") in world units; 0 where there is no
+    surface. Alpha: 0 to 255. Normals: 127.5 (1 + n), in camera coordinates with x right, y up and z towards the viewer.
     """
 
     maps: frozenset[str] = frozenset()

@@ -45,7 +45,7 @@ def capture_state(trainer: Trainer) -> Checkpoint:
 def restore_state(trainer: Trainer, checkpoint: Checkpoint) -> None:
     """Set the trainer to the state of a checkpoint.
 
-    UsageError if the photographs differ from those of the checkpoint, FormatError if its arrays do not fit the
+    UsageError if the photographs differ from the checkpoint's, FormatError if its arrays do not fit the
     settings.
     """
     views = [view.name for view in trainer.cameras.views]

@@ -40,7 +40,7 @@ def refuse_other_inputs(run: RunDir, now: Inputs, scene: Path, config: TrainConf
     """UsageError that names the changes if the run was trained on another scene.
 
     config: settings from now on; if they read the views differently, sizes, intrinsics and files may differ. Runs of
-    earlier versions have no inputs.json: their cameras are those of cameras.json, unless refined, and their files
+    earlier versions have no inputs.json: their cameras are in cameras.json, unless refined, and their files
     are unknown.
     """
     has_refined, earlier = config.pose_opt, run.config()

@@ -1,1 +1,1 @@
-"""Training by several ranks: shares of splats, views of a batch, and what the ranks exchange in a step."""
+"""Training by several ranks: shares of splats, views of a batch, and exchanges in a step."""

@@ -41,7 +41,7 @@ class Exchange:
 
     sent_views: the rank's own splats, projected into each view of the batch. sent: float32
     [batch, ...], the slots to send (cuda_src/raster/visible.cuh). whole: input of `project_backward` for the whole
-    batch, after the exchange of gradients. capacity: of all splats. rows: number of a rank's visible splats that a
+    batch, after the exchange of gradients. capacity: for all splats. rows: number of a rank's visible splats that a
     slot can hold, the same on all ranks; if a view has more, the batch changes nothing.
     """
 

@@ -163,7 +163,8 @@ class Stages:
         """Add the stages up to the tile lists of the rank's first of `count` views. begin: queues their choice.
 
         The first view of each rank comes first. While its splats are transferred, own ones are projected into it; while
-        its tile lists are built, which leaves most of the device idle, those of all other views are projected and sent.
+        its tile lists are built, which leaves most of the device idle, splats of all other views are projected and
+        sent.
         """
         rounds = views.rounds(count)
 
