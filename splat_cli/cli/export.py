@@ -197,9 +197,13 @@ def command(
 
 def _check_options(out: Path, lod: int | None, lod_steps: int | None) -> None:
     from splat_cli.errors import UsageError
+    from splat_cli.run.storage.find_run import is_run
 
     if out.is_dir():
         raise UsageError(f"{out} is a folder; give the name of a file to write")
+    file = out.resolve()
+    if file.match("point_cloud/iteration_*/point_cloud.ply") and is_run(file.parents[2]):
+        raise UsageError(f"{out} is a file of the run {file.parents[2]}: name another file to write")
     if lod_steps is not None and lod is None:
         raise UsageError("--lod-steps needs --lod: add --lod N")
 

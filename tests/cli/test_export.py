@@ -25,6 +25,16 @@ def test_missing_output_name_is_reported(splat, trained):
     assert ".glb, .html" in splat("export", trained, "garden.obj").err
 
 
+def test_trained_splats_of_a_run_are_not_overwritten(splat, trained, tmp_path):
+    path = RunDir(trained).ply_path(20)
+    (tmp_path / "link.ply").symlink_to(path)
+    before = path.read_bytes()
+    for out in (path, tmp_path / "link.ply"):
+        result = splat("export", trained, out, "--max-splats", "10")
+        assert (result.code, "is a file of the run" in result.err) == (2, True)
+    assert path.read_bytes() == before
+
+
 def test_streamed_levels_of_detail(splat, trained, tmp_path):
     written = splat("export", trained, tmp_path / "town" / "lod-meta.json", "--lod", "3", "--json")
     counts = json.loads(written.out)["counts"]
