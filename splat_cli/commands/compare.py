@@ -16,7 +16,8 @@ from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.metrics import Score, has_flip, mean_score
 from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.io.files import replacing
-from splat_cli.report.comparison_page import MARK, ComparedPicture, comparison_page
+from splat_cli.report.comparison_page import ComparedPicture, comparison_page
+from splat_cli.report.page import refuse_other_file
 from splat_cli.report.pictures import shown
 from splat_cli.run.storage.find_run import find_splats, open_run
 from splat_cli.run.storage.load_images import load_run_images
@@ -61,7 +62,7 @@ def compare_runs(
     runs = [open_run(path) for path in paths]
     _check_runs(runs)
     if page is not None:
-        _check_page(page)
+        refuse_other_file(page)
     names = _distinct_names([run.path for run in runs])
     first: ImageSet | None = None
     compared = []
@@ -107,16 +108,6 @@ def _check_runs(runs: Sequence[RunDir]) -> None:
                     f"{name} has {width}x{height} pixels in {run.path} and {other_width}x{other_height} in "
                     f"{first.path}: train them with the same --downscale and --max-size"
                 )
-
-
-def _check_page(page: Path) -> None:
-    """UsageError if the file exists and is not a page of this command."""
-    if page.is_dir():
-        raise UsageError(f"{page} is a folder; give the name of a file to write")
-    if page.is_file():
-        with page.open("rb") as file:
-            if MARK.encode() not in file.read(4096):
-                raise UsageError(f"{page} was not written by splat compare and would be overwritten: name another file")
 
 
 def _check_photographs(first_name: str, first: ImageSet, name: str, photographs: ImageSet) -> None:

@@ -12,9 +12,6 @@ from splat_cli.report.numbers import duration
 from splat_cli.report.page import document
 from splat_cli.scene.view import View
 
-MARK = "Comparison of runs by splat"
-"""The start of the page's title; the command recognises its own files by it."""
-
 
 @dataclass(frozen=True)
 class ComparedPicture:
@@ -49,7 +46,7 @@ def comparison_page(runs: Sequence[Row], pictures: Sequence[ComparedPicture]) ->
         tag("section", tag("h2", "Renders"), tag("p", note, class_="note"), _choice(names)),
         tag("div", *(_figure(picture, names) for picture in pictures), class_="views"),
     )
-    return document(f"{MARK}: {', '.join(names)}", body)
+    return document(f"Comparison of runs: {', '.join(names)}", body)
 
 
 def _table(runs: Sequence[Row]) -> Markup:

@@ -8,6 +8,7 @@ import numpy as np
 
 from splat_cli.config import SETTINGS
 from splat_cli.config.presets import changed_settings
+from splat_cli.errors import UsageError
 from splat_cli.eval.error_map import COLORS, FULL_ERROR
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.attributes import opacities
@@ -164,6 +165,7 @@ def _scale_bar(width: float) -> Markup:
 
 
 _HERE = Path(__file__).parent
+_HEAD = 4096  # bytes of a page that hold its generator
 _NUM_WARNINGS = 5  # shown without a click
 _MEASURES = {
     "`hidden_points`": "points hidden by floaters",
@@ -191,6 +193,18 @@ def page(data: RunData, splats: SplatArrays | None, views: Sequence[ComparedView
         _foot(data),
     ]
     return document(f"{_scene_name(data)}: report of training", join(*sections))
+
+
+GENERATOR = '<meta name="generator" content="splat">'
+"""A line of page.html by which pages of this program are recognised."""
+
+
+def refuse_other_file(path: Path) -> None:
+    """UsageError if a page would replace a folder, or a file that is not such a page."""
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder; give the name of a file to write")
+    if path.is_file() and GENERATOR.encode() not in path.read_bytes()[:_HEAD]:
+        raise UsageError(f"{path} is not a page of splat and would be overwritten: name another file")
 
 
 def document(title: str, body: Markup) -> str:

@@ -7,7 +7,7 @@ from splat_cli.errors import SplatError, one_line
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.io.files import replacing
-from splat_cli.report.page import page
+from splat_cli.report.page import page, refuse_other_file
 from splat_cli.report.run_data import RunData, read_run_data
 from splat_cli.report.views import ComparedView, compare_views
 from splat_cli.run.storage.load_splats import load_model
@@ -20,9 +20,12 @@ def write_report(
 ) -> Path:
     """Write the report of the run to `path`, by default RUN/report.html; returns the path.
 
-    scene: folder of the photographs; SceneError if they are missing. By default as in training; if they are missing,
-    the report has no comparisons. Also works for runs that were interrupted before they saved splats.
+    UsageError if `path` is a file of another kind. scene: folder of the photographs; SceneError if they are missing.
+    By default as in training; if they are missing, the report has no comparisons. Also works for runs that were
+    interrupted before they saved splats.
     """
+    if path is not None:
+        refuse_other_file(path)
     data = read_run_data(run)
     steps = run.saved_steps()
     splats = read_ply(run.ply_path(steps[-1])) if steps else None

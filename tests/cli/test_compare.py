@@ -72,7 +72,7 @@ def test_files_of_others_are_not_overwritten(splat, runs, tmp_path):
     own.write_text("<p>mine")
     result = splat("compare", runs["short"], runs["long"], "-o", own, "--device", "cpu")
     assert result.code == 2
-    assert "was not written by splat compare" in result.err
+    assert "is not a page of splat and would be overwritten" in result.err
     assert own.read_text() == "<p>mine"
 
 

@@ -159,3 +159,11 @@ def test_missing_scene_option_is_refused(splat, run_copy, tmp_path):
 
 def test_report_needs_a_run(splat, tmp_path):
     assert splat("report", tmp_path).code == 2
+
+
+def test_files_of_a_run_are_not_replaced_by_a_report(splat, run_copy):
+    before = run_copy.result_path.read_bytes()
+    result = splat("report", run_copy.path, "-o", run_copy.result_path, "--device", "cpu")
+    assert result.code == 2
+    assert "is not a page of splat" in result.err
+    assert run_copy.result_path.read_bytes() == before
