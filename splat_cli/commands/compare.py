@@ -31,7 +31,10 @@ NUM_PICTURES = 12  # on the page: photographs on which the runs differ most
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """Scores of a run by photograph, and renders as data URLs. seconds: training time, None if it is not finished."""
+    """Scores of a run by photograph, and, for a page, renders as data URLs.
+
+    seconds: training time, None if the run is not finished.
+    """
 
     name: str
     run: RunDir
@@ -72,7 +75,7 @@ def compare_runs(
             first = photographs
         else:
             _check_photographs(names[0], first, name, photographs)
-        compared.append(_evaluated(run, name, photographs, backend, display))
+        compared.append(_evaluated(run, name, photographs, backend, display, for_page=page is not None))
     assert first is not None
     if page is not None:
         with replacing(page) as temporary:
@@ -128,13 +131,17 @@ def _distinct_names(paths: Sequence[Path]) -> list[str]:
     return names if len(set(names)) == len(names) else [str(path) for path in paths]
 
 
-def _evaluated(run: RunDir, name: str, photographs: ImageSet, backend: Backend, display: Display) -> ComparedRun:
+def _evaluated(
+    run: RunDir, name: str, photographs: ImageSet, backend: Backend, display: Display, *, for_page: bool
+) -> ComparedRun:
+    """Scores of a run. for_page: with its renders."""
     splats, field = load_model(find_splats(run.path)[0], backend)
     renders: dict[str, str] = {}
     with display.counting(f"views of {name}", len(photographs.views)) as count:
 
         def on_render(index: int, render: np.ndarray) -> None:
-            renders[photographs.views[index].name] = shown(render)
+            if for_page:
+                renders[photographs.views[index].name] = shown(render)
             count(1)
 
         model = TrainedModel(splats, field, run.background(), run.responses())

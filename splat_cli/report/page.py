@@ -203,8 +203,11 @@ def refuse_other_file(path: Path) -> None:
     """UsageError if a page would replace a folder, or a file that is not such a page."""
     if path.is_dir():
         raise UsageError(f"{path} is a folder; give the name of a file to write")
-    if path.is_file() and GENERATOR.encode() not in path.read_bytes()[:_HEAD]:
-        raise UsageError(f"{path} is not a page of splat and would be overwritten: name another file")
+    if path.is_file():
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+        if GENERATOR.encode() not in head:
+            raise UsageError(f"{path} is not a page of splat and would be overwritten: name another file")
 
 
 def document(title: str, body: Markup) -> str:
