@@ -167,10 +167,16 @@ def read_error(path: Path, error: OSError) -> UnreadableError:
 
 
 def flush(path: Path) -> None:
-    """Wait until the file, or the entries of the folder, are on disk. OSError."""
+    """Wait until the file, or the entries of the folder, are on disk. OSError.
+
+    Some disks (FUSE, SMB) flush files but no folders.
+    """
     handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)  # Windows flushes only files open for writing
     try:
         os.fsync(handle)
+    except OSError as error:
+        if not (path.is_dir() and error.errno in (errno.EINVAL, errno.ENOTSUP)):
+            raise
     finally:
         os.close(handle)
 

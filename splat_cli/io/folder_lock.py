@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 
 from splat_cli.errors import SplatError, UsageError, escape_unprintable
 
@@ -135,11 +135,12 @@ def _acquire(folder: Path, make: bool) -> FileLock:
             if make:
                 folder.mkdir(parents=True, exist_ok=True)
             lock.acquire()
-            _write_holder(path)
+            if not isinstance(lock, SoftFileLock):  # its text shows others whether its process has ended
+                _write_holder(path)
             return lock
         except Timeout:
             if path.exists():
-                raise FolderInUse(f"{folder} is in use by {_holder(path)}: wait until it ends, or stop it") from None
+                raise FolderInUse(f"{folder} is in use by {_in_use(lock, path)}") from None
         except FileNotFoundError as error:
             lock.release()
             if not make:
@@ -184,6 +185,13 @@ def _computer() -> str:
     return platform.node() or "this computer"
 
 
+def _in_use(lock: BaseFileLock, path: Path) -> str:
+    """The holder of a lock, and what to do."""
+    if isinstance(lock, SoftFileLock):  # the disk has no flock: the file stays after its process was killed
+        return f"process {lock.pid}: wait until it ends, or stop it; if it has ended on all computers, remove {path}"
+    return f"{_holder(path)}: wait until it ends, or stop it"
+
+
 def _holder(path: Path) -> str:
     """The process that holds the lock, as recorded in its file."""
     try:
@@ -192,4 +200,4 @@ def _holder(path: Path) -> str:
             text = file.read(4 * _MAX_HOLDER).decode(errors="replace")[:_MAX_HOLDER].strip()
     except OSError:
         text = ""
-    return f"another process ({escape_unprintable(text)})" if text else "another process"
+    return f"another process ({escape_unprintable(text)})" if text.startswith("process ") else "another process"

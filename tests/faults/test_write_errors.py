@@ -2,6 +2,7 @@
 
 import errno
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,23 @@ def test_files_are_flushed_through_a_writable_descriptor(tmp_path, monkeypatch):
     flush(tmp_path / "a")
     assert modes == [0]
     assert (tmp_path / "a").read_text() == "text"
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOTSUP])
+def test_disks_that_flush_no_folders_are_written(tmp_path, monkeypatch, code):
+    """Some FUSE and SMB disks flush only files. A file that cannot be flushed is an error."""
+
+    def refuse(handle, refused):
+        if stat.S_ISDIR(os.fstat(handle).st_mode) == refused:
+            raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", lambda handle: refuse(handle, True))
+    with replacing(tmp_path / "a", durable=True) as temporary:
+        temporary.write_text("text")
+    assert (tmp_path / "a").read_text() == "text"
+    monkeypatch.setattr(os, "fsync", lambda handle: refuse(handle, False))
+    with pytest.raises(DiskError, match=os.strerror(code)), replacing(tmp_path / "b", durable=True) as temporary:
+        temporary.write_text("text")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """Waiting for a folder's lock: released, held, and held by a lost computer."""
 
 import errno
+import os
+import sys
 import threading
 import time
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 from splat_cli.errors import UsageError
 from splat_cli.io import folder_lock
 from splat_cli.io.folder_lock import LOCK_NAME, FolderInUse, locked_folder, wait_until_unlocked
+from tests.subprocesses import finished
 
 
 @pytest.fixture
@@ -113,3 +116,37 @@ def test_a_lock_file_that_cannot_be_removed_is_waited_for(hasty, tmp_path, monke
 def test_waiting_can_be_cancelled(tmp_path):
     with locked_folder(tmp_path):
         assert _wait(tmp_path, is_cancelled=lambda: True) == []
+
+
+_KILLED = """
+import errno, fcntl, os, sys
+from pathlib import Path
+from unittest.mock import Mock
+fcntl.flock = Mock(side_effect=OSError(errno.ENOSYS, os.strerror(errno.ENOSYS)))
+from splat_cli.io.folder_lock import locked_folder
+with locked_folder(Path(sys.argv[1])):
+    os._exit(0)
+"""
+
+
+@pytest.fixture
+def without_flock(monkeypatch):
+    fcntl = pytest.importorskip("fcntl", reason="a lock of other systems")
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))))
+    with pytest.warns(UserWarning, match="flock not supported"):
+        yield
+
+
+def test_a_killed_process_holds_no_lock_on_a_disk_without_flock(without_flock, tmp_path):
+    killed = finished([sys.executable, "-c", _KILLED, tmp_path])
+    assert killed.returncode == 0, killed.stderr
+    assert (tmp_path / LOCK_NAME).exists()
+    with locked_folder(tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_of_another_computer_without_flock_is_named(without_flock, tmp_path):
+    (tmp_path / LOCK_NAME).write_text("7\nfar-away\n123\n")
+    with pytest.raises(FolderInUse, match=rf"by process 7: .* if it has ended .*, remove {tmp_path / LOCK_NAME}"):
+        locked_folder(tmp_path).__enter__()
