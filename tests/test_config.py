@@ -108,6 +108,13 @@ def test_saved_configuration_reads_back_equal(tmp_path):
     assert TrainConfig(**read_settings(path)) == config
 
 
+def test_byte_order_mark_is_ignored(tmp_path):
+    """Editors on Windows write one."""
+    path = tmp_path / "config.toml"
+    path.write_text("steps = 10\n", encoding="utf-8-sig")
+    assert read_settings(path) == {"steps": 10}
+
+
 def test_command_line_text_becomes_values():
     assert SETTINGS["save_at"].parse("7000, 15000") == (7000, 15000)
     assert SETTINGS["save_at"].parse("") == ()

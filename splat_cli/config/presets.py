@@ -54,7 +54,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     Bytes that are not UTF-8, such as in file names, become surrogates.
     """
     try:
-        with path.open(encoding="utf-8", errors="surrogateescape") as file:
+        with path.open(encoding="utf-8-sig", errors="surrogateescape") as file:
             text = file.read(_MAX_TOML_LENGTH + 1)  # reading a device may never end
         _check_effort(text)
         return tomllib.loads(text)

@@ -66,7 +66,7 @@ def _camera_distances(views: Sequence[View]) -> np.ndarray:
 def read_split(path: Path) -> frozenset[str]:
     """Names of held-out photographs: one per line, or `test` of a JSON object. Raises FormatError."""
     try:
-        with path.open(encoding="utf-8", errors="surrogateescape") as file:
+        with path.open(encoding="utf-8-sig", errors="surrogateescape") as file:
             is_json = file.read(_FIRST).lstrip().startswith("{")
             file.seek(0)
             lines = itertools.islice(iter(partial(file.readline, _MAX_LINE), ""), MAX_PHOTOGRAPHS)

@@ -40,6 +40,14 @@ def test_names_one_per_line(tmp_path):
     assert read_split(tmp_path / "split.txt") == {"a.jpg", "sub/b c.jpg"}
 
 
+@pytest.mark.parametrize("text", ["a_01.jpg\na_02.jpg\n", '{"train": [], "test": ["a_01.jpg", "a_02.jpg"]}'])
+def test_byte_order_mark_is_no_part_of_a_name(tmp_path, text):
+    """Editors on Windows write one."""
+    path = tmp_path / "split"
+    path.write_text(text, encoding="utf-8-sig")
+    assert read_split(path) == {"a_01.jpg", "a_02.jpg"}
+
+
 @pytest.mark.parametrize("text", ["", "\n\n", "{", "{}", '{"test": 3}', '{"test": [3]}', '{"test": []}', "{" * 9999])
 def test_file_that_names_nothing(tmp_path, text):
     (tmp_path / "split.txt").write_text(text)
