@@ -1,5 +1,7 @@
 """Photographs that vanish during training: the run ends with advice, or continues."""
 
+import shutil
+
 import pytest
 
 from splat_cli.errors import SceneError
@@ -62,3 +64,19 @@ def test_photographs_that_come_back_are_used_again(folder):
     assert not images[8].any()
     with pytest.raises(SceneError, match="none of the 9 photographs can be read"):
         images[0]
+
+
+def test_photographs_that_are_replaced_do_not_count_until_they_are_restored(folder):
+    """Training would mix the pixels of both; the run could no longer be resumed."""
+    said = []
+    images, masks = lazy_images(read_scene(folder).views, said.append)[1:3]
+    before = images[2].copy()
+    photograph, kept = folder / "images" / "a_02.jpg", folder / "kept.jpg"
+    photograph.rename(kept)
+    shutil.copy(folder / "images" / "a_03.jpg", photograph)
+    assert not images[2].any()
+    assert not masks[2].any()
+    assert said == ["a_02.jpg: it was replaced while it was in use; restore it"]
+    kept.replace(photograph)
+    assert (images[2] == before).all()
+    assert masks[2] is None

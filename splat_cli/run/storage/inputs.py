@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,14 +14,10 @@ from splat_cli.config import TrainConfig
 from splat_cli.errors import UsageError
 from splat_cli.run.storage.records import INTRINSICS, Inputs
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.scene.images.fingerprint import UNREADABLE, fingerprint
 from splat_cli.scene.view import View
 from splat_cli.terminal.console import first_of
 
-_NUM_BLOCKS, _BLOCK = 5, 4096
-"""Number of blocks of a file that its fingerprint covers, and their size in bytes."""
-_UNCOMPRESSED = (".bmp", ".tif", ".tiff", ".npy", ".exr")
-"""Suffixes of files whose pixels may be stored uncompressed."""
-_UNREADABLE = "unreadable"
 _VIEW_OPTIONS = ("images", "max_size", "downscale", "masks", "depths")
 """Settings that change sizes or files of views."""
 _TOLERANCE = 1e-5
@@ -66,29 +61,7 @@ def _camera(view: View) -> dict[str, Any]:
 
 def _fingerprints(view: View) -> dict[str, str]:
     files = {"photograph": view.path, "mask": view.mask, "depth map": view.depth.path if view.depth else None}
-    return {kind: _fingerprint(path) for kind, path in files.items() if path is not None}
-
-
-def _fingerprint(path: Path) -> str:
-    """Size and hash of a few blocks of a file, or _UNREADABLE: edits of a compressed file change most of its bytes.
-
-    Files that may be uncompressed add the hash of the whole file: a local edit can keep the blocks and the size.
-    Modification times do not count: a copy of a scene has other times.
-    """
-    digest = hashlib.sha256()
-    try:
-        with path.open("rb", buffering=0) as file:
-            size = os.fstat(file.fileno()).st_size
-            for number in range(_NUM_BLOCKS):
-                file.seek(max(size - _BLOCK, 0) * number // (_NUM_BLOCKS - 1))
-                digest.update(file.read(_BLOCK))
-            sampled = f"{size}-{digest.hexdigest()[:16]}"
-            if path.suffix.lower() not in _UNCOMPRESSED:
-                return sampled
-            file.seek(0)
-            return f"{sampled}-{hashlib.file_digest(file, 'sha256').hexdigest()[:16]}"
-    except OSError:  # a new run leaves such photographs out
-        return _UNREADABLE
+    return {kind: fingerprint(path) for kind, path in files.items() if path is not None}
 
 
 def _extent(inputs: Inputs) -> float:
@@ -117,8 +90,8 @@ def _changed_parts(before: dict[str, Any], now: dict[str, Any], limit: float, sa
         parts.append("another size or focal length")
     files, others = before.get("files", now["files"]), now["files"]
     for kind in {**files, **others}:
-        if files.get(kind) != _UNREADABLE and not _is_same(files.get(kind), others.get(kind)):
-            parts.append(f"{'an unreadable' if others.get(kind) == _UNREADABLE else 'another'} {kind}")
+        if files.get(kind) != UNREADABLE and not _is_same(files.get(kind), others.get(kind)):
+            parts.append(f"{'an unreadable' if others.get(kind) == UNREADABLE else 'another'} {kind}")
     return parts
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from splat_cli.device import Backend
 from splat_cli.errors import SceneError
+from splat_cli.scene.images.fingerprint import UNREADABLE, fingerprint
 from splat_cli.scene.images.image_set import ImageSet, Loader
 from splat_cli.scene.view import View
 
@@ -25,9 +26,9 @@ def lazy_images(
 ) -> ImageSet:
     """As load_images, but images and masks are decoded on each access, in the accessing thread.
 
-    on_broken: called with "name: reason" for damaged photographs (then black and fully masked) and those with
-    non-finite pixels; beyond the first few, with their number, when it is a power of ten. Raises SceneError
-    if the last access to every one of several photographs failed.
+    on_broken: called with "name: reason" for photographs that are damaged or were replaced since their first access
+    (then black and fully masked), and those with non-finite pixels; beyond the first few, with their number, when it is
+    a power of ten. Raises SceneError if the last access to every one of several photographs failed.
     """
     decode = _Decoder(views, Loader(backend, background, invert_masks), on_broken)
     return ImageSet(list(views), _Part(len(views), decode.image), _Part(len(views), decode.mask), [])
@@ -41,6 +42,7 @@ class _Decoder:
         self._last = threading.local()
         self._reported: set[int] = set()
         self._broken: set[int] = set()
+        self._files: dict[int, list[str]] = {}
 
     def image(self, index: int) -> np.ndarray:
         """The image; keeps the mask for the next access."""
@@ -53,7 +55,8 @@ class _Decoder:
 
     def _decoded(self, index: int) -> Pixels:
         view = self.views[index]
-        result = self.loader.load(view)
+        is_replaced = self._is_replaced(index)
+        result = "it was replaced while it was in use; restore it" if is_replaced else self.loader.load(view)
         if not isinstance(result, str):
             self._broken.discard(index)
             if view.name in self.loader.bad_pixels:
@@ -64,6 +67,12 @@ class _Decoder:
         if len(self._broken) == len(self.views) > 1:  # an unmounted disk, for example: nothing to train on
             raise SceneError(f"none of the {len(self.views):,} photographs can be read ({view.name}: {result})")
         return np.zeros((view.height, view.width, 3), np.uint8), np.zeros((view.height, view.width), np.uint8)
+
+    def _is_replaced(self, index: int) -> bool:
+        """Whether the files of a view can be read, and are not those of the first access."""
+        view = self.views[index]
+        files = [fingerprint(path) for path in (view.path, view.mask) if path is not None]
+        return UNREADABLE not in files and files != self._files.setdefault(index, files)
 
     def _report_broken(self, index: int, what: str) -> None:
         if index in self._reported:
