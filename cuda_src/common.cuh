@@ -48,7 +48,7 @@ struct BatchView {
     float background[3];
 };
 
-// The splats that one of several ranks owns: blocks of RANK_BLOCK, dealt round robin. ranks/share.py mirrors this layout.
+// The splats of one of several ranks: blocks of RANK_BLOCK, assigned round robin. ranks/share.py mirrors this layout.
 struct Share {
     int rank, num_ranks;
     int sharded;                    // 1: the parameter planes hold only this rank's splats; 0: all splats
@@ -62,7 +62,7 @@ __device__ __forceinline__ int splat_of(const Share& s, int j)
 }
 __device__ __forceinline__ int column_of(const Share& s, int j) { return s.sharded ? j : splat_of(s, j); }
 
-// State of one iteration. It lies in device memory, so that a captured launch can be replayed without new arguments.
+// State of one iteration, in device memory, so that a captured launch can be replayed without new arguments.
 // render/iter_state.py mirrors this layout.
 struct IterState {
     int step;                       // photographs shown so far, including this one
@@ -81,14 +81,14 @@ struct IterState {
     float inv_root_bias2;           // 1 / sqrt(1 - beta2^t): the same for the root of the second moment
     float lr[NUM_LR];               // learning rates of this step
     float reference_size;           // world units; a splat of this size moves at the learning rate of positions. 0: all sizes do
-    unsigned skipped_updates;       // updates of single splats since the start that were skipped for a gradient that is not finite
-    unsigned skipped_steps;         // steps that were skipped for a loss that is not finite
-    unsigned num_frozen;            // the first splats of the model, which are rendered but never trained
+    unsigned skipped_updates;       // updates of single splats skipped since the start because of a non-finite gradient
+    unsigned skipped_steps;         // steps skipped because of a non-finite loss
+    unsigned num_frozen;            // number of first splats that are rendered but never trained
 };
 
-__device__ __forceinline__ bool is_finite(float x) { return fabsf(x) < 1e30f; }     // and far from overflow
+__device__ __forceinline__ bool is_finite(float x) { return fabsf(x) < 1e30f; }     // and is far from overflow
 
-// Not finite if any part of this step's loss is not. Then nothing is updated.
+// Not finite if any part of this step's loss is not finite. Then nothing is updated.
 __device__ __forceinline__ float checked_loss(const IterState& state) { return state.loss_l1 + state.loss_ssim; }
 __device__ __forceinline__ bool loss_is_finite(const IterState& state) { return is_finite(checked_loss(state)); }
 

@@ -19,7 +19,7 @@ class Comparison:
         self.worst: dict[tuple[str, str], tuple[float, float]] = {}
 
     def check(self, kernel: str, output: str, actual: np.ndarray, expected: np.ndarray, tolerance: float) -> None:
-        """Asserts |actual - expected| <= tolerance |expected|, and no more than ten times that for any element.
+        """Asserts |actual - expected| <= tolerance |expected|, and at most ten times that for each element.
 
         An element's error is relative to its size or, if larger, to the root mean square of its column (last axis): a
         sum that nearly cancels has no relative accuracy.

@@ -105,7 +105,7 @@ def backend(request: pytest.FixtureRequest, open_device: Callable[..., Backend])
 
 @pytest.fixture(scope="session", params=DEVICES)
 def small_kernels(request: pytest.FixtureRequest, open_device: Callable[..., Backend]) -> Backend:
-    """Each device of this machine with the small kernels of tests/device/kernels beside the real ones."""
+    """Each device of this machine, with the small kernels of tests/device/kernels in addition to the real ones."""
     return open_device(request.param, Path(__file__).parent / "device" / "kernels")
 
 
@@ -152,7 +152,7 @@ def scene(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def trained(scene, tmp_path_factory):
-    """A run of 20 steps with three photographs held out, saved after 10 steps too. Not to be changed."""
+    """A run of 20 steps with three photographs held out, also saved after 10 steps. Do not modify."""
     out = tmp_path_factory.mktemp("runs") / "toy"
     options = ["--device", "cpu", "--eval", "--test-every", "3", "--steps", "20", "--save-at", "10,50"]
     assert run(["train", str(scene), "-o", str(out), *options]) == 0
@@ -172,7 +172,7 @@ def training(scene):
 
 @pytest.fixture(scope="session")
 def finished(scene, tmp_path_factory):
-    """An uninterrupted run of 60 steps, shared: do not modify."""
+    """An uninterrupted run of 60 steps. Do not modify."""
     return Trained(scene).new(tmp_path_factory.mktemp("runs") / "whole")
 
 

@@ -1,4 +1,4 @@
-"""Splats with a colour field, and photographs of them in different tints: for tests."""
+"""Splats with a colour field, and photographs of them in different tints."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Lines of kernels, quoted in docs/method.md, evaluated with SymPy's symbols instead of numbers."""
+"""Evaluates lines of kernels that docs/method.md quotes, with SymPy symbols instead of numbers."""
 
 import re
 from functools import reduce
@@ -65,7 +65,7 @@ FUNCTIONS = {
     "select": lambda condition, a, b: a if condition else b,
     "vrcp": lambda x: 1 / x,
     "vmin": lambda x, limit: x,
-    "ALPHA_MAX": sympy.oo,  # from the branch without clipping
+    "ALPHA_MAX": sympy.oo,  # as without clipping
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from tests.views import ring_of_views
 
 
 def noise_trainer(backend: Backend, num_points: int, *, scene_points: bool = False, **settings: object) -> Trainer:
-    """A trainer on four photographs, the same in every call. scene_points: the scene has the initial points, too."""
+    """A trainer on four photographs, the same in every call. scene_points: the scene also has the initial points."""
     views = ring_of_views(4)
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 255, (view.height, view.width, 3), dtype=np.uint8) for view in views]

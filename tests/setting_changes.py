@@ -1,4 +1,4 @@
-"""For test_settings_take_effect.py: a value of every setting that changes the result of a tiny run."""
+"""For test_settings_take_effect.py: for each setting, a value that changes the result of a tiny run."""
 
 BASE = {
     "deterministic": True, "steps": 12, "save_at": (), "densify_start": 2, "densify_stop": 11, "densify_interval": 3,

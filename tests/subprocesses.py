@@ -1,4 +1,4 @@
-"""Processes that tests start: they end with the test, and waiting for them or for events has a limit."""
+"""Processes started by tests. They end with the test, and waiting for them or for events has a limit."""
 
 import os
 import subprocess
@@ -18,9 +18,9 @@ from splat_cli.run.storage.run_dir import RunDir
 ROOT = Path(__file__).parents[1]
 SPLAT = (sys.executable, "-m", "splat_cli")
 HANG = 300.0
-"""Seconds until a test gives up waiting. A bound of hangs only: machines are slow, and others may keep them busy."""
+"""Seconds until a test gives up waiting. Only meant for hangs: machines may be slow or busy."""
 ENDLESS = 1_000_000
-"""Steps of a training that does not end by itself before its test has seen what it waits for."""
+"""Number of steps of a training that must not end before its test ends it."""
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ def wait_for_checkpoint(process: "subprocess.Popen[str]", run: Path, newest: Seq
 
 
 def newest_checkpoint(run: Path) -> list[Path]:
-    """The path of a run's newest checkpoint, or an empty list."""
+    """A list of the path of a run's newest checkpoint, empty if there is none."""
     return checkpoint_paths(RunDir(run).checkpoints_path)[:1]
 
 

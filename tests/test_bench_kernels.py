@@ -1,4 +1,4 @@
-"""`scripts/bench/bench_kernels.py` times the named passes, also on a CPU: replays repeat all work."""
+"""`scripts/bench/bench_kernels.py` times the named passes, also on a CPU, where replays repeat all work."""
 
 import numpy as np
 import pytest
@@ -58,7 +58,7 @@ def test_passes_of_a_step_have_pairs_at_any_degree(cpu, degree):
 
 
 def test_counts_of_tiles_do_not_add_up_over_replays(cpu):
-    """The pass that uses them up is not in the prefix; pairs would overflow in the next one."""
+    """The prefix lacks the pass that clears them, so pairs would overflow in the next replay."""
     bench = make_bench(cpu, splats(300), ring_of_views(2))
     bench.passes[2:] = []
     assert [row["pass"] for row in run(bench, 2)] == ["begin_step", "project", "step"]

@@ -142,7 +142,7 @@ def _project():
 
 @functools.cache
 def _code():
-    """Paths of the source files, and all words in them."""
+    """Paths of the source files, and all words in these files."""
     folders = "splat_cli", "cuda_src", "scripts", "tests"
     paths = [
         path
@@ -155,7 +155,7 @@ def _code():
 
 
 def _leads_somewhere(page, link):
-    """Whether the file and the heading in it exist; does not check addresses on the network."""
+    """Whether the linked file and its heading exist. Addresses on the network are not checked."""
     if re.match(r"[a-z]+:", link):
         return True
     name, _, anchor = link.partition("#")

@@ -1,4 +1,4 @@
-"""docs/extending.md: the code of each section, applied to a copy of the program, does what the page says."""
+"""docs/extending.md: in a copy of the program, the code of each section does what the page says."""
 
 import json
 import os
@@ -72,7 +72,7 @@ def test_the_steps_of_the_page_work(section):
             run(root, cwd, "-c", code)
         for line in code.splitlines() if language == "sh" else ():
             said = run(root, cwd, "-m", "splat_cli", *line.split()[1:], *(FAST if " train " in line else ()))
-    if title == "A density strategy":  # more splats than the scene has points
+    if title == "A density strategy":  # the scene has fewer points
         assert json.loads((cwd / "runs" / "largest" / "result.json").read_text())["num_splats"] > 400
     elif title == "A loss term":
         means = read_checkpoint(cwd / "runs" / "ensemble" / "checkpoints" / "step_60.npz").arrays["ensemble"]

@@ -54,7 +54,7 @@ SETTINGS = {
     "color field": {"color": "field", "field_table_size": 2**10, "field_appearance": 2},
 }
 SAID = {"sweep": "of the plane sweep", "sky": "of the sky", "depth maps": "Depth maps: "}
-"""Part of a message that shows that the way was taken."""
+"""Part of a message that proves that the run took this path."""
 
 
 def saved_files(folder):

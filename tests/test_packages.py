@@ -46,7 +46,7 @@ def names_bound_at_the_top_of(path):
 
 
 def test_no_module_binds_a_name_twice():
-    """In a module joined from two, a constant of one would silently replace a constant of the other."""
+    """If two modules are joined, a constant of one would silently replace a constant of the other."""
     twice = {
         f"{path.relative_to(ROOT)}: {name}"
         for path in PACKAGE.rglob("*.py")

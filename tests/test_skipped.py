@@ -1,4 +1,4 @@
-"""--write-skipped and --only: a second run executes what the first one skipped, also with pytest-xdist."""
+"""--write-skipped and --only: a second run executes the tests that the first one skipped, also with pytest-xdist."""
 
 import sys
 

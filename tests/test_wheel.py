@@ -23,7 +23,7 @@ print(resource_dir("cuda_src"))
 
 
 def _run(*command, cwd, path=None):
-    """path: the only folders in which programs are found."""
+    """path: the only folders with programs."""
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "CXX")}
     if path:
         environment |= {"PATH": str(path), "XDG_CACHE_HOME": str(cwd)}

@@ -68,7 +68,7 @@ inline char* reserve_aligned(size_t size)
     return memory;
 }
 
-// Replaces the arena `memory` of `had` stacks by one of `wanted` > `had` stacks. Returns nullptr if there is no room. The page at the low
+// Replaces the arena `memory` of `had` stacks with one of `wanted` > `had` stacks. Returns nullptr if there is no room. The page at the low
 // end of each stack is inaccessible, as long as the system has guards left.
 inline char* grow_arena(char* memory, int had, int wanted)
 {

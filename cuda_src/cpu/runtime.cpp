@@ -83,7 +83,7 @@ private:
         Worker& worker = *(Worker*)argument;
         for (Pool& pool = *worker.pool;;) {
             worker.start.wait();
-            if (void* const memory = arena(pool.job_->fibers_per_block)) pool.job_->work(memory);  // else other threads do it
+            if (void* const memory = arena(pool.job_->fibers_per_block)) pool.job_->work(memory);  // otherwise other threads do it
             if (__atomic_sub_fetch(&pool.pending_, 1, __ATOMIC_ACQ_REL) == 0) pool.done_.post();
         }
     }
@@ -113,7 +113,7 @@ SPLAT_CPU_API bool splat_run_blocks(
     BlockRange range, void* launch, long num_blocks, int fibers_per_block, int num_threads)
 {
     if (num_threads > num_blocks) num_threads = (int)num_blocks;
-    long chunk = num_blocks / (num_threads * 16L + 1);           // small for balance, large against contention
+    long chunk = num_blocks / (num_threads * 16L + 1);           // small chunks balance better, large ones cause less contention
     chunk = chunk < 1 ? 1 : chunk > 64 ? 64 : chunk;
     Job job{range, launch, num_blocks, chunk, fibers_per_block, 0};
     return pool.run(job, num_threads);

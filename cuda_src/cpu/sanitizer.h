@@ -23,7 +23,7 @@ struct StackNotes {
     }
     void leave(int from, int to, bool ends) { __sanitizer_start_switch_fiber(ends ? nullptr : &fake[from], low[to], size[to]); }
     void back(int fiber) { __sanitizer_finish_switch_fiber(fake[fiber], nullptr, nullptr); }
-    void begin()                            // called first on a new stack; the very first call learns the OS thread's stack
+    void begin()                            // called first on a new stack; the first call of all records the OS thread's stack
     {
         const void* base; size_t bytes;
         __sanitizer_finish_switch_fiber(nullptr, &base, &bytes);

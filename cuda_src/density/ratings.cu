@@ -3,7 +3,7 @@
 #include "vectors.cuh"
 #include "raster/fixed.cuh"
 
-#define LAST 3e38f                          // a key larger than that of any mean gradient
+#define LAST 3e38f                          // a key larger than that of all mean gradients
 
 // Mean over views of the sums of blend_scores.
 extern "C" __global__ void mean_scores(

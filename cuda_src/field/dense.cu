@@ -36,7 +36,7 @@ enum { NONE = 0, RELU = 1, SIGMOID = 2 };
 #define ACTIVATION 0                    // f of dense_forward
 #endif
 
-// sum[j][c] += sum over k of w[k][c] x[k][32 j + lane]: the lane's part of the product. All warps of the block call it, since
+// sum[j][c] += sum over k of w[k][c] x[k][32 j + lane]: the lane's part of the product. All warps of the block call it, because
 // they load slabs together; a warp that is not `active` has no results and only loads.
 __device__ __forceinline__ void add_product(
     const float* __restrict__ x /* [num_planes, stride] */, size_t stride, int num_planes,

@@ -5,7 +5,7 @@
 // weight: multilinear interpolation. entry: a hash of the corner's coordinates, or its plain index if the table is large enough.
 //
 // One thread owns one point at one level (blockIdx.y): blocks that run at the same time share a level's table in the cache.
-// Only for the gradient of positions, one thread owns all levels of a point, so that it needs no atomics.
+// Exception: for the gradient of positions, one thread owns all levels of a point, so it needs no atomics.
 #include "common.cuh"
 #include "field/half.cuh"
 
@@ -58,7 +58,7 @@ __device__ __forceinline__ unsigned entry_of(const Cell& cell, const Level& leve
     return level.offset + (level.hashed ? index % level.size : index);
 }
 
-// Interpolation weight of a corner. Along axis `skipped`, if it is not -1, its derivative instead.
+// Interpolation weight of a corner, or its derivative along axis `skipped` if that is not -1.
 __device__ __forceinline__ float weight_of(const Cell& cell, int corner, int skipped = -1)
 {
     float weight = 1.0f;

@@ -1,5 +1,5 @@
 // Storage of Adam's moments: two planes of float32, or packed as bfloat16 in one plane of words, the second moment in the high half.
-// Packing rounds at random, upwards with the probability of the part that is cut off. A second moment moves by a thousandth of its
+// Packing rounds at random, upwards with the fraction that is cut off as the probability. A second moment moves by a thousandth of its
 // difference from the squared gradient, which rounding to nearest would lose (Zamirai et al. 2020, "Revisiting BFloat16 Training", sec. 3).
 #pragma once
 #include "common.cuh"

@@ -1,7 +1,7 @@
 // Finds pixels that differ from the photograph more than a static scene does: people and cars that came and went. The loss leaves them
 // out, like the pixels of a mask (l1_ssim.cu).
 //
-// The threshold is a quantile of the residuals, and the pixels around decide together (Sabour et al. 2023, "RobustNeRF"). The histogram
+// The threshold is a quantile of the residuals, and each pixel is decided with its neighbours (Sabour et al. 2023, "RobustNeRF"). The histogram
 // of residuals is learned over all views (Sabour et al. 2024, "SpotLessSplats"). A lane owns a pixel.
 #include "common.cuh"
 #include "lanes.cuh"

@@ -3,7 +3,7 @@
 #include "optim/per_view.cuh"
 
 #define LN2 0.69314718f
-#define EXPOSURE_RATE 2.5f          // times the learning rate of photographs: exposures differ more than colours and are more certain
+#define EXPOSURE_RATE 2.5f          // factor of the learning rate of photographs: exposures vary more than colours and are easier to estimate
 #define COLOR_RATE 0.5f
 
 // Gradient of a photograph's value k, from the summed gradients of m = 2^exposure (I + D). Reads every stride-th element of `sums`.

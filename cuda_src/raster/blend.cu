@@ -4,7 +4,7 @@
 //
 // One block owns a 16x16 tile; blend.cuh shows how warps and lanes share it. For the backward pass, each pixel's colour and
 // transmittance are saved every SEGMENT pairs, and the segments that contributed to the tile are listed in `segments`.
-#define PIXELS 1                                    // more cost registers and leave lanes idle: docs/optimizations/kernels.md
+#define PIXELS 1                                    // more pixels cost registers and leave lanes idle: docs/optimizations/kernels.md
 #include "raster/blend.cuh"
 
 // Ends the pixels in m: no further splat is added. On the GPU the pixel's y becomes NaN, so that every power fails its threshold

@@ -53,7 +53,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
     const unsigned begin = tile_begins[tile], first = begin + segment * SEGMENT;
     const int n = min((unsigned)BATCH, tile_begins[tile + 1] - first);
     stage(batch, n, splat_from_pair + first, means2d, conic_opacity, colors);
-#ifdef SPLAT_CPU                                    // else each sum would wait for its row of d_splats
+#ifdef SPLAT_CPU                                    // otherwise each sum would wait for its row of d_splats
     BLOCK_FOR(i, n) {
         const float* row = d_splats + (size_t)splat_from_pair[first + i] * SPLAT_SUMS;
         __builtin_prefetch(row, 1); __builtin_prefetch(row + NUM_SUMS - 1, 1);

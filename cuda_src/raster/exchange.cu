@@ -1,4 +1,4 @@
-// What ranks exchange in a batch besides projected splats (project_share.cu, receive_splats.cu): gradients for the owners of the
+// Data that ranks exchange besides projected splats (project_share.cu, receive_splats.cu): gradients for the owners of the
 // splats, results of views and, between two batches, the owners' parameters. One thread owns one splat in send_sums, copy_share
 // and take_columns; the other kernels have one thread.
 #include "raster/visible.cuh"

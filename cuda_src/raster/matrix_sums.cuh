@@ -19,8 +19,8 @@
 //         gyy = 19.25 + 0.5 * 8.5 + 0.5 gy = 29            = 2 * 1 + 3 * 9
 //
 // Precision. S is summed in float. The product is of tf32, which has the range of a float (with fp16, bright splats of scenes with few
-// views cost 0.3 dB). G and W are cut to 11 significant bits, D is rounded, x to y^2 are exact. G is cut before all sums: moments about a
-// mean far from the middle nearly cancel, so all of them must be moments of the same G.
+// views lost 0.3 dB). G and W are truncated to 11 significant bits, D is rounded, x to y^2 are exact. G is truncated before all sums:
+// moments about a mean far from the middle nearly cancel, so all of them must be moments of the same G.
 //
 // Registers of mma.m16n8k8 (PTX ISA, "Matrix fragments for mma.m16n8k8"), lane = 4 r + q:
 //     A [16, 8]   4 registers: (row r, column q), (r+8, q), (r, q+4), (r+8, q+4)

@@ -43,7 +43,7 @@ __device__ __forceinline__ void add_regularizers(GeometryGradient& d, const Gaus
     d.log_scale = add(d.log_scale, scale(options.scale_reg * per_splat / 3.0f, raw.scale));
 }
 
-// The splats in m with usable gradients. Counts the others, which are not updated.
+// The splats in m with usable gradients. Counts the other splats, which are not updated.
 __device__ __forceinline__ vbool usable(IterState* state /* [1] */, const vfloat (&gradients)[GEOMETRY_ROWS], vfloat3 abs_color, vbool m)
 {
     vfloat sum = fabsf(abs_color.x) + fabsf(abs_color.y) + fabsf(abs_color.z);

@@ -71,7 +71,7 @@ __device__ __forceinline__ vint owner_of(const TileWork& work, vint at, vbool m)
 __device__ __forceinline__ vint pieces_of(vint columns) { return vmax(columns + (IN_FLIGHT - 1), 0) / IN_FLIGHT; }
 
 // Calls visit(TileBatch) until all tiles that the block's splats touch have been visited. All lanes of a warp call it, thread i with
-// splat first_splat + i; `listed` tells whether to walk that splat's tiles. The rows of each bounding box are cut into pieces of
+// splat first_splat + i; `listed`: whether to walk that splat's tiles. The rows of each bounding box are cut into pieces of
 // IN_FLIGHT tiles, and each lane takes every 32nd piece of its warp's splats.
 template <class F>
 __device__ __forceinline__ void for_each_tile(
@@ -160,7 +160,7 @@ __device__ __forceinline__ void list_splats(
     const vbool large = visible & (num_tiles_of(box) > LARGE_BOX);
     if (some(large)) {
         const vint place = append_index(&state->num_large, large);
-        store(large_splats, place, splat, large & (place < capacity));  // always true, unless a caller forgot to clear the count
+        store(large_splats, place, splat, large & (place < capacity));  // true unless a caller forgot to clear the count
     }
     const vbool small = visible & !large;
     for_each_tile(work, first, small, ellipse, box, camera, depth, [&](const TileBatch& batch) { count_tiles(tile_counts, batch); });

@@ -67,7 +67,7 @@ extern "C" __global__ void emit_tiles(
         for (int k = 0; k < IN_FLIGHT; ++k) left[k] = atomic_add(tile_counts, batch.tile[k], -1, batch.on[k]);
 #pragma unroll
         for (int k = 0; k < IN_FLIGHT; ++k) {
-            const vbool counted = left[k] > 0;  // always true, as long as both walks find the same tiles
+            const vbool counted = left[k] > 0;  // true as long as both walks find the same tiles
             const vint place = load(tile_begins, batch.tile[k], batch.on[k]) + left[k] - 1;
             store_pair(keys, place, batch.splat, float_bits(batch.depth), batch.on[k] & counted);
             const vbool missed = batch.on[k] & !counted;

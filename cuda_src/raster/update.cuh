@@ -22,7 +22,7 @@ struct UpdateOptions {
     int warps;                      // which warps to update, see below
     float opacity_reg, scale_reg;   // weights of the mean opacity and the mean scale in the loss
 };
-// Warps to update: all, those whose splats no view of the batch sees (they need no gradients), or the others.
+// Warps to update: all, only warps without splats that a view of the batch sees (they need no gradients), or only the others.
 enum { ALL_WARPS, UNSEEN_WARPS, SEEN_WARPS };
 
 // Splats first, first + 1, ... of the warp that may be updated: they exist and are not frozen.

@@ -2,8 +2,8 @@
 
   python scripts/bench/bench_city.py /tmp/city --device cpu
 
-The single run shows each photograph as often as the coarse run and the cells together do. Both runs are kept in the
-folder, and finished parts are not repeated.
+The single run shows each photograph as often as the coarse run and the cells together. The folder keeps both runs, and
+finished parts are not repeated.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from splat_cli.sample import make_sample_city
 from splat_cli.scene.view import View
 from splat_cli.terminal.console import Display
 
-NEAR = 16  # px of a projected border
+NEAR = 16  # px from a projected border
 
 
 @click.command()

@@ -2,8 +2,8 @@
 
     python scripts/bench/bench_field.py [--samples 1048576] [--device cuda]
 
-The floor of the encoding is scripts/bench/kernels/hash_floor.cu: the same loads, stores and atomics, and nothing else.
-Points are random ("scattered") or along a curve that fills space, as sorted splats are ("sorted").
+The floor of the encoding is scripts/bench/kernels/hash_floor.cu: only the same loads, stores and atomics.
+Points are random ("scattered") or along a space-filling curve, like sorted splats ("sorted").
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python scripts/bench/bench_images.py [--size 4000x3000] [--count 8] [--device cpu]
 
 Writes synthetic JPEG files into a temporary folder: octaves of noise as in natural images, sharp edges, sensor noise.
-Seconds are CPU time for each photograph; PSNR is against decoding and filtering all pixels.
+Seconds are CPU time per photograph. PSNR compares with decoding and filtering all pixels.
 """
 
 import sys

@@ -8,12 +8,12 @@
 
   python scripts/bench/bench_kernels.py model RUN_OR_PLY --scene SCENE --splats 100000,1000000 --json out.json
 
-Here the time of a pass is the difference of two replays: the captured step including this pass, and up to the one
-before. With --vs gsplat, compares only the rasterization (no loss, gradients stored, no Adam) with that of gsplat;
-`live SCENE --vs gsplat` does so with the run's own splats, antialiased like the run.
+Here the time of a pass is the difference of two replays: the captured step up to this pass, and up to the pass before.
+With --vs gsplat, compares only the rasterization (no loss, gradients stored, no Adam) with gsplat's;
+`live SCENE --vs gsplat` uses the run's own splats, antialiased like the run.
 
-`stages` times the backward pass of the blend in stages, from that of 3D Gaussian Splatting to ours, on the splats and
-views of finished runs; draw_stages.py draws a chart of the JSON file:
+`stages` times the backward pass of the blend in stages, from 3D Gaussian Splatting's to ours, on the splats and views
+of finished runs. draw_stages.py draws a chart of the JSON file:
 
   python scripts/bench/bench_kernels.py stages runs/bonsai runs/plush --json stages.json
 
@@ -51,8 +51,8 @@ from splat_cli.train.trainer import Trainer
 
 
 def beside_gsplat(trainer: Trainer, num_views: int = 8) -> dict[str, Any]:
-    """The rasterization of the trainer's splats in some of its views, beside that of gsplat."""
-    import vs_gsplat  # beside this script; optional, for torch
+    """Rasterize the trainer's splats in some of its views, and compare with gsplat."""
+    import vs_gsplat  # in this folder; optional, needs torch
 
     views = evenly_spread(trainer.cameras.current_views, num_views)
     return vs_gsplat.versus(trainer.backend, trainer.splats.to_arrays(), views, trainer.config.antialias)
@@ -84,7 +84,7 @@ def live(
     device: str,
     file: Path | None,
 ) -> None:
-    """Passes of a trainer as it trains SCENE."""
+    """Passes of a trainer while it trains SCENE."""
     backend, stops = open_backend(device), sorted(map(int, stages.split(",")))
     overrides = tomllib.loads("\n".join(settings))
     config = load_config(preset, {"steps": stops[-1], **overrides})
@@ -143,7 +143,7 @@ def model(
         for count in map(int, counts.split(",")):
             some = resampled(backend, arrays, count, np.random.default_rng(0))
             if other:
-                import vs_gsplat  # beside this script; optional, for torch
+                import vs_gsplat  # in this folder; optional, needs torch
 
                 results.append(vs_gsplat.versus(backend, some, sized))
             else:

@@ -2,8 +2,8 @@
 
   python scripts/bench/bench_large.py --splats 100000000 --gpus 2 --folder /tmp/large
 
-Makes a room of that many splats (a PLY of SH degree 0, 68 bytes per splat) and 8 photographs of noise, each of which
-shows about 30 % of them. Runs `splat train --init-from` on it without density control. The result is saved only with
+Makes a room of that many splats (a PLY of SH degree 0, 68 bytes per splat) and 8 photographs of noise. Each of them
+shows about 30 % of the splats. Runs `splat train --init-from` on it without density control. The result is saved only with
 --save: as a PLY of degree 3 it has 248 bytes per splat.
 """
 
@@ -42,8 +42,8 @@ from splat_cli.train.ranked.leader import Leader
 from splat_cli.train.ranked.ranked_views import RankedViews
 from splat_cli.train.trainer import Trainer
 
-CHUNK = 1 << 19  # splats made at a time by each thread
-NUM_VIEWS, FOCAL = 8, 0.4  # photographs; focal length over the image's width, so that they show 30 % of the splats
+CHUNK = 1 << 19  # splats that a thread makes at a time
+NUM_VIEWS, FOCAL = 8, 0.4  # photographs; focal length / image width, with which they show 30 % of the splats
 GIB = 2**30
 
 
@@ -83,7 +83,7 @@ def make_photographs(folder: Path, width: int, height: int) -> None:
 
 
 class Timed(Display):
-    """Prints the time of each progress report; other lines as usual."""
+    """Prints the time of each progress report, and other lines as usual."""
 
     def __init__(self, batch: int) -> None:
         super().__init__()
@@ -190,7 +190,7 @@ def main(
             stack.enter_context(told(RunWriter, "write"))
         else:
             stack.enter_context(patch.object(RunWriter, "write"))
-            stack.enter_context(patch("splat_cli.run.train_scene.require_space"))  # for files that are not written
+            stack.enter_context(patch("splat_cli.run.train_scene.require_space"))  # nothing is written
         run = RunDir(Path(out))
         train_scene(folder, run, config, backend, display)
         total, phases = time.perf_counter() - display.begin, run.log.entries()[-1]["phases"]

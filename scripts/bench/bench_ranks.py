@@ -1,4 +1,4 @@
-"""Training on one and on several GPUs of this machine: the same bits, the time, the quality. Example:
+"""Compare training on one and on several GPUs of this machine: bits, time, quality. Example:
 
   python scripts/bench/bench_ranks.py BONSAI --gpus 2 --steps 7000 --json ranks.json
 

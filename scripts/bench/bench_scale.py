@@ -3,8 +3,8 @@
   python scripts/bench/bench_scale.py --case 10000000,1600x1066 --case 20000000,1600x1066 --case 4000000,3840x2160
   python scripts/bench/bench_scale.py --case 10000000,1600x1066 --set 'moments="bf16"' --compare visible_adam=true
 
-Splats lie on the walls of a room, as dense as in a trained model; cameras stand inside it. The trainer uses
-antialiasing, dropout and noise, and no density control.
+Splats are on the walls of a room, as dense as in a trained model; cameras are inside it. The trainer uses
+antialiasing, dropout and noise, but no density control.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from splat_cli.train.buffers import training_memory
 from splat_cli.train.trainer import Trainer
 from splat_cli.train.training_inputs import TrainingInputs
 
-HALF_SIDE = 4.0  # of the room, world units
+HALF_SIDE = 4.0  # size of the room, world units
 NUM_VIEWS = 16
-FOCAL = 0.5  # over the image's width
-SIZE = 0.5  # of a splat, over the distance to the next
+FOCAL = 0.5  # focal length / image width
+SIZE = 0.5  # size of a splat / distance to the next one
 GIB = 2**30
 
 
 def room(num: int, rng: np.random.Generator, total: int | None = None, sh_degree: int = 3) -> SplatArrays:
-    """`num` flat splats on the walls of a cube, three of four rather transparent, as in a trained model.
+    """`num` flat splats on the walls of a cube. Three quarters are rather transparent, as in a trained model.
 
-    total: number of splats in the whole room, which determines their size; these are a part of them.
+    total: number of splats in the whole room, which determines their size; `num` is a part of them.
     """
     means = rng.uniform(-HALF_SIDE, HALF_SIDE, (num, 3)).astype(np.float32)
     axis = rng.integers(0, 3, num)
@@ -61,7 +61,7 @@ def room(num: int, rng: np.random.Generator, total: int | None = None, sh_degree
 def views_inside(width: int, height: int, num_views: int = NUM_VIEWS, focal_length: float = FOCAL) -> list[View]:
     """Cameras on a ring, looking across the room; by default each sees about a fifth of the splats.
 
-    focal_length: over the width.
+    focal_length: relative to the width.
     """
     views = []
     for index in range(num_views):

@@ -1,7 +1,7 @@
-"""Three ways to order splat-tile pairs: a sort per tile (ours), CuPy's, and cuda.compute of the package cuda-cccl.
+"""Three ways to sort splat-tile pairs: a sort per tile (ours), CuPy's sort, and cuda.compute of the package cuda-cccl.
 
-The two global sorts get keys of tile and depth and carry the splat along. In ours, the pairs are already in the range
-of their tile, since `project` has counted them. Lists are as uneven as in a picture (log-normal). Example:
+The two global sorts get keys of tile and depth, and the splat as value. In ours, each pair is already in the range
+of its tile, because `project` has counted pairs. Lists are as uneven as in a picture (log-normal). Example:
 
   python scripts/bench/bench_sorts.py --pairs 500000,1500000
 """
@@ -25,7 +25,7 @@ REPEATS = 30
 
 
 def tile_lengths(num_pairs: int, num_tiles: int, rng: np.random.Generator) -> np.ndarray:
-    """Lengths of the tiles' lists, int64 [num_tiles], their sum num_pairs."""
+    """Lengths of the tiles' lists, int64 [num_tiles], with the sum num_pairs."""
     weights = rng.lognormal(0.0, 1.0, num_tiles)
     return rng.multinomial(num_pairs, weights / weights.sum())
 
@@ -72,7 +72,7 @@ def sort_with_cccl(backend: Backend, keys: DeviceArray, values: DeviceArray, num
 
 
 def bench(backend: Backend, num_pairs: int, width: int, height: int) -> dict[str, float]:
-    """Milliseconds of each way."""
+    """Milliseconds of each sort."""
     rng = np.random.default_rng(0)
     view = View("bench", None, width, height, 800.0, 800.0, width / 2, height / 2, np.eye(4))
     lengths = tile_lengths(num_pairs, ceil_div(width, TILE) * ceil_div(height, TILE), rng)

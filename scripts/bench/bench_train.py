@@ -1,6 +1,6 @@
 """Train on a scene and print the curve of held-out quality over seconds of training.
 
-Seconds are of the training loop; loading and the first step (compilation) are listed separately. Example:
+Seconds are the time of the training loop; loading and the first step (compilation) are listed separately. Example:
 
   python scripts/bench/bench_train.py SCENE --at 1000,3000,7000,15000,30000 --json out.json
   python scripts/bench/bench_train.py SCENE --set visible_adam=true

@@ -1,4 +1,4 @@
-"""The backward pass of the blend in stages, from that of 3D Gaussian Splatting to ours.
+"""The backward pass of the blend in stages, from 3D Gaussian Splatting's to ours.
 
 For `bench_kernels.py stages` and tests. The first stages are separate kernels (scripts/bench/kernels/stage*.cu), which
 a backend with `sources=KERNELS` finds.
@@ -21,15 +21,15 @@ from splat_cli.render.project import SPLAT_SUMS
 from splat_cli.render.rasterizer import Rasterizer
 
 KERNELS = Path(__file__).parent / "kernels"
-BLOCKS_PER_SM = 8  # of 256 threads: as many as any device holds at a time; further ones would find the queue empty
+BLOCKS_PER_SM = 8  # of 256 threads: as many as fit on any device; more would find the queue empty
 BLOCKS_ON_CPU = 8
-WIDE_ROW = 16  # floats: rows that never straddle two lines of the cache
+WIDE_ROW = 16  # floats: a row never crosses a cache line
 Launch = Callable[[Rasterizer, IterState, DeviceArray], None]
 
 
 @dataclass(frozen=True)
 class Source:
-    """Measurements of the source of these stages, on an RTX 4090."""
+    """Published times of these stages, on an RTX 4090."""
 
     gb_per_s: float
     sm_percent: float
@@ -56,7 +56,7 @@ class Stage:
 
 
 def gradients(stage: Stage, rows: np.ndarray, conics: np.ndarray, opacities: np.ndarray) -> np.ndarray:
-    """The nine gradients float64 [N, 9] of rows [N, columns] that a stage left; conics [N, 3], opacities [N]."""
+    """The nine gradients float64 [N, 9] from rows [N, columns] of a stage. conics [N, 3], opacities [N]."""
     rows = rows[:, :9].astype(np.float64)
     if not stage.moments:
         return rows
@@ -91,12 +91,12 @@ def _block_a_tile(file: str, *leading: None) -> Launch:
 
 
 def _queue(longest_first: bool) -> Launch:
-    """A separate launch sets the counter to 0, which takes one or two microseconds of the stage's time."""
+    """A separate launch sets the counter to 0. It adds one or two microseconds to the stage's time."""
     counters: dict[Backend, DeviceArray] = {}
 
     def launch(raster: Rasterizer, state: IterState, rows: DeviceArray) -> None:
         backend, order = raster.backend, raster.tiles.tile_order if longest_first else None
-        if backend not in counters:  # before a graph is captured, since captures cannot allocate
+        if backend not in counters:  # before a graph is captured, because captures cannot allocate
             counters[backend] = backend.xp.zeros(1, "uint32")
         backend.fill(counters[backend], 0)
         arrays = _tile_arrays(raster, state, rows)

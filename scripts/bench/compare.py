@@ -1,11 +1,11 @@
-"""Train presets on scenes with several seeds, each run in a process of its own, and print one Markdown table. Example:
+"""Train presets on scenes with several seeds, each run in its own process, and print one Markdown table. Example:
 
 \b
 python scripts/bench/compare.py SCENE [SCENE ...] --presets default,quality --seeds 0,1,2 --results kept/
 python scripts/bench/compare.py SCENE --presets default:steps=7000 --split-by sector --peers peers.json
 
 A preset may have settings (NAME:KEY=VALUE:...). Runs with results in the folder --results are not repeated, so a
-comparison can be interrupted and continued. --peers is a JSON file of other programs' figures to show beside them:
+comparison can be interrupted and continued. --peers is a JSON file with figures of other programs for the table:
 {"scene": {"FastGS": "29.59 / 0.904, 101.6 s"}}. FLIP is measured if the extra `flip` is installed.
 """
 
@@ -26,7 +26,7 @@ from splat_cli.eval.metrics import has_flip
 
 
 def run(scene: Path, preset: str, seed: int, options: Sequence[str], results: Path) -> dict[str, Any]:
-    """The final metrics of one `splat train --eval`, run unless --results has them. Raises CalledProcessError."""
+    """The final metrics of one `splat train --eval`, which runs unless --results has them. Raises CalledProcessError."""
     name, *changes = preset.split(":")
     flags = [f"--{key.replace('_', '-')}={value}" for key, value in (change.split("=", 1) for change in changes)]
     out = results / f"{'-'.join([scene.name, *preset.split(':'), *(o.strip('-') for o in options), str(seed)])}.json"
@@ -36,7 +36,7 @@ def run(scene: Path, preset: str, seed: int, options: Sequence[str], results: Pa
             command = [*train, f"--seed={seed}", "--save-at=", "--keep=0", "--no-report", *flags, *options]
             command += [] if name == "default" else ["--preset", name]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-            if has_flip():  # measured by `splat eval` alone
+            if has_flip():  # only `splat eval` measures it
                 command = [sys.executable, "-m", "splat_cli", "eval", f"{folder}/run"]
                 subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             steps = json.loads(Path(folder, "run", "metrics.json").read_text())["steps"]

@@ -3,7 +3,7 @@
     python scripts/bench/cpu_time.py demo OUT --device cpu
     python scripts/bench/cpu_time.py train SCENE -o OUT --device cpu --steps 300
 
-Counts CPU seconds of all threads, which depend less on other load than wall time.
+Counts CPU seconds of all threads, which depend less on the load of the machine than wall time.
 """
 
 import atexit
@@ -51,7 +51,7 @@ class CpuTimes:
 
 
 class DemoParts:
-    """Seconds of the parts of `splat demo`, by all threads and by the main one."""
+    """Seconds of the parts of `splat demo`, of all threads and of the main one."""
 
     def __init__(self) -> None:
         self.seconds = dict[str, tuple[float, float]]()

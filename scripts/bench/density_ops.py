@@ -1,7 +1,7 @@
-"""Count the work of the device in a round of density control: array operations, kernel launches, reads by the host.
+"""Count the device's work in a round of density control: array operations, kernel launches, reads by the host.
 
-Runs on the CPU with arrays that count. On a GPU, each counted array operation would be a launch by CuPy, and each kind
-of operation one more kernel to compile. Prints a line for each strategy and step.
+Runs on the CPU with arrays that count operations. On a GPU, CuPy would launch a kernel for each operation and compile
+one for each kind of operation. Prints a line for each strategy and step.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class CountedArray(np.ndarray):
         if out is not None:
             options["out"] = tuple(np.asarray(one) for one in out)
         result = getattr(ufunc, method)(*plain, **options)
-        COUNTS["read"] += isinstance(result, np.integer)  # of counts that the host needs for allocations
+        COUNTS["read"] += isinstance(result, np.integer)  # reads counts that the host needs for allocations
         return _counted(result)
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
@@ -54,7 +54,7 @@ class CountedArray(np.ndarray):
     def __setitem__(self, key: Any, value: Any) -> None:
         whole = np.ndarray.__getitem__(self, key)
         if not (isinstance(whole, np.ndarray) and whole.flags.c_contiguous and key is Ellipsis):
-            COUNTS["array put"] += 1  # else a memset or a copy
+            COUNTS["array put"] += 1  # otherwise a memset or a copy
         super().__setitem__(key, value)
 
     def astype(self, *args: Any, **options: Any) -> Any:
@@ -101,7 +101,7 @@ class CountedBackend:
 
 
 class Scorer:
-    """Random errors, a few of them large: most copies go to a few splats."""
+    """Random errors, a few of them large, so that most copies go to a few splats."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -112,7 +112,7 @@ class Scorer:
 
 
 def some_model(backend: Any, num: int) -> Model:
-    """Splats of degree 3 with statistics; one in fifty transparent."""
+    """Splats of degree 3 with statistics; one in fifty is transparent."""
     rng = np.random.default_rng(0)
 
     def normal(*shape: int) -> np.ndarray:

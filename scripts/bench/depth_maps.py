@@ -4,7 +4,7 @@ Prints a table of held-out PSNR and SSIM for each kind of map and weight:
 
   python scripts/bench/depth_maps.py SCENE DEPTHS --views 7 --steps 600 --device cpu
 
-DEPTHS: folder of depth maps in world units, as --depths takes them; the sample scene (SCENE "sample") has exact ones.
+DEPTHS: folder of depth maps in world units, as for --depths; the sample scene (SCENE "sample") has exact ones.
 none: no maps; points: the scene's points in the loss instead of maps. metric: the maps as they are. relative: inverse
 depths with a scale (0.2 to 5) and a shift (0 to half of their median) for each view, like those of monocular networks.
 noisy: depths with smooth errors of 5 % (standard deviation) and holes of 30 % of the pixels; noisy relative: both.
@@ -46,7 +46,7 @@ def depths_of(view: View, unit: float) -> np.ndarray:
 
 
 def changed(depths: np.ndarray, kind: str, rng: np.random.Generator) -> np.ndarray:
-    """The map as `kind` has it, float32 [h, w]."""
+    """The map of this kind, float32 [h, w]."""
     if "noisy" in kind:
         height, width = depths.shape
         small = rng.normal(0, NOISE, (ceil_div(height, CELL) + 1, ceil_div(width, CELL) + 1)).astype(np.float32)

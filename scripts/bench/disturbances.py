@@ -1,4 +1,4 @@
-"""Disturbances of photographs and cameras that refinement should undo; see recovery.py."""
+"""Disturbances of photographs and cameras, which refinement should undo (recovery.py)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from splat_cli.scene.view import View
 
 DEGREES, SHARE = 0.5, 0.01
 FOCAL_ERROR, K1_ERROR = 0.03, 0.05
-OWN_ERRORS = 0.01, 0.02  # of focal lengths and principal points, in focal lengths, with a camera per photograph
+OWN_ERRORS = 0.01, 0.02  # of focal lengths and principal points, relative to focal lengths; one camera per photograph
 
 
 def wrong_poses(photographs: ImageSet, rng: np.random.Generator) -> ImageSet:
-    """Each camera turned by DEGREES and shifted by SHARE of the scene's extent, each in a random direction."""
+    """Each camera rotated by DEGREES and shifted by SHARE of the scene's extent, in random directions."""
 
     def vector(length: float) -> np.ndarray:
         direction = rng.normal(size=3)
@@ -35,7 +35,7 @@ def wrong_poses(photographs: ImageSet, rng: np.random.Generator) -> ImageSet:
 
 
 def wrong_intrinsics(photographs: ImageSet, rng: np.random.Generator) -> ImageSet:
-    """Each camera with a focal length longer by FOCAL_ERROR and a principal point off by a third of this error."""
+    """Each camera's focal length is longer by FOCAL_ERROR; its principal point is off by a third of this error."""
 
     def disturbed(view: View) -> View:
         x, y = FOCAL_ERROR / 3 * view.fx, -FOCAL_ERROR / 3 * view.fy
@@ -46,7 +46,7 @@ def wrong_intrinsics(photographs: ImageSet, rng: np.random.Generator) -> ImageSe
 
 
 def own_wrong_intrinsics(photographs: ImageSet, rng: np.random.Generator) -> ImageSet:
-    """Each view with its own errors of focal length and principal point: OWN_ERRORS, of either sign."""
+    """Each view has its own errors of focal length and principal point: OWN_ERRORS, of either sign."""
     errors = either_sign(OWN_ERRORS, (len(photographs.views), 3), rng)
     return photographs._replace(views=[moved_intrinsics(*row) for row in zip(photographs.views, errors, strict=True)])
 
@@ -67,7 +67,7 @@ def distorted(photographs: ImageSet, k1: Sequence[float]) -> ImageSet:
 
     images = [seen(*row) for row in zip(photographs.views, photographs.images, k1, strict=True)]
     views = [dataclasses.replace(view, radial=(k, 3 * k**2)) for view, k in zip(photographs.views, k1, strict=True)]
-    return photographs._replace(views=views, images=images)  # k2: of the inverse series
+    return photographs._replace(views=views, images=images)  # k2 of the inverse series
 
 
 def with_distortion(data: TrainingData, own_cameras: bool, seed: int) -> TrainingData:
@@ -87,7 +87,7 @@ def without_distortion(photographs: ImageSet, rng: np.random.Generator) -> Image
 
 
 def wrong_exposures(photographs: ImageSet, rng: np.random.Generator) -> ImageSet:
-    """Each photograph with other factors and another offset."""
+    """Each photograph with its own factors and offset."""
 
     def exposed(image: np.ndarray) -> np.ndarray:
         factors = 0.75 ** rng.uniform(-1, 1) * 1.05 ** rng.uniform(-1, 1, 3)
@@ -97,7 +97,7 @@ def wrong_exposures(photographs: ImageSet, rng: np.random.Generator) -> ImageSet
 
 
 def vignetted(photographs: ImageSet, rng: np.random.Generator) -> ImageSet:
-    """`wrong_exposures`; also, each photograph darkens with the squared distance from a centre of its own."""
+    """`wrong_exposures`; also, each photograph gets darker with the squared distance from its own centre."""
 
     def darkened(image: np.ndarray) -> np.ndarray:
         height, width = image.shape[:2]
@@ -124,7 +124,7 @@ def by_one_camera(photographs: ImageSet, rng: np.random.Generator) -> ImageSet:
 
 
 def with_walkers(photographs: ImageSet, rng: np.random.Generator) -> ImageSet:
-    """Each photograph with two boxes before the scene; each box has its own colour and noise."""
+    """Each photograph with two boxes in front of the scene; each box has its own colour and noise."""
 
     def crossed(image: np.ndarray) -> np.ndarray:
         image, (height, width) = image.copy(), image.shape[:2]
@@ -154,13 +154,13 @@ LENSES = "intrinsics", "distortion"  # held-out views follow the refined ones of
 
 
 def with_own_cameras(photographs: ImageSet) -> ImageSet:
-    """The views, each with a camera of its own."""
+    """The views, each with its own camera."""
     views = [dataclasses.replace(view, camera_id=-1 - number) for number, view in enumerate(photographs.views)]
     return photographs._replace(views=views)
 
 
 def disturb(what: str, data: TrainingData, seed: int, own_cameras: bool = False) -> TrainingData:
-    """The data with disturbed training photographs; disturbances of a common camera apply to held-out ones, too."""
+    """The data with disturbed training photographs. Disturbances of a common camera also apply to held-out ones."""
     rng, held_out = np.random.default_rng(seed), data.held_out
     if own_cameras and what == "intrinsics":
         return dataclasses.replace(data, training=own_wrong_intrinsics(data.training, rng))

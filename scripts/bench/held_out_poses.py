@@ -18,13 +18,13 @@ from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.view import View
 
-VISITS, TRAVEL = 60, 0.5  # per held-out camera; its maximum total rotation in degrees
+VISITS, TRAVEL = 60, 0.5  # steps per held-out camera; maximum total rotation in degrees
 
 
 def refined_views(
     backend: Backend, splats: Splats, photographs: ImageSet, config: TrainConfig, extent: float
 ) -> list[View]:
-    """Views refined so that the splats look most like the photographs: Adam on one view after the other, in rounds."""
+    """Views refined to make renders look like the photographs, by Adam on one view after the other, in rounds."""
     images = TrainingImages(backend, photographs, order=np.zeros(0, np.int32))
     cameras = images.cameras
     num_views = len(cameras.views)

@@ -1,4 +1,4 @@
-"""Seconds until signals end a training: while kernels compile, and after its first steps. Exit code 1: over 2 s.
+"""Seconds from a signal to the end of training, while kernels compile and after the first steps. Exit code 1: over 2 s.
 
 `python scripts/bench/interrupt_seconds.py --device cuda`; the default is the CPU. The machine should be idle.
 """
@@ -28,7 +28,7 @@ def main() -> int:
     slowest = 0.0
     for number in _SIGNALS:
         if signal.getsignal(number) == signal.SIG_IGN:
-            signal.signal(number, signal.default_int_handler)  # processes would inherit that it is ignored
+            signal.signal(number, signal.default_int_handler)  # processes would inherit the ignored signal
         for moment in ("compiling", "training"):
             with tempfile.TemporaryDirectory() as folder:
                 seconds = _interrupt(Path(folder), args.device, number, compiles=moment == "compiling")

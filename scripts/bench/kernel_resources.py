@@ -4,7 +4,7 @@ Needs NVRTC (pip install 'splat-cli[nvrtc]') and no GPU:
 
     python scripts/bench/kernel_resources.py --arch 90 --arch 120 raster/blend raster/blend_backward stage0_original
 
-To see which kernels a change affects, print this table before and after it and compare both with diff.
+To see which kernels a change affects, print this table before and after the change and compare both with diff.
 """
 
 import argparse

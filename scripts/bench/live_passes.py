@@ -16,7 +16,7 @@ from splat_cli.device.backend import Timer
 from splat_cli.train.step import CapturedGraph
 from splat_cli.train.trainer import Trainer
 
-WARM_UP = 8  # steps that load kernels and let the host get ahead of the device
+WARM_UP = 8  # steps to load kernels and to let the host get ahead of the device
 
 
 @contextmanager
@@ -87,7 +87,7 @@ def step_times(trainer: Trainer, num_steps: int) -> list[float]:
 def table(trainer: Trainer, num_steps: int, bandwidth: float) -> str:
     """Markdown: a row per pass, and the whole step as training replays it. bandwidth: of the device, GB/s."""
     begin, generation = trainer.step, -1
-    while generation != trainer.rasterizer.generation:  # until no buffer had to grow: steps that overflow do nothing
+    while generation != trainer.rasterizer.generation:  # again if a buffer grew: its step did nothing
         generation = trainer.rasterizer.generation
         times, whole = pass_times(trainer, num_steps), step_times(trainer, num_steps)
         work, with_queue, without = work_of(trainer, min(num_steps, 16))

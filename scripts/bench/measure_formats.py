@@ -1,7 +1,7 @@
 """Measure the loss of each file format on a run's splats: the table in docs/formats.md.
 
-Each property's greatest difference from the standard PLY, bytes per splat, and the PSNR of renders of held-out views,
-against renders of the PLY and against the photographs. Example:
+For each format: maximum difference of each property from the standard PLY, bytes per splat, and PSNR of renders of
+held-out views, against renders of the PLY and against the photographs. Example:
 
   splat demo demo && python scripts/bench/measure_formats.py demo/run --scene demo/scene
 """
@@ -70,7 +70,7 @@ def mean_psnr(pictures: list[np.ndarray], others: list[np.ndarray]) -> float:
 
 
 def differences(a: SplatArrays, b: SplatArrays) -> list[float]:
-    """Largest difference of position, log scale, rotation (degrees), opacity, colour, higher coefficients."""
+    """Maximum differences of position, log scale, rotation (degrees), opacity, colour, higher coefficients."""
     units = [s.quats.astype(float) / np.linalg.norm(s.quats.astype(float), axis=1, keepdims=True) for s in (a, b)]
     apart = np.minimum(np.linalg.norm(units[0] - units[1], axis=1), np.linalg.norm(units[0] + units[1], axis=1))
     k = b.shN.shape[1]

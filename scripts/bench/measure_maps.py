@@ -1,4 +1,4 @@
-"""Errors of depth and normal maps: a run on the sample scene against its shapes, for docs/rendering.md.
+"""Errors of depth and normal maps of a run on the sample scene, against the scene's shapes, for docs/rendering.md.
 
 splat demo demo && python scripts/bench/measure_maps.py demo/run
 """
@@ -75,7 +75,7 @@ def _truth(shapes: list[Shape], view: View, rays: np.ndarray) -> tuple[np.ndarra
 
 
 def _wall_normals(room: Shape, points: np.ndarray) -> np.ndarray:
-    """Normal of the room's wall at a point [3, n]: the axis along which it is farthest out."""
+    """Normals of the room's walls at points [3, n]: the axis along which a point is farthest out."""
     offsets = (points - room.center.reshape(3, 1)) / np.reshape(room.size, (3, 1))
     return np.eye(3)[np.abs(offsets).argmax(axis=0)].T
 

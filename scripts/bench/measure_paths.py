@@ -2,16 +2,17 @@
 
     python scripts/bench/measure_paths.py runs/garden runs/house --paths auto,orbit,walk --sheets sheets
 
-Two bars for each run and path, over all frames:
+Two limits for each run and path, over all frames:
 
-- matter: largest share of a frame's pixels that are half hidden by splats nearer than half the depth of the nearest
+- matter: maximum share of a frame's pixels that are half hidden by splats nearer than half the depth of the nearest
   photograph, under 1 %. The depth of splats is their sort key in novel views (`sort_outside_by_distance`). The depth of
   a photograph is the 1st percentile over its pixels, and the nearest is the 5th percentile over photographs.
-- tilt: largest angle of a frame's horizontal axis against the level of the photographs, under 1 degree or as much as
-  the level varies between halves of the photographs. Their level is the plane of their horizontal axes by a robust fit
-  (L1, from 1 degree on), independent of `up_direction`.
+- tilt: maximum angle between a frame's horizontal axis and the level of the photographs: at most 1 degree, or as much
+  as the level varies between halves of the photographs. The level is the plane of their horizontal axes by a robust fit
+  (L1 from 1 degree on), independent of `up_direction`.
 
-A flash is a frame that differs from both neighbours: the largest mean difference to their mean, in 8-bit levels.
+A flash is a frame that differs from both neighbours: maximum over frames of the mean difference from their mean, in
+8-bit levels.
 """
 
 import dataclasses
@@ -39,7 +40,7 @@ _NEAREST_VIEWS, _NEAREST_PIXELS = 5, 1  # percentiles
 _MAX_VIEWS = 100
 _ROUNDS = 1000  # enough for the scene fox
 _HALVES = 20
-_COLUMNS, _ROWS = 8, 5  # of a contact sheet
+_COLUMNS, _ROWS = 8, 5  # frames of a contact sheet
 
 
 @click.command()
@@ -50,7 +51,7 @@ _COLUMNS, _ROWS = 8, 5  # of a contact sheet
 @click.option("--sheets", type=click.Path(path_type=Path), help="Folder for contact sheets.")
 @click.option("--device", default="auto", show_default=True)
 def main(runs: tuple[Path, ...], paths: str, frames: int | None, width: int, sheets: Path | None, device: str) -> None:
-    """Print a row for each run and path; exit code 1 if one misses a bar."""
+    """Print a row for each run and path; exit code 1 if one exceeds a limit."""
     backend, missed = open_backend(device), 0
     print("run             path      frames  matter, %  at frame  frames over  tilt, deg   +-  flash  at frame")
     for run in runs:
@@ -102,7 +103,7 @@ def _levels_of_halves(views: Sequence[View]) -> list[tuple[np.ndarray, np.ndarra
 
 
 def _covered(backend: Backend, arrays: SplatArrays, view: View, depth: float) -> float:
-    """Share of the pixels that splats nearer than `depth` hide by half."""
+    """Share of the pixels that splats nearer than `depth` hide by at least half."""
     positions = arrays.means @ view.w2c[:3, :3].T + view.w2c[:3, 3]
     ahead = np.flatnonzero(positions[:, 2] > 0)
     x, y, z = positions[ahead].T
@@ -116,7 +117,7 @@ def _covered(backend: Backend, arrays: SplatArrays, view: View, depth: float) ->
 
 
 def _flash(pictures: list[np.ndarray]) -> tuple[float, int]:
-    """Largest difference of a frame to the mean of its neighbours, 8-bit levels, and its number."""
+    """Maximum difference of a frame from the mean of its neighbours, in 8-bit levels, and the frame's number."""
     frames = np.stack(pictures).astype(np.float32)
     middle = (frames[2:] + frames[:-2]) / 2
     differences = np.abs(frames[1:-1] - middle).mean(axis=(1, 2, 3))
@@ -124,7 +125,7 @@ def _flash(pictures: list[np.ndarray]) -> tuple[float, int]:
 
 
 def _tilt(views: Sequence[View], level: np.ndarray, other: np.ndarray | None = None) -> float:
-    """Largest angle of a horizontal axis above a level, or its difference to that above another, degrees."""
+    """Maximum angle of a horizontal axis to a level, or its difference from the angle to another level, in degrees."""
     right = np.array([view.w2c[0, :3] for view in views])
     angles = np.degrees(np.arcsin(np.clip(right @ level, -1, 1)))
     if other is not None:

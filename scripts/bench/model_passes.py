@@ -18,7 +18,7 @@ from splat_cli.scene.view import View
 
 
 def resampled(backend: Backend, arrays: SplatArrays, num: int, rng: np.random.Generator) -> SplatArrays:
-    """`num` splats that look the same: a random subset, or all split along the longest axis until there are enough."""
+    """`num` splats that look similar: a random subset, or all, split along the longest axis until there are enough."""
     while len(arrays.means) < num:
         count = len(arrays.means)
         model = Model(backend, arrays, 2 * count)
@@ -51,7 +51,7 @@ def run(bench: Bench, num_views: int) -> list[dict[str, Any]]:
 
 
 def measure(backend: Backend, arrays: SplatArrays, views: list[View]) -> dict[str, Any]:
-    """One row of the results: the passes' times, and the amount of work."""
+    """One row of the results: times of the passes, and amount of work."""
     bench = make_bench(backend, arrays, views)
     rows, state = run(bench, len(views)), bench.state.read()
     width, height, pairs = views[0].width, views[0].height, int(state["num_pairs"])

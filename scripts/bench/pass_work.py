@@ -1,4 +1,4 @@
-"""Work of the passes of a training step: splats, pairs and pixels, and the bytes that follow from them."""
+"""Work of the passes of a training step: splats, pairs and pixels, and the resulting bytes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from splat_cli.render.camera import TILE
 from splat_cli.render.project import LARGE_BOX, ProjectedBatch, Projection
 from splat_cli.train.trainer import Trainer
 
-PIECE = 4  # tiles of a row that a lane looks at together: IN_FLIGHT of cuda_src/raster/tile_walk.cuh
-SECTOR = 8  # values of 4 bytes in a memory sector of a GPU
+PIECE = 4  # tiles of a row that a lane visits at once: IN_FLIGHT in cuda_src/raster/tile_walk.cuh
+SECTOR = 8  # number of 4-byte values in a memory sector of a GPU
 
 
 @dataclass
@@ -59,7 +59,7 @@ BYTES: dict[str, Callable[[Work], float]] = {
 
 
 def work_of(trainer: Trainer, num_steps: int) -> tuple[Work, int, int]:
-    """Work of `num_steps` steps; iterations of the worst warp, with the queue of large splats and without."""
+    """Work of `num_steps` steps, and iterations of the slowest warp, with the queue of large splats and without."""
     states, visible, in_seen_sectors, with_queue, without = [], list[int](), list[int](), 0, 0
     for _ in range(num_steps):
         trainer.batch_step.launch()
@@ -98,7 +98,7 @@ def work_of(trainer: Trainer, num_steps: int) -> tuple[Work, int, int]:
 
 
 def visible_splats(backend: Backend, projection: Projection | ProjectedBatch, num: int) -> np.ndarray:
-    """Mask of the first `num` splats, bool [num]: whether the view, or any view of the batch, shows them."""
+    """Mask bool [num] of the first `num` splats: whether the view, or any view of the batch, shows a splat."""
     depths = backend.download(projection.depths)
     return np.any(depths.reshape(-1, depths.shape[-1])[:, :num], axis=0)
 

@@ -3,7 +3,7 @@
     python scripts/bench/rank_passes.py BONSAI --gpus 2 --steps 30000
 
 Trains once with the defaults. Stages are timed by events between captured graphs and exchanges, in half of the batches.
-Until the last rank begins an exchange, the others wait; the time after that is the transfer. Kernels are timed one by
+The other ranks wait until the last one begins an exchange; the time after that is the transfer. Kernels are timed one by
 one in 50 batches without captured graphs. On the CPU, all times are the host's.
 """
 
@@ -46,7 +46,7 @@ def read_records(path: Path) -> Records:
 
 
 def begin_of(stages: list[str], name: str) -> int | None:
-    """Number of the stage in which the exchange that ends in stage `name` begins; None if no exchange ends there."""
+    """Number of the stage at which the exchange begins that ends in stage `name`; None if none ends there."""
     what = name.removeprefix("receive ")
     return (
         max(number for number, stage in enumerate(stages) if stage.startswith(f"send {what}")) if what != name else None
@@ -54,7 +54,7 @@ def begin_of(stages: list[str], name: str) -> int | None:
 
 
 def stage_times(records: list[Records], first: int) -> list[dict[str, np.ndarray]]:
-    """Microseconds of each rank's stages, for all batches from number `first` on that all ranks have timed."""
+    """Microseconds of each rank's stages in all batches from number `first` on that all ranks have timed."""
     numbers = sorted(set.intersection(*(set(one.batches) for one in records)))
     numbers = [number for number in numbers if number >= first]
     marks = np.array([[one.batches[n][1] for n in numbers] for one in records])  # [rank, batch, stage + 1]

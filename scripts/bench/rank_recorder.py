@@ -1,4 +1,4 @@
-"""Times of a live run on several ranks, each recorded in a separate file: for rank_passes.py.
+"""Records times of a live run on several ranks, in one file per rank, for rank_passes.py.
 
 As a program, `python -m rank_recorder SOCKET RANK SIZE FILES...` is a follower that records.
 """
@@ -30,18 +30,18 @@ from splat_cli.train.ranked.ranked_step import RankedStep
 from splat_cli.train.step import StepLoop
 from splat_cli.train.trainer import Trainer
 
-FOLDER, KERNELS_AT = "RANK_PASSES_FOLDER", "RANK_PASSES_KERNELS_AT"  # environment variables: of the files; batch
+FOLDER, KERNELS_AT = "RANK_PASSES_FOLDER", "RANK_PASSES_KERNELS_AT"  # environment variables: files; batch
 BLOCK = 50  # consecutive batches that are timed in the same way
 now = time.perf_counter
 
 
 @dataclass
 class Records:
-    """The records of a rank; all times in seconds of the host's monotonic clock, which its processes share.
+    """The records of a rank. All times are seconds of the host's monotonic clock, which its processes share.
 
-    stages: names of the stages of a batch. batches: number -> times at which the host queued them, and device times.
-    kernels: (stage, kernel) -> milliseconds of each batch whose kernels were timed. spans: (what, begin, end) on the
-    host.
+    stages: names of the stages of a batch. batches: number -> times when the host queued them, and device times.
+    kernels: (stage, kernel) -> milliseconds in each batch whose kernels were timed. spans: (what, begin, end) on
+    the host.
     """
 
     stages: list[str] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Records:
 
 
 class Clock:
-    """Times of the device, on the host's clock."""
+    """Times of the device, converted to the host's clock."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend, self._is_cuda = backend, backend.name == "cuda"

@@ -2,39 +2,36 @@
 
   python scripts/bench/recovery.py poses SCENE --preset demo --device cpu
 
-Three runs: on the scene as it is, with its training views disturbed, and with the disturbed ones refined.
+Three runs: on the original scene, with disturbed training views, and with refinement of the disturbed views.
 
-poses: each training camera is turned about a random axis by half a degree and shifted in a random direction by 1 % of
-the scene's extent. The held-out cameras keep the scene's poses, but follow what training cameras have in common on the
-way from the scene's poses to the final ones of the run, as in `splat train`: this measures how consistent the poses
-are, not the position of the whole scene. "Off" is the mean difference between training cameras and the scene's, moved
-by the similarity transform between them. "Fitted" is measured after the held-out cameras alone have been refined from
-there, on their photographs, with fixed splats (Lin et al. 2021, "BARF", sec. 4), in all runs: all cameras may rotate
-together with the splats, which leaves the loss unchanged.
+poses: each training camera is rotated by half a degree about a random axis and shifted by 1 % of the scene's extent in
+a random direction. The held-out cameras start at the scene's poses and get the common offset of the refined training
+cameras, as in `splat train`: this measures how consistent the poses are, not the position of the whole scene. "Off" is
+the mean difference between training cameras and the scene's cameras after the best similarity transform. For "fitted",
+only the held-out cameras are refined further, on their photographs and with fixed splats (Lin et al. 2021, "BARF",
+sec. 4), in all runs. This is needed because all cameras may rotate together with the splats without changing the loss.
 
-intrinsics: all cameras, the held-out ones as well, have a focal length 3 % too long and a principal point off by 1 % of
-it; the third run refines poses, the fourth poses and intrinsics, the fifth and sixth do so on the scene as it is. The
-held-out cameras follow as in `splat train`. "% of focal length off" is that of the training cameras in the end.
---own-cameras: each training photograph has a separate camera with its own errors, 1 to 2 % of the focal length, of
-either sign; the held-out cameras are right.
+intrinsics: all cameras, also held-out ones, have a focal length 3 % too long and a principal point off by 1 % of it. The
+third run refines poses, the fourth poses and intrinsics; the fifth and sixth do the same on the original scene. The
+held-out cameras follow as in `splat train`. "% of focal length off" is the final error of the training cameras.
+--own-cameras: each training photograph has its own camera with its own errors, 1 to 2 % of the focal length, of either
+sign; the held-out cameras are right.
 
-distortion: all photographs, the held-out ones as well, are distorted by k1 = 0.05, as after undistortion with a wrong
-coefficient. The first run is given k1, the third refines poses and intrinsics, the fourth also radial distortion; the
-fifth and sixth do the same with k1 given. "k1 off" is the mean error of the training cameras' k1 in the end, "px off"
-how far, on average over the picture, focal length and distortion place a direction from where the photograph shows it.
---own-cameras: each training photograph has a different k1, from 0.025 to 0.05 and of either sign; held-out ones are not
-distorted.
+distortion: all photographs, also held-out ones, are distorted by k1 = 0.05, as after undistortion with a wrong
+coefficient. The first run knows k1. The third refines poses and intrinsics, the fourth also radial distortion; the fifth
+and sixth do the same with known k1. "k1 off" is the final mean error of the training cameras' k1. "px off" is the error
+of projection with the final focal length and distortion, in pixels, averaged over the picture. --own-cameras: each
+training photograph has its own k1, from 0.025 to 0.05 and of either sign; held-out photographs are not distorted.
 
-exposure: each training photograph is made brighter or darker, by factors from 0.75 to 1.33 that differ by up to 10 %
-between channels, and by an offset of up to 5 of 255. vignetting: the same, and darker towards its corners, by up to
-40 % there, each about a centre of its own. camera: one camera for all photographs, the held-out ones as well: darker
-by 45 % in the corners, of a response in the shape of an S, and with exposures of 0.5 stops and white balances of 0.15
-(standard deviations), clipped at white. colors: the photographs are not disturbed; their own appearances differ.
-walkers: two boxes of noise stand in each training photograph, half as high as it; --robust leaves them out, and
-a fourth run is robust on the scene as it is.
-The other disturbances do not change the held-out photographs. "Fitted" is measured on their right halves, after the
-affine change of colour that fits the left half best, in all three runs; --appearance chooses the model that is trained
-in the third.
+exposure: each training photograph gets brighter or darker, by factors from 0.75 to 1.33 that differ by up to 10 %
+between channels, and by an offset of up to 5 of 255. vignetting: the same, and each photograph gets darker around its
+own centre, by up to 40 % in the corners. camera: all photographs, also held-out ones, are from one camera. It darkens
+corners by 45 %, has an S-shaped response and clips at white; exposures vary by 0.5 stops and white balances by 0.15
+(standard deviations). colors: no disturbance; the photographs themselves differ in appearance. walkers: each training
+photograph has two boxes of noise, half as high as the picture; the third run uses --robust, and a fourth run uses it on
+the original scene.
+The other disturbances do not change held-out photographs. "Fitted" is measured on their right halves in all three runs,
+after the affine change of colour that fits the left half best. --appearance chooses the model of the third run.
 """
 
 from __future__ import annotations
@@ -72,7 +69,7 @@ from splat_cli.train.trainer import Trainer
 def train(
     what: str, data: TrainingData, disturbed: TrainingData, config: TrainConfig, fit: str, backend: Backend
 ) -> list[str]:
-    """PSNR and SSIM on the held-out photographs, both also fitted, and errors of the poses, as text."""
+    """PSNR and SSIM on the held-out photographs, plain and fitted, and errors of the poses, as text."""
     assert disturbed.held_out is not None
     trainer = build_trainer_from_data(disturbed, config, backend, Display(io.StringIO()))
     trainer.run_until(trainer.config.steps)
@@ -109,13 +106,13 @@ def scores(what: str, trainer: Trainer, held_out: ImageSet, config: TrainConfig)
 
 
 def angle(a: View, b: View) -> float:
-    """Degrees between two cameras' axes."""
+    """Degrees between the axes of two cameras."""
     difference = np.linalg.norm(a.w2c[:3, :3] - b.w2c[:3, :3])  # 2 sqrt(2) sin(angle / 2)
     return float(np.degrees(2 * np.arcsin(min(difference / np.sqrt(8), 1))))
 
 
 def lens_error(true: View, view: View) -> float:
-    """Mean distance in pixels, over the picture, between the positions of a direction in both lenses."""
+    """Distance in pixels between projections of the same direction by both lenses, mean over the picture."""
     x, y = np.meshgrid(
         (np.arange(true.width) + 0.5 - true.cx) / true.fx, (np.arange(true.height) + 0.5 - true.cy) / true.fy
     )
@@ -131,7 +128,7 @@ def planned_runs(
     load: Callable[[dict[str, Any]], TrainConfig],
     refining: dict[str, Any],
 ) -> dict[str, tuple[TrainingData, TrainConfig]]:
-    """Rows of the table: name -> data and settings. load: the settings with some changed, as `refining` has them."""
+    """Rows of the table: name -> data and settings. load: settings with the changes of `refining`."""
     plain, refined = load({}), load(refining)
     runs = {"as it is": (data, plain), "disturbed": (wrong, plain), "refined": (wrong, refined)}
     if what == "colors":

@@ -1,14 +1,13 @@
-"""PSNR of splats seen from nearer and from farther than in training, as a table in dB:
+"""PSNR of splats seen from nearer and farther than in training, as a table in dB:
 
   python scripts/bench/scales.py SCENE --preset demo --device cpu
 
-Training is at half the size of the scene's photographs. The held-out photographs are compared at half that size again
-(as from twice as far), at that size, and whole (as from half as far), with renders of the same size: by splats trained
-at half the size, without and with the 3D filter, and by splats that were trained at the size they are rendered at.
-A render has one sample per pixel, or as many as `splat render` takes. Photographs at the training size have limited
-detail: for comparison, the last rows enlarge these photographs, and renders of this size by splats that were trained on
-whole ones.
-`python scripts/bench/scales.py --make-sample DIR` makes the sample scene at 384x288 for it.
+Splats are trained at half the size of the scene's photographs. Renders are compared with held-out photographs at a
+quarter of the size (as from twice as far), at half, and at full size (as from half as far). The rows are splats trained
+at half the size, without and with the 3D filter, and splats trained at the size of the render. A render has one sample
+per pixel, or as many as `splat render` takes. Photographs at the training size have limited detail. For comparison, the
+last rows enlarge these photographs, and renders at this size of splats that were trained at full size.
+`python scripts/bench/scales.py --make-sample DIR` makes the sample scene at 384x288 for this.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def enlarged(pictures: Sequence[np.ndarray], like: ImageSet) -> list[np.ndarray]
 
 
 def mean_psnr(pictures: list[np.ndarray], photographs: ImageSet) -> str:
-    """PSNR on the held-out photographs, dB, over pixels that their masks keep."""
+    """PSNR on the held-out photographs in dB, over unmasked pixels."""
     kept = [slice(None) if mask is None else mask > 0 for mask in photographs.masks]
     pairs = zip(pictures, photographs.images, kept, strict=True)
     return f"{np.mean([psnr(picture[where], image[where]) for picture, image, where in pairs]):.2f}"

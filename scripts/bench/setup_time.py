@@ -3,8 +3,8 @@
     python scripts/bench/setup_time.py
     python scripts/bench/setup_time.py --extras cpu,sfm --pip-cache ~/.cache/pip --keep /tmp/setup
 
-As in a slim container: an empty home, no compiler, only the programs of the new environment. CPU seconds of all
-processes are independent of other load, unlike seconds on the clock; the load average is printed with them.
+As in a slim container: an empty home folder, no compiler, only the programs of the new environment. Unlike elapsed time,
+CPU seconds of all processes do not depend on other load; the load average is printed with them.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 _IGNORED = shutil.ignore_patterns(".git", ".venv", "venv", "runs", "scenes", "node_modules", "*_cache", "__pycache__")
 _KEPT = ("PIP_", "SSL_", "REQUESTS_", "HTTP", "http", "NO_PROXY", "no_proxy", "LANG")
-"""Beginnings of the variables that a download may need."""
+"""Prefixes of environment variables that a download may need."""
 
 
 def main() -> None:
@@ -49,7 +49,7 @@ def _commands(root: Path, extras: str) -> list[list[str]]:
 
 
 def _measure(command: list[str], root: Path, pip_cache: Path | None) -> None:
-    """Run one command; print its CPU seconds and seconds on the clock. Ends the script if it fails."""
+    """Run one command; print its CPU seconds and elapsed seconds. Ends the script if it fails."""
     environment = {name: value for name, value in os.environ.items() if name.startswith(_KEPT)}
     environment |= {"PATH": str(root / "venv" / "bin"), "HOME": str(root / "home")}
     environment |= {"PIP_CACHE_DIR": str(pip_cache.absolute())} if pip_cache else {}

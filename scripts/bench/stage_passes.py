@@ -1,4 +1,4 @@
-"""Times of the stages of the backward pass, and their counted bytes moved: for `bench_kernels.py stages`."""
+"""Times of the stages of the backward pass, and counted bytes moved, for `bench_kernels.py stages`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Work:
     """
 
     pixels: int
-    pairs: int  # of a splat and a tile
+    pairs: int  # pairs of a splat and a tile
     reached_pairs: int  # pairs in segments with at least one active pixel
     segments: int
     warp_visits: int  # pairs of a splat and a warp of 16x2 pixels where the splat may still reach a pixel
@@ -47,7 +47,7 @@ class Work:
 
 
 def num_bytes(stage: Stage, work: Work) -> float:
-    """Bytes that the stage moves in global memory: a joint read of a warp counts once, an atomic as its 4 bytes."""
+    """Bytes that the stage moves in global memory. A read shared by a warp counts once, an atomic as 4 bytes."""
     splats = 44 * getattr(work, stage.reads) + 36 * getattr(work, stage.adds)
     per_pixel, saved = (28, 4096 * work.segments) if stage.moments else (20, 0)
     return float(splats + per_pixel * work.pixels + saved)
@@ -100,7 +100,7 @@ def launch_stages(backend: Backend, arrays: SplatArrays, view: View, antialias: 
 
 
 def measure_stages(backend: Backend, arrays: SplatArrays, views: list[View], antialias: bool) -> dict[str, Any]:
-    """Means over views of each stage's milliseconds and counts; `difference`: of its gradients from ours, relative."""
+    """Means over views of each stage's milliseconds and counts. `difference`: relative, of its gradients from ours."""
     splats, raster, state = _rasterizer(backend, arrays, views, antialias)
     stages = _stages(backend)
     times: dict[str, list[float]] = {stage.name: [] for stage in stages}
@@ -174,7 +174,7 @@ def _gradients(raster: Rasterizer, state: IterState, stage: Stage) -> np.ndarray
 
 
 def stage_table(result: dict[str, Any], bandwidth: float) -> str:
-    """Markdown: a row per stage, the source's figures in the last columns. bandwidth: of a copy, GB/s."""
+    """Markdown: a row per stage, published figures in the last columns. bandwidth: of a copy, GB/s."""
     work, stages = result["work"], result["stages"]
     lines = [
         f"{result['splats']:,} splats, {result['width']}x{result['height']}, {result['views']} views; a view has "

@@ -1,4 +1,4 @@
-"""Gain from a colour field's appearances: makes a scene whose photographs differ in exposure and tint.
+"""Gain from appearances of a colour field. Makes a scene whose photographs differ in exposure and tint.
 
     \b
     python scripts/bench/tint_scene.py make SCENE OUT [--max-size 800]  # another exposure and tint per photograph
@@ -6,7 +6,8 @@
     splat train OUT -o looks --color field --field-appearance 8 --eval
     python scripts/bench/tint_scene.py measure plain looks                 # held-out photographs, right halves
 
-Exposures and tints are factors of linear light: 2 to the power of normal deviates of 0.7 and, for each channel, 0.2.
+Exposures and tints are factors 2^x of linear light. x is normally distributed, with a deviation of 0.7 for exposures
+and of 0.2 per channel for tints.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def measure(runs: tuple[Path, ...], device: str) -> None:
         assert run is not None
         splats, field = load_model(ply, backend)
         photographs = half(load_run_images(run, run.views("test"), None, backend, display), right=True)
-        if field and field.shape.appearance:  # always fitted on left halves and measured on right ones
+        if field and field.shape.appearance:  # always fitted on left halves and measured on right halves
             photographs = load_run_images(run, run.views("test"), None, backend, display)
         model = TrainedModel(splats, field, responses=run.responses())
         scores = evaluate(model, photographs, run.config())

@@ -1,4 +1,4 @@
-"""The rasterization of gsplat, forward and backward, beside ours: bench_kernels.py --vs. Needs torch and gsplat."""
+"""Compares rasterization with gsplat, forward and backward: bench_kernels.py --vs. Needs torch and gsplat."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.render.project_backward import Update, project_backward
 from splat_cli.scene.view import View
 
-WARM_UP = 3  # calls for each view before any is timed
+WARM_UP = 3  # calls for each view before timing
 MAX_REPEATS = 30
 MAX_SECONDS = 3.0
 
@@ -26,8 +26,8 @@ MAX_SECONDS = 3.0
 def versus(backend: Backend, arrays: SplatArrays, views: list[View], antialias: bool = False) -> dict[str, Any]:
     """Milliseconds of the rasterization, ours and gsplat's (packed, its default, and dense), as a row of results.
 
-    Forward, and forward and backward with the gradients of all parameters stored. antialias: both use Mip-Splatting's
-    compensation of opacities and a dilation of 0.1 px^2; otherwise no compensation and 0.3.
+    Forward alone, and forward and backward with stored gradients of all parameters. antialias: both use
+    Mip-Splatting's compensation of opacities and a dilation of 0.1 px^2; otherwise no compensation and 0.3.
     """
     ours, image = our_milliseconds(backend, arrays, views, antialias)
     difference = float(np.abs(image - picture(arrays, views[0], antialias)).mean())
@@ -79,7 +79,7 @@ def our_milliseconds(
 
 
 def parameters(arrays: SplatArrays) -> dict[str, torch.Tensor]:
-    """Inputs of gsplat.rasterization, after activation, as leaves with gradients."""
+    """Inputs of gsplat.rasterization, after activations, as leaf tensors with gradients."""
     colors = np.concatenate([arrays.sh0[:, None], arrays.shN], axis=1)
     values = {
         "means": arrays.means,

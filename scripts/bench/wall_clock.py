@@ -1,4 +1,4 @@
-"""Seconds of a whole `splat train`: phases, report, exit, and time outside of the phases.
+"""Seconds of a whole `splat train` command: phases, report, exit, and time outside of the phases.
 
     python scripts/bench/wall_clock.py SCENE --eval --steps 7000
     python scripts/bench/wall_clock.py --runs 3 SCENE --eval --steps 7000 --no-report

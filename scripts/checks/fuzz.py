@@ -37,7 +37,7 @@ def _reader_names() -> list[str]:
 
 
 def _fuzz(name: str, seconds: int, corpus: Path) -> bool:
-    """Attacks one reader in a process of its own; False, with the end of its output, if that failed."""
+    """Attacks one reader in its own process. If that fails, prints the end of its output and returns False."""
     command = [sys.executable, "-m", "tests.fuzz.guided", name, str(seconds), str(corpus.resolve())]
     ended = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, errors="replace")
     printed = ended.stderr + ended.stdout

@@ -22,7 +22,7 @@ _SAYS_NOTHING = re.compile(
     r"^\s*(#|//|template|struct|using|static_assert|extern|__device__|__global__|\}|$)|__launch_bounds__|__restrict__|"
     r"(THREADS|WARPS|BLOCKS)\b.*=|__syncwarp|assert\("
 )
-"""Lines with useless mutants: signatures, types, shapes of launches, which change times and not results."""
+"""Lines with useless mutants: signatures, types, and launch shapes, which change times but not results."""
 
 
 def kernel_mutants_of(source: str) -> list[Mutant]:

@@ -2,7 +2,7 @@
 
 `python scripts/checks/kill_test.py --kills 50`: a small scene with --deterministic, on the CPU or with `--device cuda`.
 Checkpoints are so frequent that many kills interrupt one. A killed run is resumed until it ends; the first resume may
-be killed as well. The --variants differ in settings and in how photographs are read. With several ranks, a random one
+be killed, too. The --variants differ in settings and in the way photographs are read. With several ranks, a random one
 is killed.
 """
 
@@ -46,7 +46,7 @@ _VARIANTS = {
 
 @dataclass(frozen=True)
 class Training:
-    """Arguments of the training of every trial. options: of the variant."""
+    """Training arguments of every trial. options: of the variant."""
 
     scene: Path
     options: list[str]

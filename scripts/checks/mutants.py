@@ -1,4 +1,4 @@
-"""Mutants of a Python module: copies of its source, each with another operator, number, condition or call."""
+"""Mutants of a Python module: copies of its source with one operator, number, condition or call changed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def mutants_of(source: str) -> list[Mutant]:
 
 
 def _unchanged(tree: ast.Module) -> Iterator[ast.AST]:
-    """Parts with useless mutants: annotations, decorators, docstrings, messages of errors, shapes of launches."""
+    """Parts with useless mutants: annotations, decorators, docstrings, error messages, launch shapes."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             yield from filter(None, [node.returns, *(arg.annotation for arg in node.args.args), *node.decorator_list])
@@ -101,7 +101,7 @@ def _changes(node: ast.AST) -> Iterator[Callable[[ast.AST], ast.AST]]:
 
 
 def _plain(node: ast.UnaryOp) -> ast.expr:
-    """The operand, for `not` negated again, which cancels the outer `not`."""
+    """The operand. For `not`, it is negated again, which cancels the outer `not`."""
     return ast.UnaryOp(ast.Not(), node.operand) if isinstance(node.op, ast.Not) else node.operand
 
 

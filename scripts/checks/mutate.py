@@ -1,6 +1,6 @@
 """Mutation check: change one line of a file, run its tests, and list the changes that no test notices.
 
-Each file gets a random choice of mutants, in a copy of the repository, and only the tests of its table run. Kernels are
+Each file gets a random choice of mutants in a copy of the repository. Only the tests listed for it run. Kernels are
 compiled by the CPU backend:
 
     python scripts/checks/mutate.py                          # all files, 15 mutants each

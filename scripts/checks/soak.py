@@ -1,4 +1,4 @@
-"""Trains a small scene for many steps and measures the memory: it must not grow after the first part of the run.
+"""Trains a small scene for many steps and measures memory, which must not grow after the first part of the run.
 
 `python scripts/checks/soak.py --steps 200000`: trains like `splat train`, with density control, checkpoints and
 the log. Prints the peak memory of each tenth of the run, and exits with 1 if the second half needs
@@ -30,7 +30,7 @@ _TOLERANCE = 2 * _MIB  # less than 11 bytes per step in 200,000 steps
 
 
 class Use(NamedTuple):
-    """Bytes in use: by this process on the host, on the device, in the device's pool; on the CPU only the first."""
+    """Bytes in use: by this process on the host, on the device, in the device's pool. On the CPU only the first."""
 
     host: int
     device: int
@@ -48,7 +48,7 @@ class MemoryWatch(Display):
 
     @contextmanager
     def training(self, num_steps: int, first: int = 0) -> Iterator[Callable[[Progress], None]]:
-        """Yields the function for reports of progress."""
+        """Yields the function that reports progress."""
         begin, most = time.perf_counter(), Use(0, 0, 0)
 
         def watch(progress: Progress) -> None:
@@ -64,7 +64,7 @@ class MemoryWatch(Display):
 
     def growth(self) -> Use:
         """Bytes that the second half of the run needs more than the first, without its first tenth."""
-        half = len(self.tenths) // 2  # a short run may pass two tenths between two calls
+        half = len(self.tenths) // 2  # in a short run, two tenths may pass between two calls
         early, late = self.tenths[1:half], self.tenths[half:]
         before, after = (map(max, zip(*uses, strict=True)) for uses in (early, late))
         return Use(*(more - less for less, more in zip(before, after, strict=True)))

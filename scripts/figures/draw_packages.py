@@ -16,7 +16,7 @@ _STYLE = (
 
 
 def packages_svg() -> str:
-    """The drawing: a box per package, importers above what they import, and no arrow that a longer path implies."""
+    """The drawing: a box per package, importers above imported packages, and no arrow that a longer path implies."""
     packages = re.findall(r"^\| `(\w+)/` \|", (ROOT / "docs" / "architecture.md").read_text(), re.MULTILINE)
     imports = _without_implied({package: _imports(package, packages) for package in packages})
     level: dict[str, int] = {}

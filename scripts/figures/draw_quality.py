@@ -37,7 +37,7 @@ class Row:
 
 
 def rows(page: str) -> list[Row]:
-    """The scenes of a page's table of runs, means over seeds."""
+    """The scenes of a page's table of runs, with means over seeds."""
     lines = page.split("\n\n| scene (", 1)[1].split("\n\n", 1)[0].split("\n")[2:]
     cells = [line.strip("| ").split(" | ") for line in lines]
     return [_row(*[cell.strip() for cell in [*line, ""][:6]]) for line in cells]
@@ -53,9 +53,9 @@ def first_table(table: list[Row]) -> str:
 
 
 def quality_svg(table: list[Row]) -> str:
-    """Bars of PSNR above FastGS's, a group per scene."""
+    """Bars of the difference in PSNR from FastGS, one group per scene."""
     height = _TOP + _ROW * len(table) + 28
-    ticks = [-0.5, 0.5, 1.0, 1.5, 0.0]  # the line at zero on top
+    ticks = [-0.5, 0.5, 1.0, 1.5, 0.0]  # draws the line at zero on top
     parts = [_text(12, 22, "Held-out PSNR above FastGS, and seconds of training on one H200")]
     for tick in ticks:
         x = _x(tick)
@@ -107,7 +107,7 @@ def _seconds(cell: str) -> float | None:
 
 
 def _x(decibels: float) -> float:
-    """Pixels from the left of a difference; from -0.5 to 1.6 dB."""
+    """Position of a difference, pixels from the left; the axis goes from -0.5 to 1.6 dB."""
     return round(_LEFT + (decibels + 0.5) / 2.1 * (_WIDTH - _LEFT - _RIGHT), 1)
 
 

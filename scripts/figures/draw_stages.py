@@ -1,4 +1,4 @@
-"""Draw the times of `bench_kernels.py stages` relative to the original as bars, beside those of the source:
+"""Draw times of `bench_kernels.py stages`, relative to the original, as bars next to the published times:
 
 python scripts/figures/draw_stages.py stages.json > docs/images/stages.svg
 """
@@ -22,7 +22,7 @@ Column = tuple[str, list[float | None]]  # a legend, and milliseconds of each st
 
 
 def columns(results: dict[str, Any]) -> tuple[list[str], list[Column]]:
-    """Names of the stages, and the times of the source and of each run; None for missing stages."""
+    """Names of the stages, and times of the source and of each run; None for missing stages."""
     runs = results["runs"]
     stages = runs[0]["stages"]
     source = [stage["source"] and stage["source"]["ms"] for stage in stages]
@@ -64,7 +64,7 @@ def stages_svg(results: dict[str, Any]) -> str:
 
 
 def _bars(times: Sequence[list[float | None]], row: int, top: float, most: float) -> list[Markup]:
-    """The bars of one stage, one per column; `most`: the longest bar's value."""
+    """The bars of one stage, one per column. most: the longest bar's value."""
     parts = []
     for k, column in enumerate(times):
         ms, original = column[row], column[0]

@@ -1,11 +1,11 @@
-"""Fit a photograph of 256x256 pixels by a network: from coordinates, from frequencies, from the hash encoding.
+"""Fit a network to a photograph of 256x256 pixels, with coordinates, frequencies or the hash encoding as inputs.
 
     python scripts/figures/fit_image.py --out /tmp/fit_image [--image photograph.jpg] [--settings ours]
 
 writes strips.png (the fits at 1, 10, 50, 100, 300 and 1,000 steps), curves.png and curves.json, with the shares of
 time of optimiser and encoding (needs the extra `plots`). Hash encoding: 16 levels of up to 2^20 entries of 2 features,
-from 2 cells per axis in steps of 2.2. Frequencies: sin and cos of 1 to 128 half periods across the picture. Behind
-either, 4 hidden layers of 64; Adam at 0.01, gradient descent at 2.0; Huber's loss, linear from 0.05 on. Settings:
+from 2 cells per axis in steps of 2.2. Frequencies: sin and cos of 1 to 128 half periods across the picture. Both
+use 4 hidden layers of 64; Adam at 0.01, gradient descent at 2.0; Huber's loss, linear from 0.05 on. Settings:
 
     \b
     source: sigmoid outputs; without encoding, 12 hidden layers of 64 and coordinates in [-0.0001, 0.0001], Adam 0.01,

@@ -1,12 +1,12 @@
-"""Fit a function on the unit sphere by a network: from coordinates, from frequencies, from spherical harmonics.
+"""Fit a network to a function on the unit sphere, with coordinates, frequencies or spherical harmonics as inputs.
 
     python scripts/figures/fit_sphere.py --out /tmp/fit_sphere [--settings ours]
 
 writes sphere.ply and sphere.png (points (x, y, z)(1 + 0.4 f): the truth and each fit, side by side), curves.png and
 curves.json (needs the extra `plots`). The function is f = 0.5 (x, y, z) . (sin 2 pi x, cos 5 pi y, sin 2.5 pi z cos 3
 pi z) + 0.5; one hidden layer of 64, Adam at 0.025; errors are mean squares on points outside of the training set.
-Settings `source`: sigmoid outputs and Huber's loss, linear from 0.05 on; `ours`: linear outputs and squared errors,
-since f leaves the range of a sigmoid.
+Settings `source`: sigmoid outputs and Huber's loss, linear from 0.05 on. `ours`: linear outputs and squared errors,
+because f leaves the range of a sigmoid.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Shared by fit_image.py and fit_sphere.py: the network with its encoding and optimiser, shares of time, curves."""
+"""Code of fit_image.py and fit_sphere.py: the network with its encoding and optimiser, shares of time, curves."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from splat_cli.field.network import Network
 from splat_cli.field.parameters import adam_bias
 from splat_cli.render.iter_state import IterState
 
-Part = Callable[[str], AbstractContextManager[Any]]  # its time counts for the part of this name
+Part = Callable[[str], AbstractContextManager[Any]]  # its time counts as the part of this name
 
 
 class Encoding(Protocol):
@@ -85,7 +85,7 @@ class Setup:
 
 
 class Fit:
-    """A network behind an encoding; `rows` points at a time."""
+    """A network after an encoding, for `rows` points at a time."""
 
     def __init__(self, backend: Backend, encoding: Encoding, setup: Setup, channels: int, rows: int) -> None:
         self.backend, self.encoding, self.setup = backend, encoding, setup
@@ -119,7 +119,7 @@ class Fit:
         part: Part = lambda name: nullcontext(),
         sparse: bool = True,
     ) -> None:
-        """One update, numbered from 1. sparse: the optimiser leaves out entries of tables that no point touched."""
+        """One update, numbered from 1. sparse: the optimiser skips table entries that no point touched."""
         adam, trained = self.setup.adam, self.encoding.trained
         self.forward(points, part)
         with part("network, backward"):

@@ -1,4 +1,4 @@
-"""Regression losses of a network: host side of cuda_src/field/regression.cu."""
+"""Regression losses of a network: host code for cuda_src/field/regression.cu."""
 
 from __future__ import annotations
 

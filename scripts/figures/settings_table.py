@@ -41,7 +41,7 @@ def _restrictions(declared: Setting) -> str:
 
 
 def _fact(text: str, values: Values) -> list[str]:
-    """The text as a list, with the values if it applies only to some; an empty list if it does not apply."""
+    """The text in a list, with the values if it applies only to some; an empty list if it does not apply."""
     if isinstance(values, tuple):
         return [f"{text} ({', '.join(values)})"]
     return [text] if values else []

@@ -1,6 +1,6 @@
 """Bundles the JavaScript viewer that `splat export OUT.html` puts into its pages.
 
-Packages and their checksums are pinned by package-lock.json beside this file. Needs Node.js and npm's registry.
+package-lock.json in this folder pins packages and their checksums. Needs Node.js and npm's registry.
 
 python scripts/viewer/bundle.py            # writes splat_cli/viewer/static and checksums.json
 python scripts/viewer/bundle.py --check    # builds again and compares; exit code 1 if a file differs

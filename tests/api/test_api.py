@@ -135,7 +135,7 @@ def test_color_field_is_rendered_and_saved(scene, tmp_path):
     view = result.held_out[0]
     photograph = np.asarray(result.compare(view.name))[:, : view.width]
     scored = splat.evaluate(result.splats, scene, device="cpu").per_image[view.name].psnr
-    assert result.evaluate().per_image[view.name].psnr == pytest.approx(scored, abs=1.5)  # baked into harmonics
+    assert result.evaluate().per_image[view.name].psnr == pytest.approx(scored, abs=1.5)  # with the field baked in
     assert photograph.shape == result.render(view).pixels.shape
 
 
@@ -153,7 +153,7 @@ def test_pictures(result, tmp_path):
 def test_files_are_measured_as_the_result(result, scene, tmp_path):
     result.save(tmp_path / "splats.ply")
     scores = splat.evaluate(tmp_path / "splats.ply", scene, test_every=3, device="cpu")
-    assert scores.mean.psnr == pytest.approx(result.evaluate().mean.psnr, abs=0.5)  # antialiasing was baked
+    assert scores.mean.psnr == pytest.approx(result.evaluate().mean.psnr, abs=0.5)  # antialiasing is baked in
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def changed_views(scene, **changes):
 
 
 def test_a_scene_of_a_program_may_have_other_types(scene):
-    """NumPy's integers, whose products overflow, poses [3, 4], paths as text, positions in double precision."""
+    """NumPy integers (their products overflow), poses [3, 4], paths as text, positions in double precision."""
     read = splat.read_scene(scene)
     width = np.int32(read.views[0].width)
     views = [dataclasses.replace(view, w2c=view.w2c[:3], path=str(view.path), width=width) for view in read.views]

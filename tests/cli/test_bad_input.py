@@ -143,7 +143,7 @@ def test_web_address_is_refused(refused):
 
 @pytest.mark.parametrize("where", ["dense", "garden/dense"])
 def test_folder_above_a_scene_is_refused(refused, scene, tmp_path, where):
-    """A workspace of COLMAP, or a folder of several scenes."""
+    """For example a workspace of COLMAP, or a folder of several scenes."""
     shutil.copytree(scene, tmp_path / "work" / where)
     refused(tmp_path / "work", "is not a scene, but holds 1: give", where)
 

@@ -63,7 +63,7 @@ def test_path_blends_two_appearances(splat, field_run, tmp_path):
     again = splat(
         "render", field_run, "--path", "orbit", "--frames", 3, "--appearance", "mean", "-o", tmp_path / "ab", *CPU
     )
-    assert "were up to date" not in again.out  # frames of another appearance are not kept
+    assert "were up to date" not in again.out  # frames of another appearance are rendered again
 
 
 def test_export_bakes_an_appearance_at_a_degree(splat, field_run, tmp_path):

@@ -18,7 +18,7 @@ from tests.small_scene import write_small_scene
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Runs of a scene by name. Not to be changed."""
+    """Runs of a scene by name. Do not modify."""
     folder = tmp_path_factory.mktemp("compared")
     scene = write_small_scene(folder / "scene")
     other = {"steps": 20, "eval": True, "test_every": 3, "save_at": ()}

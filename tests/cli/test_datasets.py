@@ -104,7 +104,7 @@ def test_split_that_names_no_photograph_of_the_scene(splat, scene, tmp_path):
 def test_crop(trained_run, splat, scene):
     run, _ = trained_run(scene, "--crop", "0,0,0,0.5")
     distances = np.linalg.norm(read_ply(run.ply_path(3)).means, axis=1)
-    assert len(distances) == 300  # training uses all points: photographs show the outside, too
+    assert len(distances) == 300  # training uses all points, because photographs also show the outside
     for options, radius in (((), 0.5), (("--crop", "none"), 9), (("--crop", "0,0,0,0.3"), 0.3)):
         assert splat("export", run.path, "a.ply", "--no-bake", *options).code == 0
         exported = np.linalg.norm(read_ply(Path("a.ply")).means, axis=1)

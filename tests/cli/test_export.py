@@ -59,7 +59,7 @@ def test_a_file_without_splats_is_not_written(splat, trained, tmp_path, strict):
 
 
 def test_values_out_of_a_formats_range_are_reported(splat, trained):
-    """Splats in millimetres are too large for SPZ, in kilometres too small."""
+    """Splats in millimetres are too large for SPZ; in kilometres they are too small."""
     assert "were cut" not in splat("export", trained, "a.spz", "--no-bake").out
     for name, scale in (("large.spz", "1e5"), ("small.spz", "1e-6")):
         result = splat("export", trained, name, "--scale", scale, "--no-bake")
@@ -136,7 +136,7 @@ def test_any_format_is_described_rendered_and_converted(splat, trained, tmp_path
 
 
 def test_page_opens_at_the_start_view(splat, trained, tmp_path):
-    """A name, a number or a file of cameras; antialiasing is not baked in, since the page's viewer has it."""
+    """A name, a number or a file of cameras. Antialiasing is not baked in, because the page's viewer supports it."""
     cameras = RunDir(trained).cameras_path
     pages = []
     for number, camera in enumerate(("a_02.jpg", "a_02", "2", cameras, None)):
@@ -153,7 +153,7 @@ def test_page_opens_at_the_start_view(splat, trained, tmp_path):
 
 
 def test_axes_of_spz(splat, trained, tmp_path):
-    """OUT states its axes; --spz-axes gives the axes of a source that does not."""
+    """OUT states its axes; --spz-axes gives the axes of a source that does not state them."""
     source = RunDir(trained).ply_path(20)
     assert "--spz-axes rdf" in splat("export", source, "rub.spz").out
     assert "--spz-axes" not in splat("export", source, "rdf.spz", "--spz-axes", "rdf").out

@@ -1,4 +1,4 @@
-"""Folders with control characters, quotes or bytes that are not UTF-8 in their names: runs can be made and read."""
+"""Runs can be written and read in folders with control characters, quotes or invalid UTF-8 in their names."""
 
 import json
 import os

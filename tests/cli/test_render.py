@@ -79,7 +79,7 @@ def test_file_without_cameras_gets_an_orbit(splat, trained, tmp_path):
     assert sizes(folder) == {f"{number:05d}.png": (48, 36) for number in range(4)}
     pictures = [np.asarray(Image.open(path)).astype(float) for path in sorted(folder.glob("*.png"))]
     assert all(picture.std() > 5 for picture in pictures)
-    assert np.abs(pictures[0] - pictures[2]).mean() > 1  # from the other side
+    assert np.abs(pictures[0] - pictures[2]).mean() > 1  # seen from the other side
     assert "--cameras" in splat("render", ply, "--path", "walk", *CPU).err
 
 
@@ -111,7 +111,7 @@ def test_small_pictures_are_supersampled(splat, trained, tmp_path):
 
 def test_splat_scale(splat, trained, tmp_path):
     def coverage(*options):
-        """Mean opacity of a picture; all scales write to the same folder, so each replaces the previous picture."""
+        """Mean opacity of a picture. All scales write to the same folder; each replaces the previous picture."""
         assert splat("render", trained, "-o", "scaled", "--alpha", *options, *CPU).code == 0
         return np.asarray(Image.open(tmp_path / "cwd" / "scaled" / "alpha" / "a_03.png")).mean()
 

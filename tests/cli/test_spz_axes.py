@@ -40,7 +40,7 @@ def test_render(splat, files):
         assert result.code == 0, result.err
         np.testing.assert_allclose(_pictures(rub.parent / "out"), expected, atol=2)  # rotations are rounded
     again = splat("render", file, "-o", "out", "--path", "orbit", "--frames", 2, "--size", "32x24", *CPU)
-    assert "up to date" not in again.out  # pictures with other axes are not kept
+    assert "up to date" not in again.out  # pictures with other axes are rendered again
     assert np.abs(_pictures(rub.parent / "out") - expected.astype(int)).max() > 20
 
 

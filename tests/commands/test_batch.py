@@ -1,4 +1,4 @@
-"""`splat batch`: trains each scene separately, skips finished scenes, resumes others, stops as a whole."""
+"""`splat batch`: trains each scene separately, skips finished scenes, resumes others, and stops them together."""
 
 import json
 import shutil
@@ -112,7 +112,7 @@ def test_a_missing_gpu_is_told_once(splat, scene, tmp_path, monkeypatch):
 
 
 def test_run_of_another_scene_of_the_same_name_is_not_taken(splat, scene, tmp_path):
-    """It is neither reported as the result, nor continued with other photographs; a moved scene is continued."""
+    """It is not reported as the result or continued with other photographs; a moved scene is continued."""
     first, second = tmp_path / "first" / "garden", tmp_path / "second" / "garden"
     for folder in (first, second):
         shutil.copytree(scene, folder)
@@ -243,6 +243,6 @@ def test_scene_that_a_lost_worker_finished_is_done(tmp_path):
     ],
 )
 def test_batch_of_one_photograph_per_gpu_is_passed_on(tmp_path, settings, options):
-    """Long runs have another batch size by default."""
+    """Long runs have a different batch size by default."""
     job = train_job("run", tmp_path, tmp_path / "run", TrainConfig(**settings), "cpu")
     assert [one for one in job.arguments if one.startswith(("--batch", "--gpus"))] == options

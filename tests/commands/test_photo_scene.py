@@ -30,7 +30,7 @@ def photos(scene, tmp_path):
 
 @pytest.fixture
 def colmap(scene, monkeypatch):
-    """Replaces COLMAP's camera poses by the known ones; lists its calls."""
+    """Replaces COLMAP by known camera poses; lists the calls."""
     calls = []
 
     def run_colmap(job, counting):
@@ -190,7 +190,7 @@ def test_processes_that_begin_with_the_same_photographs_share_their_poses(photos
 
 
 def test_processes_that_unpack_the_same_zip_file_share_the_scene(scene, tmp_path, monkeypatch):
-    """The second finds that the folder exists when its own is complete."""
+    """The folder exists already when the second process has completed its own."""
     monkeypatch.chdir(tmp_path)
     archive = Path(shutil.make_archive(str(tmp_path / "garden"), "zip", scene))
     display, unpack = Display(io.StringIO(), bar=False), photo_scene.unzip_scene
@@ -285,7 +285,7 @@ def test_scenes_made_of_photographs_do_not_hide_the_photographs(scene, photos, t
 
 @pytest.mark.parametrize("command", [("train", "--steps", "1", "--device", "cpu"), ("sfm",)])
 def test_run_is_refused_as_a_scene(splat, scene, run_copy, tmp_path, command):
-    """Structure from motion once got its rendered pictures."""
+    """Regression: structure from motion got the run's rendered pictures."""
     shutil.copytree(scene / "images", run_copy / "renders")
     result = splat(command[0], run_copy, "-o", tmp_path / "out", *command[1:])
     assert (result.code, "is the folder of a run, not a scene: `splat train --resume" in result.err) == (2, True)

@@ -1,4 +1,4 @@
-"""Streamed photographs: the same bits as with all of them resident, within the memory budget."""
+"""Streamed photographs give the same bits as resident ones, within the memory budget."""
 
 import threading
 from collections import Counter
@@ -53,7 +53,7 @@ def stream(backend):
 
 
 def shown(backend, stream, view):
-    """Brightness of the photograph that the camera table names for a view, by its address."""
+    """Brightness of the photograph at the address that the camera table has for a view."""
     rows = backend.download(stream.cameras.array).view(CAMERA_DTYPE)[:, 0]
     addresses = {
         backend.address(photo): int(backend.download(photo)[0, 0, 0]) for photo, _, _ in stream._resident.values()
@@ -157,7 +157,7 @@ def test_run_with_little_memory_resumes(training, finished, tmp_path):
 
 
 def test_broken_photograph_does_not_count(training, scene, tmp_path):
-    """It is found during training, since nothing is decoded before."""
+    """It is found during training, because nothing is decoded before."""
     broken = write_small_scene(tmp_path / "scene")
     path = broken / "images" / "a_04.jpg"
     path.write_bytes(path.read_bytes()[:-100])
@@ -191,7 +191,7 @@ def test_budget(backend):
     with pytest.raises(UsageError, match="hold 11 photographs .* more --image-memory, or --downscale 2"):
         room(11)
     assert room(11, score_views=5).resident >= 5
-    assert room(30, gpus=2, batch=2) is None  # 20 of 40, and 10 held out
+    assert room(30, gpus=2, batch=2) is None  # 20 of 40 training photographs, and 10 held out
     assert room(29, gpus=2, batch=2) is not None
 
 
@@ -206,7 +206,7 @@ def test_thousands_of_photographs_start_soon(training, tmp_path):
 
 
 def test_many_broken_photographs_give_few_lines(tmp_path):
-    """Transparent photographs, which are found when they are decoded."""
+    """Transparent photographs, which decoding detects."""
     views = read_scene(write_small_scene(tmp_path / "scene", num_views=13)).views
     for view in views[:-1]:
         Image.new("LA", (40, 30)).save(view.path, "PNG")

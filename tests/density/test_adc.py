@@ -40,7 +40,7 @@ def test_size_is_judged_by_the_extent_of_the_scene(backend):
 
 
 def test_clones_and_splits_of_one_round(backend):
-    """Each parent keeps its place; clones come first among the new splats."""
+    """Parents keep their places; clones come first among the new splats."""
     model = some_model(backend, scale=0.1 * DENSE_SCALE)
     model.splats.params[3:6, 5] = float(np.log(5 * DENSE_SCALE))
     model.stats[0, 5], model.stats[1, 5] = 1, 4

@@ -71,7 +71,7 @@ def test_a_round_without_splats(backend, name):
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_the_seed_decides(backend, name):
-    """Only random strategies depend on the seed: splitting into halves is not random, with one splat to split."""
+    """Only random strategies depend on the seed. Splitting into halves is not random if there is one splat to split."""
     if name == "splits":
         return
 
@@ -79,7 +79,7 @@ def test_the_seed_decides(backend, name):
         return host(refined(some_model(backend, dead=9, scale=3 * DENSE_SCALE), name, seed=seed))
 
     np.testing.assert_array_equal(params(0), params(0))
-    if name != "copies":  # all copies are of one splat
+    if name != "copies":  # all are copies of one splat
         assert (params(0) != params(1)).any()
 
 

@@ -220,7 +220,7 @@ assert (x == np.arange(127, -1, -1)).all()
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ulimit -v works on Linux")
 def test_memory_limit_reduces_threads_or_is_reported():
-    """`ulimit -v` sets the limit. A thread needs 8 MiB for the stacks of 128 fibers, and its own stack."""
+    """`ulimit -v` sets the limit. A thread needs 8 MiB for the stacks of 128 fibers, in addition to its own stack."""
     from tests.device.test_lanes import KERNELS
 
     ended = finished([sys.executable, "-W", "ignore", "-c", LIMITED.format(kernels=str(KERNELS))])

@@ -41,7 +41,7 @@ def test_debug_waits_before_and_after_every_launch():
 
 
 class StickyDevice:
-    """A device on which nothing works after the first launch, as after an illegal access on a GPU."""
+    """A device that fails after the first launch, like a GPU after an illegal access."""
 
     def __init__(self):
         self.failed = False

@@ -96,7 +96,7 @@ def test_struct_is_its_dtype(
 
 
 def test_every_mirrored_struct_is_compared() -> None:
-    """Kernels say `mirrors this layout` above each struct that the host fills."""
+    """In kernels, the comment `mirrors this layout` is above each struct that the host fills."""
     sources = [path.read_text() for path in resource_dir("cuda_src").rglob("*.cu*")]
     mirrored = {name for text in sources for name in re.findall(r"mirrors this layout\.\nstruct (\w+)", text)}
     assert mirrored == {name for name, *_ in STRUCTS}

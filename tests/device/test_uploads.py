@@ -42,7 +42,7 @@ def test_capture_after_a_copy_is_replayed(backend, disturb):
     def fill():
         backend.fill(count, 3)
 
-    fill()  # loads its kernel, which is not allowed in a capture
+    fill()  # loads its kernel now: a capture must not load kernels
     replay = backend.capture_graph(fill)
     count[...] = 0
     replay()

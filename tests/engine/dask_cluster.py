@@ -12,7 +12,7 @@ LEFT_OPEN = "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExcepti
 
 
 class DaskCluster:
-    """The processes. address: of the scheduler; workers: without nannies, which would restart them."""
+    """The processes. address: address of the scheduler. workers: have no nannies, which would restart them."""
 
     def __init__(self, folder: Path, stack: ExitStack, options: tuple[object, ...], scheme: str) -> None:
         self._folder, self._stack, self._options = folder, stack, options
@@ -21,7 +21,7 @@ class DaskCluster:
         self.address = wait_until(self._address, self.scheduler)
 
     def add_worker(self, *options: object, **variables: object) -> "subprocess.Popen[str]":
-        """Start a worker with these options and environment variables; waits until it has joined."""
+        """Start a worker with these options and environment variables, and wait until it has joined."""
         number = len(self.workers)
         arguments = (
             self.address,

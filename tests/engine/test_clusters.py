@@ -1,4 +1,4 @@
-"""Clusters of --cluster: addresses, certificates, versions, SLURM's file, and messages about wrong ones."""
+"""Clusters of --cluster: addresses, certificates, versions, SLURM's file, and messages about mistakes in them."""
 
 import asyncio
 import shutil
@@ -101,7 +101,7 @@ def test_certificates_are_those_of_the_configuration_of_dask(tmp_path):
 
 
 def test_a_second_cluster_of_this_machine_says_nothing_of_ports():
-    """The first uses the port of Dask's dashboard; warnings are errors here."""
+    """The first cluster uses the port of Dask's dashboard; here, warnings are errors."""
     with ExitStack() as stack:
         with suppress(OSError):  # another test uses it
             stack.enter_context(socket.create_server(("", 8787)))
@@ -200,7 +200,7 @@ def test_slurm_file_that_does_not_work_here_is_told(batch, tmp_path, line, reaso
 
 
 def test_ctrl_c_acts_as_before_dask_jobqueue_was_imported(tmp_path, monkeypatch):
-    """Its import replaces the handler of SIGINT. The import of this stand-in does so in every run of the test."""
+    """Its import replaces the handler of SIGINT. This stand-in replaces it in every run of the test."""
     replacing = "import signal, sys\nsignal.signal(signal.SIGINT, lambda *_: sys.exit())\nSLURMCluster = None\n"
     (tmp_path / "dask_jobqueue.py").write_text(replacing)
     (tmp_path / "slurm.toml").write_text("jobs = 2")

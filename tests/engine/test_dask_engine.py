@@ -1,4 +1,4 @@
-"""Jobs on the workers of a Dask cluster: their order, and jobs, workers and connections that fail."""
+"""Jobs on the workers of a Dask cluster: their order, and failures of jobs, workers and connections."""
 
 import dataclasses
 import signal
@@ -59,7 +59,7 @@ def connect():
 
 
 def _quick(folder, name, **changes):
-    """A job that takes half a second, with a log of its own."""
+    """A job that takes half a second, with its own log."""
     return dataclasses.replace(Job(name, ("--version",), folder, Path(f"{name}.log")), **changes)
 
 

@@ -23,7 +23,7 @@ from tests.engine.dask_cluster import LEFT_OPEN, dask_cluster
 
 pytestmark = pytest.mark.filterwarnings(LEFT_OPEN)
 
-STEPS = 160  # more than can pass between a checkpoint and the signal after it
+STEPS = 160  # more than a run makes between a checkpoint and the signal after it
 CLUSTER = "--cluster=local:2"
 
 

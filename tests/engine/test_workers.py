@@ -118,7 +118,7 @@ def test_workers_are_waited_for_before_fewer_are_chosen(wait, monkeypatch):
     monkeypatch.setattr(rank_group, "_PATIENCE", 10.0)
     client, said = FakeClient(GPUS, lambda: {"b": 1} if next(times) < 20 else {}), []
     assert len(wait(client, [8, 4, 3], "cuda", can_grow=True, say=said.append)) == 3
-    assert next(times) > 20  # until then, one was busy
+    assert next(times) > 20  # until then, one worker was busy
     assert said == ["Waiting for 8 free GPUs of the cluster"]
 
 

@@ -1,4 +1,4 @@
-"""Photographs of an evaluation, decoded on access: in order, a limited number ahead."""
+"""Photographs of an evaluation are decoded on access, in order and a limited number ahead."""
 
 from collections.abc import Sequence
 

@@ -18,7 +18,7 @@ EVALUATED = {"eval": True, "test_every": 3, "save_at": (30,), "keep": 1}
 
 @pytest.fixture(scope="module")
 def whole(scene, tmp_path_factory):
-    """A run that saves after 30 of 60 steps, with scores. Not to be changed."""
+    """A run that saves after 30 of 60 steps, with scores. Do not modify."""
     return Trained(scene).new(tmp_path_factory.mktemp("runs") / "whole", **EVALUATED)
 
 

@@ -1,4 +1,4 @@
-"""Standard streams that are closed, full or no longer read: training continues without a traceback."""
+"""Training continues without a traceback if standard streams are closed, full or no longer read."""
 
 import os
 import signal

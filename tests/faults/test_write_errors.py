@@ -48,7 +48,7 @@ def test_an_index_does_not_replace_without_all_of_its_files(tmp_path, monkeypatc
     index, scandir = tmp_path / "index.json", os.scandir
 
     def refuse(path="."):
-        if str(path).endswith("chunks"):  # path is a number while a folder is removed
+        if str(path).endswith("chunks"):  # rmtree passes file descriptors as paths
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return scandir(path)
 

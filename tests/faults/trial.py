@@ -29,7 +29,7 @@ from splat_cli.run.checkpoints.file import read_checkpoint
 from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.run_dir import RunDir
 
-# Imports of the commands, once for all forks. Starts no threads, since forks would not have them.
+# Modules of the commands, imported once for all forks. Imports start no threads, because forks would not have them.
 for name in (
     "splat_cli.cli.train",
     "splat_cli.cli.train_request",
@@ -52,7 +52,7 @@ OPERATIONS = {
     "full disk": "cwm",
     "SIGKILL": "ocrwfnumtl",
 }
-"""Kind of fault -> operations that it is tried at, by their letters in faulty_disk.cpp."""
+"""Kind of fault -> operations at which it is tried, by their letters in faulty_disk.cpp."""
 KINDS = tuple(OPERATIONS)
 STEPS, SAVE_AT = 120, 60
 _OPTIONS = [
@@ -95,7 +95,7 @@ class Scenario(ABC):
         self.scene, self.whole = scene, whole
 
     def prepare(self, path: Path) -> None:
-        """Fill the folder `path`, which does not exist, with what the command needs; here: nothing."""
+        """Create the folder `path` with the files that the command needs; here: none."""
         return
 
     @abstractmethod
@@ -108,7 +108,7 @@ class Scenario(ABC):
 
     @abstractmethod
     def missing(self, path: Path) -> str:
-        """Files that the command has not written yet; empty if all exist."""
+        """Names of files that the command has not written yet; empty if all exist."""
 
 
 class Training(Scenario):
@@ -215,7 +215,7 @@ class ChunkExport(Export):
 
 
 class Batch(Scenario):
-    """A batch of one scene, whose training is another process with a sound disk."""
+    """A batch of one scene. Training is another process, whose disk works."""
 
     name = "batch"
 
@@ -275,7 +275,7 @@ class Trials:
         ended = self._splat(scenario, path, number, KINDS.index(kind) + 1)
         wrong = _wrong_end(ended) or scenario.wrong(path)
         if not wrong and (missing := scenario.missing(path)):
-            if ended.code == 0 and name not in ("train", "resume"):  # these warn, and continue
+            if ended.code == 0 and name not in ("train", "resume"):  # commands warn about these and continue
                 wrong = f"exit code 0, and {missing}"
             second = self._splat(scenario, path, 0, 0)
             wrong = wrong or (f"repetition: {second.text}" if second.code else "")
@@ -287,7 +287,7 @@ class Trials:
         return wrong and f"{fault}: {wrong}\n{ended.text}"
 
     def _splat(self, scenario: Scenario, path: Path, number: int, kind: int) -> Ended:
-        """The scenario's command in a process of its own."""
+        """The scenario's command in its own process."""
         log = self.folder / f"said-{os.getpid()}"
         reading, writing = os.pipe()
         child = os.fork()
@@ -337,7 +337,7 @@ def _wrong_end(ended: Ended) -> str:
 
 
 def _wait(child: int) -> int:
-    """The exit code of a child, -SIGALRM for one that takes too long."""
+    """The exit code of a child; -SIGALRM if it takes too long."""
     until = time.monotonic() + _SECONDS
     while time.monotonic() < until:
         done, status = os.waitpid(child, os.WNOHANG)

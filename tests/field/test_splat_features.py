@@ -48,7 +48,7 @@ def test_adam_on_features(backend: Backend, comparison: Comparison, dense: bool)
     np.testing.assert_array_equal(after[:begin], before[:begin])
     zeros = np.zeros((SIZE, NUM))
     expected = reference.step(before[begin:], gradients, zeros, zeros, np.full(SIZE, RATE), STEP)[0]
-    moves = (gradients != 0) & (np.arange(NUM) >= 4)  # with zero moments, dense changes nothing without a gradient
+    moves = (gradients != 0) & (np.arange(NUM) >= 4)  # dense updates of zero moments without a gradient are 0
     comparison.check(
         "step_features",
         f"features, dense {dense}",

@@ -1,7 +1,7 @@
 """Attacks every reader with thousands of files: `python -m tests.fuzz [--count N] [--seed S] [--only NAME]`.
 
 Some files are damaged at random places, most are intact containers with wrong contents. Prints a table: how many files
-each reader accepted and refused, and the worst time and memory of a file. A reader's turn ends at the first file that
+each reader accepted and refused, and the worst time and memory of a file. A reader is done at the first file that
 crashes it, takes more than 5 seconds or too much memory, or makes it change files; the exit code is then 1.
 """
 

@@ -1,4 +1,4 @@
-"""Damaged inputs for one reader, one after the other, and the outcomes that count as failures."""
+"""Attacks one reader with damaged inputs, one after the other, and checks the outcomes."""
 
 import time
 import warnings
@@ -16,7 +16,7 @@ from tests.peak_memory import PeakMemory, peak_memory
 MAX_SECONDS = 5.0
 BASE_BYTES, BYTES_PER_BYTE = 64 << 20, 4
 _FORGED = 0.7
-"""Share of inputs that are whole containers of wrong contents; the others are damaged anywhere."""
+"""Share of inputs that are intact containers with wrong contents; the others are damaged anywhere."""
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Outcome:
 
 
 def attack(target: Target, folder: Path, count: int, seed: int, measure_memory: bool = False) -> Outcome:
-    """Damages the target's file, or forges its contents, `count` times, or a share of it.
+    """Damages the target's file, or forges its contents, `count` times (fewer for slow readers).
 
     AssertionError, with the input's seed, if a reader breaks a promise.
     """

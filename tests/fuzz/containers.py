@@ -58,7 +58,7 @@ def _sog_member(name, content, rng):
 
 
 def odd_array(array, rng):
-    """An array of another type, shape or content; of the same kind in four of five cases."""
+    """An array of another type, shape or content; in four of five cases, of the same kind of type."""
     kind = rng.random()
     if kind < 0.3:
         changed = array.copy().reshape(-1)

@@ -1,7 +1,7 @@
-"""Measures reading of large files made to take much memory: `python -m tests.fuzz.large [--megabytes N] [--only NAME]`.
+"""Reads large files made to take much memory: `python -m tests.fuzz.large [--megabytes N] [--only NAME]`.
 
 Prints a row per file: its length, the result (resident), the peak and the limit of SECURITY.md in MiB, and
-the processor's seconds. The exit code is 1 if a limit was exceeded. Each file is read in a process of its own.
+CPU seconds. The exit code is 1 if a limit was exceeded. Each file is read in its own process.
 """
 
 import argparse
@@ -24,9 +24,9 @@ BASE_SECONDS, SECONDS_PER_MEGABYTE = 5.0, 1.0
 
 @dataclass(frozen=True)
 class Measured:
-    """size, arrays: bytes of the file, and of its points as arrays.
+    """size: bytes of the file. arrays: bytes of its points as arrays.
 
-    returned, peak: bytes of the reader's result, and of the peak above the memory before.
+    returned: bytes of the reader's result. peak: bytes of the peak above the memory before.
     """
 
     name: str

@@ -45,7 +45,7 @@ def build_spz_zstd(folder: Path, size: int) -> Path:
 
 
 def build_sog(folder: Path, size: int) -> Path:
-    """Likewise; some splats are not finite, so that the others are copied."""
+    """The same, with some splats that are not finite, so that the others are copied."""
     side = int((size // 9) ** 0.5)
     noise, zero = _noise(side, side, 3), np.zeros((side, side, 3), np.uint8)
     opaque = np.dstack([zero, np.full((side, side), 252, np.uint8)])

@@ -9,7 +9,7 @@ from tests.fuzz.trees import odd_bytes
 
 
 def picture(rng, formats=("WEBP", "PNG", "JPEG", "TIFF", "GIF", "BMP", "PPM")):
-    """An image file of any format, mode and size; some are far larger than their bytes."""
+    """An image file of any format, mode and size; some have far more pixels than bytes."""
     size = [(1, 1), (4, 4), (40, 30), (30, 40), (64, 2), (1, 300), (400, 300), (3000, 2000), (12_000, 9000)][
         rng.choice(9, p=[0.1, 0.1, 0.3, 0.1, 0.1, 0.1, 0.14, 0.04, 0.02])
     ]

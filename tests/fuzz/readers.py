@@ -1,4 +1,4 @@
-"""Every reader of files that come from elsewhere, with a small valid input of each kind."""
+"""All readers of untrusted files, with a small valid input of each kind."""
 
 from tests.fuzz.run_readers import RUN_TARGETS
 from tests.fuzz.scene_readers import SCENE_TARGETS

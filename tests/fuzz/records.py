@@ -50,7 +50,7 @@ def forge_ply(whole, rng):
 
 
 def _ply_body(header, body, rng):
-    """The bytes or lines that the elements take; at most a few megabytes."""
+    """Bytes or lines for these elements; at most a few megabytes."""
     lines = [line.split() for line in header.splitlines()]
     counts, widths = [], []
     for words in lines:

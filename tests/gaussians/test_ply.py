@@ -151,7 +151,7 @@ def test_wrong_number_of_coefficients(tmp_path):
 
 
 def test_degree_4_is_dropped_and_told(tmp_path):
-    """gsplat writes 24 coefficients of red, then of green, then of blue."""
+    """gsplat writes 24 coefficients for red, then for green, then for blue."""
     splats = some_splats(10)
     columns = columns_of(splats)
     for name in [name for name in columns if name.startswith("f_rest_")]:
@@ -233,7 +233,7 @@ def test_names_of_cloudcompare(tmp_path, prefix):
     ],
 )
 def test_other_programs_say_that_splats_are_antialiased(tmp_path, comments, expected):
-    """Brush and Postshot, before the first element."""
+    """Brush and Postshot write them before the first element."""
     path = write_foreign(tmp_path / "a.ply", columns_of(some_splats(5)), comments=comments)
     assert read_ply(path).antialiased is expected
 

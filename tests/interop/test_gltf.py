@@ -1,4 +1,4 @@
-"""Our .glb against what splat-transform writes, and against the validator of Khronos."""
+"""Our .glb, compared with splat-transform's and checked by the validator of Khronos."""
 
 import json
 import shutil
@@ -70,7 +70,7 @@ def test_validator_of_khronos_reports_only_unknown_names(tmp_path):
     assert result.returncode == 0, result.stderr
     messages = json.loads(result.stdout)["messages"]
     names_it_does_not_know = (
-        "/meshes/0/primitives/0/attributes/KHR_gaussian_splatting:"  # colons came with the extension
+        "/meshes/0/primitives/0/attributes/KHR_gaussian_splatting:"  # the extension introduced colons in names
     )
     serious = [m for m in messages if m["severity"] < 2 and not m["pointer"].startswith(names_it_does_not_know)]
     assert serious == []

@@ -33,12 +33,12 @@ SPLATS = [
         "scale_2": -3.5,
         "color": (0, 0.5, 0),
         "f_rest_1": 0.8 / C1,
-    },  # red's coefficient of z: seen along +z, red is added
+    },  # coefficient of red for z: adds red if seen along +z
 ]
 
 
 def write_scene(folder: Path) -> None:
-    """Binary little-endian PLY with nothing but NumPy, and a camera at z = -DISTANCE that looks along +z."""
+    """A binary little-endian PLY written only with NumPy, and a camera at z = -DISTANCE that looks along +z."""
     rows = np.zeros((len(SPLATS), len(NAMES)), "<f4")
     for row, splat in zip(rows, SPLATS, strict=True):
         colors = {f"f_dc_{i}": (level - 0.5) / C0 for i, level in enumerate(splat["color"])}
@@ -92,7 +92,7 @@ def test_rotation_and_view_dependent_color(picture: np.ndarray) -> None:
 
 
 def test_antialiasing_stated_by_a_file(tmp_path: Path) -> None:
-    """SPZ states antialiasing, with which the thin bar covers less; --no-antialias overrides it."""
+    """SPZ states antialiasing, which makes the thin bar cover less; --no-antialias overrides it."""
     write_scene(tmp_path)
     splats = read_splats(tmp_path / "scene.ply")
     splats.antialiased = True

@@ -15,7 +15,7 @@ Program = Callable[..., None]
 
 @pytest.mark.parametrize("degree", range(4))
 def test_it_reads_what_we_write(splat_transform: Program, tmp_path: Path, degree: int) -> None:
-    """All columns of its table, as it prints them."""
+    """All columns of its printed table."""
     write_ply(tmp_path / "ours.ply", some_splats(500, degree))
     splat_transform(tmp_path / "ours.ply", tmp_path / "theirs.csv")
     with (tmp_path / "theirs.csv").open(encoding="utf-8") as file:

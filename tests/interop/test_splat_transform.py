@@ -81,7 +81,7 @@ def test_its_spz_of_version_4_holds_what_version_3_does(splat_transform, tmp_pat
 @pytest.mark.parametrize("written", [".ply", ".compressed.ply", ".sog", ".spz", ".glb"])
 @pytest.mark.parametrize("ours", [".ply", ".splat", ".compressed.ply", ".sog", ".spz"])
 def test_round_trip_through_it(splat_transform, tmp_path, ours, written):
-    """Our file of every format, converted by it to every format, against what we wrote; errors of both add up."""
+    """It converts our file of each format to each format. The errors of both formats add up."""
     splats = splats_in_range(100, 0 if ".splat" in (ours, written) else 3)
     write_splats(tmp_path / f"ours{ours}", splats, spz_axes="RDF")
     options = {".spz": ["--spz-version", 4], ".sog": ["--gpu", "cpu"]}.get(written, [])

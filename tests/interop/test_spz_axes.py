@@ -23,7 +23,7 @@ def assert_alike(source, other):
 
 @pytest.mark.parametrize("axes", ["RUB", "RDF"])
 def test_the_library_of_niantic_reads_ours(adobe_spz, tmp_path, axes):
-    """RUB files are version 3, where it finds no extension; RDF files are version 4."""
+    """RUB files are written as version 3, where it finds no extension, RDF files as version 4."""
     splats = splats_in_range(50)
     write_splats(tmp_path / "ours.spz", splats, spz_axes=axes)
     seen = json.loads(adobe_spz(tmp_path / "ours.spz", tmp_path / "theirs.spz", "RDF"))
@@ -42,7 +42,7 @@ def test_we_read_what_the_library_of_niantic_states(adobe_spz, tmp_path, axes):
 
 
 def test_spark_takes_axes_as_they_are(spark, tmp_path):
-    """Its world has y up: RUB is upright there, a PLY needs half a turn about x. Its files state no axes."""
+    """Its world has y up: RUB is upright, a PLY has to be rotated by 180 degrees about x. Its files state no axes."""
     splats = splats_in_range(50)
     write_splats(tmp_path / "ours.spz", splats)
     spark(tmp_path / "ours.spz", tmp_path / "theirs.spz")

@@ -30,7 +30,7 @@ TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".j
 
 @pytest.fixture
 def splats():
-    """Turquoise above, red below, bright on the right: every other orientation is another picture."""
+    """Turquoise above, red below, bright on the right: the picture differs in every other orientation."""
     rng = np.random.default_rng(0)
     means = rng.uniform((-1, -0.7, -0.5), (1, 0.7, 0.5), (1500, 3)).astype(np.float32)
     red, bright = (means[:, 1] > 0)[:, None], 0.3 + 0.3 * (means[:, :1] + 1)
@@ -100,7 +100,7 @@ def test_the_viewer_shows_what_we_render(viewer, backend, splats, camera, tmp_pa
 
 
 def best_match(page, rendered):
-    """PSNR of the page, after waiting until it is close; the time depends on the machine."""
+    """PSNR of the page. Waits until the page is close to the picture; the time depends on the machine."""
     for _ in range(150):
         page.wait_for_timeout(200)
         found = psnr(screenshot(page), rendered)
@@ -115,7 +115,7 @@ def screenshot(page):
 
 @pytest.mark.slow
 def test_viewer_refuses_spz(viewer, splats, tmp_path):
-    """docs/formats.md says so. Once the viewer reads SPZ, its table must change."""
+    """If the viewer learns to read SPZ, the table in docs/formats.md must change."""
     write_splats(tmp_path / "splats.spz", splats)
     page, said = viewer("splats.spz")
     for _ in range(150):

@@ -1,4 +1,4 @@
-"""Decoding of HEIC, AVIF and OpenEXR files in processes that may crash."""
+"""Decoding of HEIC, AVIF and OpenEXR files in child processes, which may crash."""
 
 import io
 

@@ -99,13 +99,13 @@ def test_lock_of_a_lost_computer_is_removed(hasty, tmp_path, monkeypatch):
 
 
 def test_the_locked_byte_is_not_written(tmp_path):
-    """On Windows only the handle that locked a file can write to it, but another handle writes the holder's name."""
+    """On Windows, only the handle that locked a file can write to it, and another handle writes the holder's name."""
     with locked_folder(tmp_path):
         assert (tmp_path / LOCK_NAME).read_bytes().startswith(b"\0process ")
 
 
 def test_a_lock_file_that_cannot_be_removed_is_waited_for(hasty, tmp_path, monkeypatch):
-    """On Windows this happens while its holder has it open."""
+    """On Windows this happens while the holder has the file open."""
     monkeypatch.setattr(folder_lock, "_REFRESH_INTERVAL", 60.0)
     with locked_folder(tmp_path), monkeypatch.context() as patch:
         patch.setattr(folder_lock, "_computer", lambda: "another")

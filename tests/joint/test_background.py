@@ -54,7 +54,7 @@ def test_colour_stays_between_0_and_1(backend: Backend) -> None:
 
 
 def test_colour_behind_the_splats_is_found(backend: Backend) -> None:
-    """Photographs of a plain colour, and a few splats that cover little of it."""
+    """Photographs of a plain colour, and a few splats that cover little of them."""
     color = np.array([40, 200, 120], np.uint8)
     views = ring_of_views(4)
     images = [np.tile(color, (view.height, view.width, 1)) for view in views]

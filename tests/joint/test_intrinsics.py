@@ -36,7 +36,7 @@ def camera_of(view: View) -> Camera:
 
 
 def _without_clamped(scene: Scene) -> Scene:
-    """The scene without the splats that the projection clamps, since gradients treat clamped values as constant."""
+    """The scene without splats that the projection clamps, because gradients treat clamped values as constants."""
     clamped = reference.intermediates(scene.splats, scene.camera, Options()).slope_clamped.any(axis=1)
     return replace(scene, splats=scene.splats[~clamped])
 
@@ -85,7 +85,7 @@ def test_gradient(backend: Backend, comparison: Comparison, options: Options, se
 
 @pytest.mark.parametrize(("distortion", "num"), [(False, 3), (True, 5)])
 def test_step(backend: Backend, comparison: Comparison, distortion: bool, num: int) -> None:
-    """The offset is not zero, after four steps of the camera that both views share."""
+    """The offset is not zero; the camera, which both views share, has made four steps."""
     device, refined = refinement(backend, Options(), distortion=distortion)
     rng = np.random.default_rng(3)
     before = np.stack([OFFSET[:num], rng.normal(0, 1e-2, num), rng.uniform(1e-5, 1e-3, num)]).astype(np.float32)
@@ -138,7 +138,7 @@ def test_resizing_images_keeps_the_offset(backend: Backend) -> None:
 
 @pytest.mark.parametrize(("num_cameras", "steps"), [(1, 30_000), (100, 3000)])
 def test_cameras_travel_as_far_in_many_steps_as_in_few(num_cameras: int, steps: int) -> None:
-    """The summed learning rates of a camera's steps; with a third of the photographs, it makes a third of the steps."""
+    """Sum of the learning rates over a camera's steps. A third of the photographs makes a third of the steps."""
     rates = first_rates(np.full(num_cameras, 7), steps)[0] * 0.01 ** (np.arange(steps) / steps)
     assert rates.sum() / num_cameras == pytest.approx(0.2, rel=0.01)
     np.testing.assert_allclose(
@@ -157,7 +157,7 @@ def test_offsets_move_the_corner_like_a_rotation() -> None:
 
 
 def test_offsets_without_distortion_keep_it(backend: Backend) -> None:
-    """The alignment of poses returns such offsets for views with distorted images."""
+    """The alignment of poses returns such offsets if images are distorted."""
     _, refined = refinement(backend, Options(), distortion=True)
     offsets = np.zeros((len(refined.offsets), 9), np.float32)
     offsets[:, 6:] = 0.01, 0.02, 0.03

@@ -23,7 +23,7 @@ def test_loss(
     rng = np.random.default_rng(size[0])
     width, height = size
     photograph = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
-    # Partly similar to the photograph, since SSIM compares structure; partly outside the range 0 to 1.
+    # Similar to the photograph, because SSIM compares structure, and partly outside the range 0 to 1.
     image = (0.7 * photograph / 255 + rng.uniform(-0.3, 0.7, photograph.shape)).transpose(2, 0, 1).astype(np.float32)
     mask = rng.uniform(size=(height, width)) < 0.7 if masked else None
     if mask is not None:

@@ -84,7 +84,7 @@ def test_every_pixel_counts_until_the_start(backend: Backend, state: dict) -> No
 
 @pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
 def test_loss_without_outliers(backend: Backend, comparison: Comparison, masked: bool) -> None:
-    """The gradient equals that of a mask over the same pixels, except for the number of pixels in the mean."""
+    """The gradient is the same as with a mask of these pixels, except for the number of pixels in the mean."""
     case = Crossed(backend, (64, 45), masked)
     case.mask.learn(case.state, case.rendered)
     case.state.write(step=1)  # the running mean starts here

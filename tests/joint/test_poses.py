@@ -66,7 +66,7 @@ def test_gradient(backend: Backend, comparison: Comparison, options: Options, se
 
 @pytest.mark.parametrize(("step", "rate"), [(7, RATES.first), (75, np.sqrt(RATES.first * RATES.last))])
 def test_step(backend: Backend, comparison: Comparison, step: int, rate: float) -> None:
-    """A nonzero offset moves as in the reference's Adam, and the camera follows the formula of the pose."""
+    """A nonzero offset moves as with the reference's Adam, and the camera's pose follows from it by the formula."""
     device, poses = refinement(backend, Options())
     rng = np.random.default_rng(3)
     before = np.stack([OFFSET, rng.normal(0, 1e-2, 6), rng.uniform(1e-5, 1e-3, 6)]).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Exploration noise against 3DGS-MCMC, eq. 9: its strength by opacity, its covariance."""
+"""Exploration noise against 3DGS-MCMC, eq. 9: strength by opacity, and covariance."""
 
 import dataclasses
 

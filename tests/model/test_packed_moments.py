@@ -1,4 +1,4 @@
-"""Adam with both moments packed as bfloat16, against its reference: exact except for unbiased rounding."""
+"""Adam with both moments packed as bfloat16, against its reference: equal except for unbiased rounding."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ ULP = 2.0**-7  # maximum unit in the last place of bfloat16, relative to the val
 
 
 def pack(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Words float32 of two float32 arrays, rounded towards zero."""
+    """Packs two float32 arrays, rounded towards zero, into words stored as float32."""
     low, high = first.view(np.uint32) >> 16, second.view(np.uint32) & 0xFFFF0000
     return (high | low).view(np.float32)
 

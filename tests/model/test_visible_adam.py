@@ -30,7 +30,7 @@ PLAIN = {
 
 @pytest.fixture
 def same_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use the kernels of Adam on all splats: a compiler may round differently in other code."""
+    """Use the kernels of Adam on all splats, because a compiler may round differently in other code."""
     monkeypatch.setattr(project_backward, "FEW_BLOCKS", {})
 
 
@@ -125,7 +125,7 @@ def test_hidden_splats_keep_their_bits(changes: dict[str, object]) -> None:
 
 
 def test_one_view_of_a_batch_is_enough() -> None:
-    """Each camera alone sees splats behind the opposite camera: these are updated in one of two batches."""
+    """Only one camera sees splats behind the opposite camera. They are updated in one of two batches."""
     trainer = trainer_of(batch=2, visible_adam=True, noise_scale=0.0)
     positions = np.concatenate([5.0 * trainer.cameras.current_views[k].w2c[2:3, :3].T for k in range(4)], axis=1)
     group = np.arange(NUM) % 4

@@ -1,4 +1,4 @@
-"""Disturbances of runs on several ranks: callbacks that act once, killed processes, lines about restarts."""
+"""Disturbances of runs on several ranks: callbacks that run once, killed processes, output lines about restarts."""
 
 import os
 import signal
@@ -34,7 +34,7 @@ def restarts(training):
 
 
 def kill(pid, delay):
-    """Kills a process; with a delay, stops it first: the run then waits for it in a step and cannot end earlier."""
+    """Kills a process. With a delay, stops it first, so that the run waits for it in a step and cannot end earlier."""
     if not delay:
         os.kill(pid, signal.SIGKILL)
         return

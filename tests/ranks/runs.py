@@ -1,4 +1,4 @@
-"""Runs on several ranks, on the CPU: enough splats that every rank owns some."""
+"""Runs on several ranks on the CPU, with enough splats for every rank."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Visible splats on their way between two ranks, and the sums of their gradients on the way back."""
+"""Two ranks exchange visible splats, and send back the sums of their gradients."""
 
 import itertools
 from types import SimpleNamespace

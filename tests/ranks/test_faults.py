@@ -1,4 +1,4 @@
-"""Ranks that stop, fail or lose rank 0: noticed at once, reported in one line, and no process is left."""
+"""If ranks stop, fail or lose rank 0, it is noticed at once, reported in one line, and no process is left."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ def test_rank_0_that_waits_for_a_lost_rank_ends(monkeypatch, capfd):
     monkeypatch.setattr(os, "_exit", codes.append)
     others = followers.Followers("splat_cli.run.follower", 2)
     others.is_waiting = lambda: not codes
-    wait_until(children)  # a process has no command line for a moment after its start
+    wait_until(children)  # just after its start, a process has no command line
     kill(children()[-1], 0)
     wait_until(lambda: codes)
     others.close()
@@ -87,7 +87,7 @@ def test_ranks_end_with_a_killed_parent(scene, tmp_path):
 def test_interrupt_saves_and_tells_how_to_resume(scene, tmp_path):
     with _training(scene, tmp_path / "run") as process:
         others = _ranks_in_training(process, tmp_path / "run")
-        for pid in (*others, process.pid):  # as clusters end jobs
+        for pid in (*others, process.pid):  # clusters end jobs like this
             os.kill(pid, signal.SIGTERM)
         said = process.communicate(timeout=HANG)[1]
     assert process.returncode == 143

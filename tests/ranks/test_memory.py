@@ -35,7 +35,7 @@ def _rows(trainer):
 def _check(trainers, step, most):
     """Both ranks went on with at most this number of splats."""
     leading, following = trainers
-    leading.collect()  # waits for the other
+    leading.collect()  # waits for the other rank
     assert leading.step == following.step == step
     assert len(leading.notices) == 1
     assert int(following.state.read()["num_splats"]) == leading.model.num <= most
@@ -47,7 +47,7 @@ def test_pairs_beyond_one_ranks_memory_prune_on_both(rank):
     with trainers_of_two_ranks() as trainers:
         trainers[0].run_until(8)
         assert trainers[0].model.num == NUM
-        trainers[rank].rasterizer.resize_pairs(1000)  # so that they have to grow
+        trainers[rank].rasterizer.resize_pairs(1000)  # buffers have to grow
         _restrict(trainers[rank], int(0.8 * NUM))
         trainers[0].run_until(24)
         _check(trainers, 24, 0.8 * NUM)

@@ -15,7 +15,7 @@ STAGES = [
 
 
 def test_an_exchange_is_divided_into_waiting_and_transfer() -> None:
-    """Rank 1 begins to send projections 3 us after rank 0, and gradients 1 us before; both end together."""
+    """Rank 1 starts to send projections 3 us after rank 0 and gradients 1 us before it; both end together."""
     marks = np.array([[0, 1, 1, 3, 6, 6, 9], [0, 4, 4, 5, 5, 5, 9]]) * 1e-6
     records = [Records(STAGES, {5: ([0.0] * 7, list(one))}) for one in marks]
     first, second = stage_times(records, 0)

@@ -1,4 +1,4 @@
-"""Runs on several ranks: the same bits on any number of them, also after overflows, resumption and interruption."""
+"""Runs give the same bits on any number of ranks, also after overflows, resumption and interruption."""
 
 import shutil
 
@@ -109,7 +109,7 @@ def test_ranks_divide_the_views_to_score(training, tmp_path):
 
     counted = []
     train(training, tmp_path / "run", 2, Callback(count), steps=12, keep=0)
-    assert counted == [0, 1, 1, 1]  # of 5 views, the first, third and fifth
+    assert counted == [0, 1, 1, 1]  # the first, third and fifth of 5 views
 
 
 @pytest.mark.parametrize("strategy", ["copies", "mcmc", "adc"])
@@ -182,7 +182,7 @@ def test_nonfinite_loss_on_one_rank_skips_the_batch_on_all(training, tmp_path):
 
 
 def test_skipped_updates_of_all_ranks_are_counted(training, tmp_path):
-    huge = {"lr_scales": 1e4, "densify_start": 40, "steps": 12, "keep": 0}  # regularisers of such scales overflow
+    huge = {"lr_scales": 1e4, "densify_start": 40, "steps": 12, "keep": 0}  # regularisers overflow at such scales
     counts = [train(training, tmp_path / str(gpus), gpus, **huge).result()["skipped_updates"] for gpus in (1, 2)]
     assert counts[0] == counts[1] > 0
 

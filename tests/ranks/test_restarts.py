@@ -31,7 +31,7 @@ def test_run_without_checkpoints_restarts_from_its_beginning(training, tmp_path)
     steps = [line["step"] for line in run.log.entries()]
     assert steps == sorted(steps)
     warnings = [line["warning"] for line in run.log.entries() if "warning" in line]
-    assert len(warnings) == len(set(warnings)) == 2  # about few updates, and about the restart
+    assert len(warnings) == len(set(warnings)) == 2  # warnings about few updates and about the restart
 
 
 def test_loss_while_rank_0_works_alone_does_not_end_it(training, tmp_path, monkeypatch):

@@ -8,12 +8,12 @@ from tests.ranks.threads import trainers_of_two_ranks
 
 
 def _train(after=lambda trainers: None):
-    """Splats after 40 steps, and rows of both ranks' slots after 16, when `after` is called, and 40."""
+    """Splats after 40 steps, and rows of both ranks' slots after 16 and 40 steps. after: called after 16 steps."""
     rows = []
     with trainers_of_two_ranks() as trainers:
         for step in (16, 40):
             trainers[0].run_until(step)
-            trainers[0].collect()  # waits for the other
+            trainers[0].collect()  # waits for the other rank
             rows.append([trainer.sharding.parts.views.exchange.rows for trainer in trainers])
             if step == 16:
                 after(trainers)
@@ -30,9 +30,9 @@ def test_overflowed_slots_grow_on_both_ranks_with_the_same_bits(monkeypatch):
 
     monkeypatch.setattr(ranked_views, "FIRST_ROWS", 1.0)
     expected, rows = _train()
-    assert rows[0] == [3 * RANK_BLOCK] * 2  # of 3 RANK_BLOCK splats and room for more
+    assert rows[0] == [3 * RANK_BLOCK] * 2  # 3 RANK_BLOCK splats and room for more
     monkeypatch.setattr(ranked_views, "FIRST_ROWS", 0.01)
-    monkeypatch.setattr(ranked_views, "ROWS_HEADROOM", 1.0)  # so that further views need more
+    monkeypatch.setattr(ranked_views, "ROWS_HEADROOM", 1.0)  # later views need more rows
     got, rows = _train(shrink)
     assert all(100 < of_rank < 3 * RANK_BLOCK for of_both in rows for of_rank in of_both), rows
     assert all(of_both[0] == of_both[1] for of_both in rows)

@@ -1,7 +1,7 @@
 """Bilateral grids (Wang et al. 2024, "Bilateral Guided Radiance Field Processing", sec. 4.1).
 
-y = x + D (x, 1), where D is interpolated in a grid [levels, rows, columns, 3, 4] at the pixel's place and luminance.
-Its gradients and its regulariser.
+y = x + D (x, 1), with D interpolated in a grid [levels, rows, columns, 3, 4] at the pixel's position and luminance.
+Also its gradients and its regulariser.
 
 Computes the weight of every node for every pixel, without searching for the eight nonzero ones.
 """
@@ -14,7 +14,7 @@ LUMA = np.array([0.299, 0.587, 0.114])
 
 
 def hats(places: Array, num: int) -> Array:
-    """[num, ...] weights of `num` nodes at a place from 0 to num - 1: linear interpolation."""
+    """[num, ...] weights of linear interpolation of `num` nodes at a place from 0 to num - 1."""
     return np.maximum(1 - np.abs(places[None] - np.arange(num).reshape(-1, *[1] * places.ndim)), 0)
 
 
@@ -57,7 +57,7 @@ def backward(image: Array, grid: Array, d_changed: Array) -> tuple[Array, Array]
 
 
 def roughness(grid: Array) -> float:
-    """Sum of the mean squared differences of neighbours in luminance, in rows and in columns."""
+    """Sum of the mean squared differences between neighbours in luminance, in rows and in columns."""
     return float(sum((np.diff(grid, axis=axis) ** 2).mean() for axis in range(3)))
 
 

@@ -31,7 +31,7 @@ class Blended:
     image: Array  # [3, H, W]
     transmittance: Array  # [H, W] transmittance: the weight of the background
     alphas: Array  # [M, H, W], 0 where a splat does not contribute
-    # [H, W] relative distance to the nearest decision (skip, clamp, stop), which rounding could change
+    # [H, W] relative distance to the nearest threshold (skip, clamp, stop): rounding could cross it
     margin: Array
 
 

@@ -33,7 +33,7 @@ def covariances(columns):
 
 
 def relocated(columns, num_splats, min_opacity):
-    """Each column as one of num_splats [K] equal copies: 3DGS-MCMC (Kheradmand et al. 2024), eq. 9, term by term."""
+    """Each column, changed to one of num_splats [K] equal copies: 3DGS-MCMC (Kheradmand et al. 2024), eq. 9."""
     result = columns.astype(np.float64)
     for k, n in enumerate(np.minimum(num_splats, MAX_COPIES)):
         opacity = sigmoid(result[10, k])

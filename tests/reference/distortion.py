@@ -1,4 +1,4 @@
-"""Radial distortion: slopes s = (x/z, y/z) appear at d s with d = 1 + k1 |s|^2 + k2 |s|^4; and gradients.
+"""Radial distortion and its gradients: slopes s = (x/z, y/z) appear at d s with d = 1 + k1 |s|^2 + k2 |s|^4.
 
 d and the Jacobian D of d s with respect to s are evaluated at clamped slopes, as in the projection.
 """

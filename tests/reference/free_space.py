@@ -11,7 +11,7 @@ REACH = 0.8
 
 
 def alphas_before(projected: Projected, pixel: tuple[float, float], depth: float) -> tuple[Array, Array, Array]:
-    """Alpha [M] of visible splats, nearest first, in a pixel's centre (x, y), 0 if not in free space; dx and dy."""
+    """Alphas [M] of visible splats, nearest first, at a pixel's centre, 0 outside of free space. Also dx and dy."""
     flat = projected.flat()
     dx, dy = (np.array(pixel) - flat.means2d).T
     a, b, c = flat.conics.T

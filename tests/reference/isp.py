@@ -11,7 +11,7 @@ OVEREXPOSED_SLOPE = 0.1
 
 
 def squared_radius(height: int, width: int, center: Array) -> tuple[Array, Array, Array]:
-    """x, y and their sum of squares, each [H, W], from the optical centre, in half diagonals."""
+    """x, y and x^2 + y^2, each [H, W], relative to the optical centre, in half diagonals."""
     radius = np.sqrt(width**2 + height**2) / 2
     x, y = np.meshgrid(
         (np.arange(width) + 0.5 - width / 2) / radius - center[0],

@@ -33,7 +33,7 @@ def backward(layers: list[Array], values: list[Array], d_outputs: Array, sigmoid
 
 
 def loss(kind: str, outputs: Array, targets: Array, delta: float = 0.05, held: Array | None = None) -> float:
-    """ "l2", "relative_l2" (over the square of `held`, by default the outputs) or "huber": mean over all elements."""
+    """Mean over all elements. "relative_l2" divides by the square of `held`, by default the outputs."""
     error = outputs - targets
     if kind == "huber":
         size = np.abs(error)

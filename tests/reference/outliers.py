@@ -1,4 +1,4 @@
-"""Outliers of a picture: a threshold, and the share of a pixel's neighbours that exceed it (RobustNeRF)."""
+"""Outliers of a picture: a threshold, and the share of a pixel's neighbours above it (RobustNeRF)."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ def residuals(image: Array, photograph: Array) -> Array:
 
 
 def find(residual: Array, mask: Array, threshold: float, share: float) -> Array:
-    """bool [H, W] where at least `share` of the pixels around, within the picture, exceed the threshold."""
+    """bool [H, W]: whether at least `share` of the surrounding pixels in the picture exceed the threshold."""
     over = (residual > threshold) & mask
     found = np.zeros(over.shape, bool)
     for y, x in np.ndindex(over.shape):
@@ -24,7 +24,7 @@ def find(residual: Array, mask: Array, threshold: float, share: float) -> Array:
 
 
 def histogram(residual: Array, mask: Array) -> Array:
-    """[BINS] share of the mask's pixels in each bin; bin k begins at (k / BINS)^2."""
+    """[BINS] share of the mask's pixels per bin; bin k begins at (k / BINS)^2."""
     bins = np.minimum(np.sqrt(residual[mask]) * BINS, BINS - 1).astype(int)
     return np.bincount(bins, minlength=BINS) / max(mask.sum(), 1)
 

@@ -1,4 +1,4 @@
-"""From parameters to the loss and back, with the references of the passes; and finite differences."""
+"""From parameters to the loss and back, with the reference of each pass. Also finite differences."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

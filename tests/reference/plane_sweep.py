@@ -26,7 +26,7 @@ def similarity(views, grays, neighbors, pixels, inverse_depths):
 
 
 def _look(view, other, gray, around, inverse_depth):
-    """The patch `around` (column, row) [N, 2] of `view` as `other` sees it, or None if it is partly outside."""
+    """The patch `around` (column, row) [N, 2] of `view`, as seen by `other`; None if it is partly outside."""
     rays = np.c_[around + 0.5, np.ones(len(around))] @ np.linalg.inv(intrinsics(view)).T
     relative = other.w2c @ np.linalg.inv(view.w2c)
     seen = (rays @ relative[:3, :3].T + inverse_depth * relative[:3, 3]) @ intrinsics(other).T

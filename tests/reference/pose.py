@@ -1,4 +1,4 @@
-"""Poses as offsets (rotation, translation) from the original camera, and their gradients, in terms of matrices.
+"""Poses as offsets (rotation, translation) from the original camera, and their gradients, with matrices.
 
 The exponential map follows Sola et al. 2018, "A micro Lie theory for state estimation in robotics", equation 132.
 """
@@ -30,7 +30,7 @@ def moved(w2c: Array, offset: Array) -> Array:
 
 
 def d_axes(w2c: Array, d_w2c: Array) -> Array:
-    """Gradient [6] of a rotation of the camera about its centre and a shift, in its axes; from d_w2c [3, 4]."""
+    """Gradient [6] of the camera's rotation about its centre and of its shift, in its axes, from d_w2c [3, 4]."""
     d_turn = [float((d_w2c * (cross_matrix(axis) @ w2c[:3])).sum()) for axis in np.eye(3)]
     return np.array([*d_turn, *d_w2c[:, 3]])
 

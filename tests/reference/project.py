@@ -2,8 +2,8 @@
 
 The covariance follows Zwicker et al. 2001, "EWA Volume Splatting", equation 31, in the form of Kerbl et al. 2023,
 section 4; the opacity compensation follows Yu et al. 2024, "Mip-Splatting", equation 9. The exact rules of culling,
-clamping and touched tiles are in docs/architecture.md.  Values that float32 cannot hold count as not finite, and a
-splat with a projection that is not finite is invisible.  A quaternion of zeros means no rotation.
+clamping and touched tiles are in docs/architecture.md. Values that float32 cannot hold count as not finite, and a
+splat with a non-finite projection is invisible. A quaternion of zeros means no rotation.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Array = np.ndarray
 
 NEAR = 0.001
 MIN_OPACITY = 1 / 255
-CLAMP_MARGIN = 0.15  # of the image's size
+CLAMP_MARGIN = 0.15  # relative to the image's size
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
@@ -30,7 +30,7 @@ class Options:
 
     @property
     def dilation(self) -> float:
-        """Pixels^2: of Mip-Splatting, or of common viewers."""
+        """Pixels^2: as in Mip-Splatting, or as in common viewers."""
         return 0.1 if self.antialias else 0.3
 
 
@@ -141,7 +141,7 @@ def intermediates(splats: Splats, camera: Camera, options: Options) -> Geometry:
     world_to_plane = jacobians @ world_to_camera
     covariances2d = world_to_plane @ covariances @ world_to_plane.transpose(0, 2, 1)
     (a, b), (_, c) = np.moveaxis(covariances2d, 0, -1)
-    det = (np.cross(*np.moveaxis(world_to_plane @ axes, 1, 0)) ** 2).sum(axis=1)  # a c - b b, without its cancellation
+    det = (np.cross(*np.moveaxis(world_to_plane @ axes, 1, 0)) ** 2).sum(axis=1)  # a c - b b without cancellation
     dilated_det = det + options.dilation * (a + c) + options.dilation**2
     adjugates = np.moveaxis(np.array([[c + options.dilation, -b], [-b, a + options.dilation]]), -1, 0)
 

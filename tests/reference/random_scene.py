@@ -1,4 +1,4 @@
-"""Hard random scenes of numbers that float32 represents exactly: kernel and reference start from the same bits."""
+"""Hard random scenes. float32 represents all numbers exactly, so kernel and reference start from the same bits."""
 
 from dataclasses import dataclass, replace
 
@@ -94,7 +94,7 @@ def distorted(scene: Scene) -> Scene:
 
 
 def without_ties(scene: Scene) -> Scene:
-    """The scene with equal depths moved apart; otherwise a finite difference could swap the order and the loss jump."""
+    """The scene with equal depths moved apart, so that a finite difference cannot change the order."""
     means = scene.splats.means + np.random.default_rng(0).normal(0, 1e-3, scene.splats.means.shape)
     return replace(scene, splats=replace(scene.splats, means=float32_exact(means)))
 

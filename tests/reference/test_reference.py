@@ -15,7 +15,7 @@ Array = np.ndarray
 
 
 def assert_gradient(function: Callable[[Array], float], at: Array, gradient: Array, probes: int = 12) -> None:
-    """Central differences along some coordinates, with the steepest, and along random directions."""
+    """Central differences along some coordinates, including the steepest, and along random directions."""
     rng = np.random.default_rng(0)
     assert gradient.shape == at.shape
     assert np.abs(gradient).max() > 0
@@ -61,7 +61,7 @@ def test_harmonics_backward(degree: int) -> None:
 
 
 def project_loss(projected: project.Projected, weights: project_backward.ProjectedGradients) -> float:
-    """A linear function of the projection, whose gradients with respect to the outputs are `weights`."""
+    """A linear function of the projection; `weights` are its gradients with respect to the outputs."""
     return sum(float((getattr(projected, f.name) * getattr(weights, f.name)).sum()) for f in fields(weights))
 
 
@@ -125,7 +125,7 @@ def test_blend_backward(scene: Scene) -> None:
     flat = project.forward(scene.splats, scene.camera, Options()).flat()
     size = scene.camera.width, scene.camera.height
     blended = blend.forward(flat, scene.background, *size)
-    # Pixels near a decision jump if a parameter changes.
+    # Pixels near a threshold jump if a parameter changes.
     d_image = np.random.default_rng(0).normal(size=(3, size[1], size[0])) * (blended.margin > 0.01)
     gradients = blend.backward(flat, scene.background, blended, d_image)
     for field in fields(flat):

@@ -81,7 +81,7 @@ class OnDevice:
         return self.download(self.projection.depths)[: self.splats.num] > 0
 
     def flat(self) -> tuple[Flat, Array]:
-        """The kernels' projection in the format of `blend`'s reference, and the splat of each of its rows."""
+        """The kernels' projection in the format of the reference's `blend`, and the splat of each row."""
         depths = self.download(self.projection.depths)[: self.splats.num]
         rows = np.flatnonzero(depths > 0)
         rows = rows[np.argsort(depths[rows], kind="stable")]

@@ -88,7 +88,7 @@ def test_unseen_splats_do_not_change(backend):
 
 
 def test_splats_too_faint_to_be_seen_antialiased(backend, monkeypatch):
-    """These splats are visible without antialiasing. Values that the antialiased pass does not write are not read."""
+    """These splats are visible without antialiasing. Values that the antialiased pass leaves unwritten are not read."""
     splats, views = _tiny_splats(60), ring_of_views(4)
     splats.log_scales[:] = -6  # far smaller than a pixel
     splats.logit_opacities[:30] = -4

@@ -65,7 +65,7 @@ def test_gradients(case: Case, stage: Stage) -> None:
 
 
 def test_counts(case: Case) -> None:
-    """Compares with brute force on the reference's alphas; a few pixels close to a threshold may differ."""
+    """Compares with brute force on the reference's alphas. A few pixels close to a threshold may differ."""
     work = count_work(case.device.rasterizer, case.device.state, case.device.cameras.views[VIEW])
     on = case.blended.alphas > 0
     num, height, width = on.shape

@@ -1,4 +1,4 @@
-"""Contributions of splats, compared with the float64 reference and with leaving splats out."""
+"""Contributions of splats, compared with the float64 reference and with renders without a splat."""
 
 import numpy as np
 
@@ -44,7 +44,7 @@ def test_splats_without_contribution_can_be_removed(backend: Backend) -> None:
     front = ring_of_views(12)[6]  # looks along +x: the first splat hides the second
     found = contributions(backend, splats, [front])
     assert found[0] > 10
-    assert found[1] < 0.05  # the first splat transmits a hundredth
+    assert found[1] < 0.05  # the first splat transmits 1 %
     assert found[2] == 0
     pictures = [
         render_view(backend, Splats.from_arrays(backend, some), front) for some in (splats, splats.select(found > 1))

@@ -1,4 +1,4 @@
-"""Sums in fixed point: the same bits with any number of threads, and as exact as sums of floats."""
+"""Sums in fixed point have the same bits with any number of threads and are as accurate as sums of floats."""
 
 import dataclasses
 

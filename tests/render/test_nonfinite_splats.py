@@ -53,7 +53,7 @@ def test_poison_is_invisible(backend: Backend, scene: Scene, poison: str) -> Non
 
 
 def test_zero_quaternion_is_no_rotation(backend: Backend, scene: Scene, options: Options) -> None:
-    """Results are as with the identity, except the gradient of the quaternion itself."""
+    """Results are the same as with the identity, except for the gradient of the quaternion."""
     images, means = [], []
     for quat in ([0.0, 0, 0, 0], [1.0, 0, 0, 0]):
         quats = np.tile(quat, (scene.splats.num, 1))

@@ -54,7 +54,7 @@ def test_central_differences(backend: Backend, comparison: Comparison, scene: Sc
         directions = [np.zeros(values.shape) for _ in range(4)]
         for direction, index in zip(directions, np.argsort(-np.abs(gradient), axis=None), strict=False):
             direction.flat[index] = 1
-        # The gradient times random factors: all splats contribute, and hardly cancel.
+        # The gradient times random factors: all splats contribute and hardly cancel each other.
         directions += [gradient * rng.uniform(0.5, 1.5, values.shape) / np.abs(gradient).max() for _ in range(2)]
         actual = np.array([(gradient * direction).sum() for direction in directions])
         slopes = np.array([pipeline.central_difference(function, values, direction) for direction in directions])

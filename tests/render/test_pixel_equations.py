@@ -48,7 +48,7 @@ def test_compositing():
 
 
 def test_background_factor_does_not_apply_to_colors():
-    """A published formula applies T_final / (1 - alpha) to both, which is right only for the last splat."""
+    """A published formula applies T_final / (1 - alpha) to both. This is right only for the last splat."""
     alphas, values, background = symbols("a:3", real=True), symbols("v:3", real=True), Symbol("b")
     loss, final = composite(alphas, values, background)
     differences = []

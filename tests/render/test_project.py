@@ -39,7 +39,7 @@ def test_project(backend: Backend, comparison: Comparison, scene: Scene, options
 
 @pytest.mark.parametrize("sh_degree", [0, 1, 2])
 def test_project_with_lower_sh_degree(backend: Backend, comparison: Comparison, scene: Scene, sh_degree: int) -> None:
-    """With splats that store all SH coefficients, and with splats that store only the lower ones."""
+    """Tested with splats that store all SH coefficients, and with splats that store only the lower ones."""
     options = Options(sh_degree=sh_degree)
     check_forward(comparison, on_device(backend, scene, options), scene, options)
     fewer = replace(scene.splats, shN=scene.splats.shN[:, : (sh_degree + 1) ** 2 - 1])

@@ -27,7 +27,7 @@ def renderer_of(backend, scene, options):
 
 
 def flat_of(renderer):
-    """The kernels' projection in the reference's format, and the splat of each of its rows."""
+    """The kernels' projection in the reference's format, and the splat of each row."""
     download, projection = renderer.backend.download, renderer.rasterizer.projection
     depths = download(projection.depths)[: renderer.splats.num].astype(np.float64)
     rows = np.flatnonzero(depths > 0)

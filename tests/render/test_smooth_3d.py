@@ -1,4 +1,4 @@
-"""3D smoothing filter: kernels against the reference, the reference against central differences, the host."""
+"""3D smoothing filter: kernels and host against the reference, the reference against central differences."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ from tests.render.on_device import OnDevice, by_parameter, on_device
 
 
 def some_sigmas(num: int) -> np.ndarray:
-    """Some as large as splats, some small, some 0."""
+    """Filter widths: some as large as splats, some small, some 0."""
     return np.random.default_rng(5).choice([0, 1e-3, 0.03, 0.2], num).astype(np.float32).astype(float)
 
 
@@ -52,7 +52,7 @@ def with_sigmas(backend: Backend, scene: Scene, options: Options) -> tuple[OnDev
 
 
 def test_picture_and_gradients(backend: Backend, comparison: Comparison, scene: Scene, options: Options) -> None:
-    """The image is as with smoothed splats; gradients of raw splats follow from gradients of smoothed splats."""
+    """The image equals that of smoothed splats; gradients of raw splats follow from gradients of smoothed splats."""
     device, sigmas = with_sigmas(backend, scene, options)
     held = replace(scene, splats=smooth_3d.forward(scene.splats, sigmas))
     plain = on_device(backend, held, options)

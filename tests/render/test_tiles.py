@@ -94,7 +94,7 @@ def test_too_many_pairs_for_memory_are_refused(device: OnDevice, monkeypatch: py
 
 
 def test_nothing_is_written_past_the_counted_pairs(device: OnDevice) -> None:
-    """Simulates a `project` that misses tiles found by `emit_tiles`; here it misses all tiles of small splats."""
+    """Simulates a `project` that misses tiles of `emit_tiles`: here, all tiles of small splats."""
     tiles, projection = device.rasterizer.tiles, device.projection
     device.state.clear_counts()
     project(device.splats, device.cameras, device.state, False, projection)

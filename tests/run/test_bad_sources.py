@@ -13,7 +13,7 @@ from tests.training import Trained
 
 
 def _photograph(scene, folder, bad, mask=None):
-    """A copy of the scene whose one float photograph is grey, with `bad` in some pixels, or with `mask` over them."""
+    """A copy of the scene with one grey float photograph. Some pixels are `bad`, or have `mask` over them."""
     shutil.copytree(scene, folder)
     levels = np.random.default_rng(0).random((30, 40), np.float32)
     places = np.zeros(levels.shape, bool)
@@ -61,7 +61,7 @@ def test_nonfinite_point_is_left_out(scene, training, finished, tmp_path):
 
 @pytest.fixture
 def start(finished, tmp_path):
-    """Files of splats: one whose eighth splat has a non-finite number, one without that splat."""
+    """Two files of splats: in the first, the eighth splat has a non-finite number; the second lacks this splat."""
     splats = read_ply(finished.ply_path(60))
     write_ply(tmp_path / "good.ply", splats)
     doubled = splats.select(np.insert(np.arange(len(splats)), 7, 7))

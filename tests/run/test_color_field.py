@@ -65,7 +65,7 @@ def test_gradients_of_colours_move_splats_only_where_asked():
 
 
 def test_held_out_photographs_are_fitted_on_their_left_halves(backend):
-    """The photographs look like mixtures of training photographs. Their right halves fit as well."""
+    """The photographs look like mixtures of training photographs, and fit on their right halves, too."""
     splats, views = some_splats(), ring_of_views(6)
     field = lively_field(backend, splats)
     looks = field.embedding_rows()[:3] * 0.8 + 0.3
@@ -104,7 +104,7 @@ def test_resumed_run_keeps_the_bounds_of_its_field(training, tmp_path, legacy):
     """On resume, splats start as placeholders at other places, with other bounds.
 
     Checkpoints of earlier versions have no bounds: these are computed again from the initial splats. They also lack
-    rates of the field, and features and harmonics of splats.
+    rates of the field, features and harmonics of splats.
     """
     settings = {"color": "field", "field_table_size": 2**10, "noise_scale": 0.0}
     if legacy:

@@ -1,4 +1,4 @@
-"""The warning before a training that would take hours on a CPU."""
+"""The warning before training that would take hours on a CPU."""
 
 import dataclasses
 import re

@@ -1,4 +1,4 @@
-"""Kernels compiled ahead of time: all that a run uses, and few others."""
+"""Kernels compiled ahead of time: all kernels of a run, and few others."""
 
 import signal
 

@@ -79,7 +79,7 @@ def test_file_of_an_earlier_version_has_no_features(backend, tmp_path):
 
 @pytest.mark.parametrize("make", [some_splats, own_colored_splats])
 def test_baked_splats_look_like_the_field(backend, make):
-    """They look similar in the views; higher degrees are closer."""
+    """They look similar in the views, and higher degrees are closer."""
     splats, views = make(), ring_of_views(12)
     field = lively_field(backend, splats, len(views))
     mean = Parameters(backend, np.tile(field.embedding_rows().mean(axis=0), (len(views), 1)))
@@ -119,7 +119,7 @@ def test_polished_splats_are_closer_to_the_photographs(backend, tmp_path):
         saved = read_ply(tmp_path / "splats.ply")
         assert saved.sh_degree == 3
         scores.append(psnr(np.stack(pictures(backend, saved, views)), np.stack(images)))
-    assert scores[1] > scores[0] + 0.1  # a step of training changes it by a tenth of that
+    assert scores[1] > scores[0] + 0.1  # a training step changes it by a tenth of this
 
 
 def test_without_memory_to_polish_the_baked_splats_are_saved(monkeypatch):

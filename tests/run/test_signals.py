@@ -1,4 +1,4 @@
-"""Runs that are killed or interrupted: they save, say how to resume, and end with the same bits."""
+"""Killed and interrupted runs save, say how to resume, and end with the same bits."""
 
 import random
 import signal
@@ -74,7 +74,7 @@ def test_signal_saves_and_tells_how_to_resume(scene, tmp_path, training, number)
 
 
 def test_a_second_hangup_is_ignored(scene, tmp_path):
-    """A shell sends one to its jobs, and the terminal's driver another."""
+    """A shell sends one signal to its jobs, and the terminal's driver another."""
     run = RunDir(tmp_path / "run")
     code, err = _interrupted(run, scene, signal.SIGHUP, times=20)
     assert code == 129, err

@@ -18,7 +18,7 @@ STEP_SECONDS, DECODE_SECONDS = 0.004, 0.024
 
 
 class SimulatedDevice(CpuUploads):
-    """now: simulated seconds, which pass while the host waits. A step takes STEP_SECONDS, in parallel to the host.
+    """now: simulated seconds; time passes while the host waits. A step takes STEP_SECONDS, in parallel to the host.
 
     Records its idle time (`idle`), and the number of queued steps at each wait of the host.
     """
@@ -43,7 +43,7 @@ class SimulatedDevice(CpuUploads):
 
 
 class SimulatedPool:
-    """Replaces a ThreadPoolExecutor: work takes DECODE_SECONDS of the device's clock."""
+    """Stand-in for ThreadPoolExecutor: work takes DECODE_SECONDS of the device's clock."""
 
     def __init__(self, device, num_workers):
         self._device, self._free = device, [0.0] * num_workers
@@ -55,7 +55,7 @@ class SimulatedPool:
 
 
 class SimulatedFuture:
-    """The result of work that ends at a time of the device's clock."""
+    """The result of work that ends at some time of the device's clock."""
 
     def __init__(self, device, end, result):
         self._device, self._end, self._result = device, end, result
@@ -122,7 +122,7 @@ def test_device_is_busy_while_photographs_are_decoded(device, make_stream, monke
             device.launch()
         step = stop
     assert min(device.behind) > 0
-    # one by one they would take six times as long as the steps; twelve at once, half as long: it waits for the first
+    # one by one, six times as long as the steps; twelve at once, half as long: only the first step waits
     assert device.idle < 2 * DECODE_SECONDS
 
 

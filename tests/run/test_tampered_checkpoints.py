@@ -21,7 +21,7 @@ def whole(finished):
 
 
 def tampered(whole, path, arrays=(), **metadata):
-    """The checkpoint with changed arrays and metadata; the value ... removes an entry. state__x: key x of the state."""
+    """The checkpoint with changed arrays and metadata. The value ... removes an entry; state__x: key x of the state."""
     changed = dict(whole.arrays) | dict(arrays)
     header = json.loads(json.dumps(whole.metadata)) | {"step": whole.step}
     for key, value in metadata.items():

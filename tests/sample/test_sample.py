@@ -1,4 +1,4 @@
-"""The sample scene: always the same, readable, and its points lie where its photographs show them."""
+"""The sample scene is always the same and readable, and its points are where its photographs show them."""
 
 import errno
 import os
@@ -53,7 +53,7 @@ def test_scene_depends_on_the_seed(sample, tmp_path):
 
 
 def test_depths_are_those_of_the_points(tmp_path):
-    """Half of the points, which are off by 1 % along each axis, lie as deep as the maps say, to 1 %."""
+    """Points are off by 1 % along each axis: half of them have the depth of the maps to 1 %."""
     folder = make_sample_scene(tmp_path, num_views=2, width=64, height=48, depths=True)
     scene, differences = read_scene(folder), []
     for view in scene.views:

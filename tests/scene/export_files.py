@@ -19,7 +19,7 @@ def opengl_c2w(view):
 
 
 def write_metashape(folder, views, kind="frame", shift=SHIFT, calibration=None):
-    """cameras.xml with a chunk that is moved, turned and scaled relative to the world."""
+    """cameras.xml with a chunk that is moved, rotated and scaled relative to the world."""
     write_photographs(folder, views)
     first = views[0]
     values = {
@@ -162,7 +162,7 @@ def write_scanner_app(folder, views):
         values = {"cameraPoseARFrame": opengl_c2w(view).ravel().tolist(), "intrinsics": intrinsics}
         (folder / f"frame_{number:05}.json").write_text(json.dumps(values))
     (folder / "images").rmdir()
-    (folder / "frame_99999.json").write_text(json.dumps(values))  # of a depth map, without a photograph
+    (folder / "frame_99999.json").write_text(json.dumps(values))  # has a depth map but no photograph
 
 
 def write_record3d(folder, views, per_frame=False):

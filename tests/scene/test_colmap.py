@@ -147,7 +147,7 @@ def test_text_with_commas_and_a_byte_order_mark(tmp_path):
 
 
 def test_text_without_lines_of_2d_points(tmp_path):
-    """Some programs leave these lines out. Then every second image must not be mistaken for one."""
+    """Some programs leave these lines out. Every second image must not be taken for such a line."""
     (tmp_path / "cameras.txt").write_text("7 SIMPLE_PINHOLE 40 30 35 20 15\n")
     lines = [f"{number} 1 0 0 0 0.5 0 2 7 frame {number}.png" for number in range(1, 6)]
     (tmp_path / "images.txt").write_text("\n".join([lines[0], "1.5 2.5 -1", *lines[1:3], "", *lines[3:]]))

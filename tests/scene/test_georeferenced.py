@@ -148,7 +148,7 @@ def test_a_ply_states_the_origin_that_was_subtracted(splat, there, tmp_path):
         assert read_splats(tmp_path / name).origin == origin
         assert f"{origin[0]:.0f}, {origin[1]:.0f}" in splat("info", tmp_path / name).out
     assert splat_api.open_run(tmp_path / "run", device="cpu").splats.origin == origin
-    # moved splats are no longer relative to it
+    # the positions are no longer relative to it
     translation = ",".join(map(str, origin))
     assert splat("export", tmp_path / "run", tmp_path / "utm.ply", "--translate", translation).code == 0
     moved = read_ply(tmp_path / "utm.ply")
@@ -212,7 +212,7 @@ def test_the_focus_of_a_path_may_have_the_coordinates_of_the_scene(splat, there,
 
 
 def add_photographs(scene, num, offset):
-    """Photographs of cameras `offset` away: the median of all cameras, so the origin, is elsewhere."""
+    """Photographs of cameras `offset` away, which change the median of all cameras and so the origin."""
     model = read_model(scene / "sparse/0")
     for number in range(num):
         first = model.images[number % 9]

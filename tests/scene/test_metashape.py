@@ -101,7 +101,7 @@ def test_metashape_cameras_of_a_multi_camera_system(tmp_path, views):
 
 
 def test_metashape_components_without_common_coordinates(tmp_path, views):
-    """Components of a chunk without georeference have no transform and their own coordinates."""
+    """In a chunk without georeference, components have no transform and their own coordinates."""
     write_metashape(tmp_path, views)
     path = tmp_path / "cameras.xml"
     text = re.sub("<component id.*</component>", '<component id="0"/><component id="1"/>', path.read_text(), flags=re.S)

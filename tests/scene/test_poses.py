@@ -53,7 +53,7 @@ def test_a_moved_camera_sees_moved_points_in_the_same_directions():
 
 
 def test_radial_distortion_moves_points_but_folds_none_into_the_image():
-    """At (0.2, 0.1): d = 1 - 0.3 * 0.05 + 0.4 * 0.05^2. Far outside, a polynomial's d would be negative."""
+    """At (0.2, 0.1), d = 1 - 0.3 * 0.05 + 0.4 * 0.05^2. Far outside, the polynomial would be negative."""
     view = dataclasses.replace(ring_of_views(1)[0], w2c=np.eye(4), radial=(-0.3, 0.4))
     points = np.array([[0.4, 0.2, 2.0], [6.0, 0.0, 2.0], [4.0, 0.0, 2.0]])
     pixels, depths, inside = view.project(points)

@@ -147,7 +147,7 @@ def test_photographs_elsewhere(tmp_path, views):
 
 
 def test_photographs_of_the_same_name_in_several_folders(tmp_path, views):
-    """Paths of another computer differ by their folders; a name alone does not say which photograph is meant."""
+    """Paths from another computer differ in their folders; a name alone does not identify a photograph."""
     write_metashape(tmp_path, views)
     images, path = tmp_path / "images", tmp_path / "cameras.xml"
     labels = ["a_00", "a_01", "a_02", "a_03", "a_04"]

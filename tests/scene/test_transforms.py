@@ -191,7 +191,7 @@ def test_byte_order_mark(tmp_path):
 
 
 def test_homogeneous_matrices(tmp_path):
-    """The last number is not 1 and divides the others."""
+    """The last number of the matrix is not 1; the others are divided by it."""
     views = ring_of_views(3)
     entries = [frame_entry(view) for view in views]
     for entry in entries:

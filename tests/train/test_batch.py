@@ -53,7 +53,7 @@ def _reference_gradient(device_sums: np.ndarray, splats: object, camera: Camera)
 
 
 def test_update_is_adam_on_the_mean_gradient(backend: Backend, comparison: Comparison) -> None:
-    """Within 1e-5 of the float64 reference, with its rates times sqrt(3) and its betas to the power of 3."""
+    """Within 1e-5 of the float64 reference with rates times sqrt(3) and betas to the power of 3."""
     rng = np.random.default_rng(0)
     camera = random_camera(rng)
     cameras = [replace(camera, w2c=_moved(camera.w2c, 0.2 * k)) for k in range(SIZE)]
@@ -107,7 +107,7 @@ def _reference_adam(before: list[np.ndarray], gradient: np.ndarray) -> tuple[np.
 
 
 def _trained(pairs: dict[int, int] | None = None, steps: int = 48, **changes: object) -> tuple[np.ndarray, object]:
-    """Parameters after `steps` steps; before step k, buffers get room for pairs[k] pairs."""
+    """Parameters after `steps` steps. Before step k, buffers get room for pairs[k] pairs."""
     trainer = noise_trainer(open_backend("cpu", threads=1), 200, **{**TRAINED, **changes})
     for step, count in (pairs or {}).items():
         trainer.run_until(step)
@@ -184,7 +184,7 @@ def test_batch_with_nonfinite_loss_changes_nothing() -> None:
 
 @pytest.mark.parametrize("batch", [1, 2])
 def test_models_add_their_gradients_of_positions(batch: int) -> None:
-    """Depth supervision adds to gradients that the colour field has written. With a tiny weight, it changes little."""
+    """Depth supervision adds to gradients of the colour field. With a tiny weight, it changes them little."""
     field = {"color": "field", "field_table_size": 2**10, "field_moves": True, "free_space": 0.0, "batch": batch}
     settings = SETTINGS | {"noise_scale": 0.0, "densify_start": 60} | field
     means = []

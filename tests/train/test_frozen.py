@@ -1,4 +1,4 @@
-"""Frozen splats: rendered and never changed; density control keeps their number and order."""
+"""Frozen splats are rendered and never change; density control keeps their number and order."""
 
 import numpy as np
 import pytest
@@ -87,7 +87,7 @@ def test_pruning_keeps_them(backend):
 
 
 def test_frozen_splats_occlude_others(backend):
-    """A shell of frozen splats hides splats inside it, so their colours stay; dropout keeps the shell."""
+    """A shell of frozen splats hides the splats in it, so their colours do not change; dropout keeps the shell."""
     rng, views = np.random.default_rng(0), ring_of_views(4)
     shell = some_splats(500, degree=0, log_scales=(-1.2, 0.1), logit_opacities=(12, 0.1))
     shell.means /= np.linalg.norm(shell.means, axis=1, keepdims=True)

@@ -77,7 +77,7 @@ def test_plane_sweep_without_memory_gives_random_points(start, monkeypatch):
 
 
 def test_progress_of_the_search(backend):
-    """Shown on terminals, since half a minute on a CPU would look like a hang."""
+    """Progress is shown, because half a minute on a CPU would look like a hang."""
     taken, shown = photographs_of_ball(views_of_ball(16)), io.StringIO()
     scene = Scene(Path(), taken.views, POINTS, np.full((2, 3), 7, np.uint8))
     starting_points(scene, taken, TrainConfig(init_points=1500), backend, Display(shown, bar=True))
@@ -106,5 +106,5 @@ def test_crop(start):
 
 
 def test_no_points(start):
-    """The function that creates splats from the points refuses them."""
+    """The function that makes splats from points refuses them."""
     assert len(start(POINTS[:0], init="points")[0]) == 0

@@ -1,4 +1,4 @@
-"""Joint models in a run: resuming, and where their results are saved."""
+"""Joint models in a run: resuming, and files with their results."""
 
 import json
 import shutil
@@ -36,7 +36,7 @@ def test_eval_measures_with_and_without_exposure(whole):
 
 @pytest.fixture(scope="module")
 def whole(scene, tmp_path_factory):
-    """A run with all joint models. Read only."""
+    """A run with all joint models. Do not modify."""
     return Trained(scene).new(tmp_path_factory.mktemp("auxiliary") / "whole", eval=True, **AUXILIARY)
 
 
@@ -76,7 +76,7 @@ def test_responses_and_intrinsics_resume_with_the_same_bits(scene, training, tmp
 
 
 def test_saved_splats_and_cameras_give_the_measured_scores(whole, tmp_path):
-    """Saved splats, rendered from saved cameras, have the final scores of training."""
+    """Saved splats rendered from saved cameras have the final scores of training."""
     run = RunDir(shutil.copytree(whole.path, tmp_path / "run"))
     before = run.metrics()["steps"]["60"]["per_image"]
     after = evaluate_run(run.path, None, open_backend("cpu"), Display()).scores

@@ -1,4 +1,4 @@
-"""Planes with room for a hundred million splats: indices beyond 32 bits, in memory that is only reserved."""
+"""Planes with room for a hundred million splats: indices beyond 32 bits, in reserved but unused memory."""
 
 import math
 import mmap

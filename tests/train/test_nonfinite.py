@@ -1,4 +1,4 @@
-"""Non-finite numbers in training: counted, removed, and kept from spreading."""
+"""Non-finite numbers in training are counted, removed, and do not spread."""
 
 import json
 
@@ -74,7 +74,7 @@ def test_removed_bad_splat_leaves_no_trace(changes):
 
 def test_nonfinite_update_is_skipped_and_counted():
     trainer = _trainer(scale_reg=0.01)
-    _poison(trainer, 3, 80.0)  # a scale of 5e34: culled, but its regularizer's gradient is huge
+    _poison(trainer, 3, 80.0)  # a scale of 5e34: the splat is culled, but the gradient of its regularizer is huge
     before = trainer.splats.params[:, 99].copy()
     trainer.run_until(10)
     assert trainer.nonfinite_counts == {"skipped_updates": 10, "skipped_steps": 0, "removed_splats": 0}

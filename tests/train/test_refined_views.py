@@ -11,7 +11,7 @@ from tests.views import ring_of_views
 
 
 def test_views_follow_the_intrinsics_of_their_camera() -> None:
-    """Held-out views have the changes of a training view of the same camera, at their own size."""
+    """Held-out views get the changes of a training view of the same camera, at their own size."""
     views = [replace(view, camera_id=number % 2) for number, view in enumerate(ring_of_views(6))]
     given = views[:4]
     refined = [

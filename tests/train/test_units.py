@@ -20,7 +20,7 @@ NOISY = {
     "scale_reg": 1.0,
     "opacity_reg": 0.1,
     "background": "black",
-    "relocate_unseen": False,  # keeps the splats of the result comparable
+    "relocate_unseen": False,  # keeps resulting splats comparable
 }
 
 

@@ -1,4 +1,4 @@
-"""Splats that no training view shows: relocated, and absent from the result."""
+"""Splats that no training view shows are relocated, and are not in the result."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ SETTINGS = {
 
 
 def trainer_with_hidden(backend, num_hidden=5, **changes):
-    """60 splats, the first of them far above all cameras."""
+    """60 splats; the first one is far above all cameras."""
     trainer = noise_trainer(backend, 60, **SETTINGS | changes)
     trainer.splats.params[MEANS, :num_hidden] += FAR
     return trainer
@@ -68,7 +68,7 @@ def test_all_views_are_shown_within_the_limit(backend):
 
 
 def test_splats_of_a_single_view_stay(backend):
-    """Splats in front of the first camera, and behind or beside all others."""
+    """Splats in front of the first camera and behind or beside all others."""
     trainer = trainer_with_hidden(backend, num_hidden=0, strategy="copies")
     trainer.splats.params[MEANS, :5] = backend.upload(np.array([[-2.5], [1.5], [0.0]], np.float32))
     trainer.splats.params[OPACITY, :5] = 2.0

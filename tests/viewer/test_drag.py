@@ -33,7 +33,7 @@ def camera(chromium):
 
 
 def until(page, found):
-    """The first true result of `found`; the page runs meanwhile."""
+    """The first true result of `found`; the page continues while waiting."""
     end = time.monotonic() + HANG
     while not (result := found()):
         if time.monotonic() > end:
@@ -47,7 +47,7 @@ def forward(camera):
 
 
 def drag(page, camera, pixels, button="left"):
-    """Angle in degrees between the viewing directions before a horizontal drag and after it, at rest."""
+    """Angle in degrees between the viewing directions before and after a horizontal drag, when the camera rests."""
     before = forward(camera)
     page.mouse.move(300, 400)
     page.mouse.down(button=button)

@@ -101,7 +101,7 @@ def test_orbit_center_is_among_the_splats(splats):
 
 
 def test_frame_scene_shows_what_the_cameras_saw(splats, tmp_path):
-    """Far, huge splats do not count; without cameras, a tenth of the splats at each end do not count, either."""
+    """Huge splats far away are ignored; without cameras, also a tenth of the splats at each end."""
     splats.means[:20] *= 1000
     splats.log_scales[:20] = 5
     views = ring_of_views(radius=3.0)

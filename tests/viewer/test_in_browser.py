@@ -99,14 +99,14 @@ def test_frame_scene_shows_the_room_despite_a_far_splat(chromium, sample_run, tm
     wait_for(page, lambda: psnr(screenshot(page)[:200], start) < 20)
     page.wait_for_timeout(3000)
     framed = screenshot(page)[:200]
-    assert (framed.max(axis=2) > 40).mean() > 0.6  # the room fills much of the window
+    assert (framed.max(axis=2) > 40).mean() > 0.6  # the room fills most of the window
     page.keyboard.press("r")
     wait_for(page, lambda: psnr(screenshot(page)[:200], start) > 25)
     assert errors == []
 
 
 SHAPES = [({"width": 240, "height": 480}, np.s_[150:330]), ({"width": 600, "height": 300}, np.s_[:, 100:500])]
-"""Windows of other shapes than the first view, and the part of them that shows it."""
+"""Windows with another shape than the first view, and the part of each window that shows the view."""
 
 
 @pytest.mark.parametrize("shapes", [SHAPES, SHAPES[::-1]])
@@ -128,7 +128,7 @@ def test_window_of_any_shape_shows_the_whole_start_view(chromium, sample_run, tm
 
 
 def test_the_live_viewer_shows_the_splats_and_compares(chromium, sample_run, open_device):
-    """From the first view, without pyramids; then from the third camera, beside its photograph."""
+    """Shows the first view without pyramids, then the third camera's view next to its photograph."""
     pytest.importorskip("viser", reason="the live viewer needs viser (extra viewer)")
     backend, display = open_device("cpu"), Display()
     source = open_source(sample_run.path, backend, display)

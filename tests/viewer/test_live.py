@@ -48,7 +48,7 @@ class Shown:
 
 @pytest.fixture
 def watching(monkeypatch, tmp_path):
-    """(viewer, its window, its panel, a function that shows a step and accepts a `check`)."""
+    """(viewer, its window, its panel, a function that shows a step and takes a `check`)."""
     monkeypatch.setattr(live, "Window", Shown)
 
     def make(clients):
@@ -70,7 +70,7 @@ def test_speed_counts_from_the_first_step_of_a_trainer(monkeypatch, tmp_path):
     monkeypatch.setattr(live.time, "perf_counter", lambda: now)
     now = 100.0
     viewer = live.TrainingViewer(Panel(("somebody",)), Display())
-    for first in (40, 20):  # the second one after a restart
+    for first in (40, 20):  # the second call comes after a restart
         trainer = SimpleNamespace(config=SimpleNamespace(steps=100), step=first)
         viewer.begin(trainer, RunDir(tmp_path))
         now += 2

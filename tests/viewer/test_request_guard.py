@@ -88,7 +88,7 @@ def test_a_long_query_is_answered(port):
     [("localhost:9000", 200), ("[::1]:80", 200), ("evil.example", 403), ("evil.example:8080", 403), ("", 403)],
 )
 def test_pages_under_foreign_names_are_refused(port, host, status):
-    """DNS rebinding: a page's own name resolves to this machine. Tunnels change only the port."""
+    """DNS rebinding: the name of a page's server resolves to this machine. Tunnels change only the port."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG)
     connection.request("GET", "/", headers={"Host": host})
     response = connection.getresponse()

@@ -1,4 +1,4 @@
-"""The split of the ground: every place is in one cell, and no cell has too many."""
+"""The split of the ground: every place is in one cell, and no cell has too many splats."""
 
 import dataclasses
 

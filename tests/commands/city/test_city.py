@@ -49,7 +49,7 @@ OPTIONS = [
 
 @pytest.fixture(scope="module")
 def city(tmp_path_factory):
-    """Scene and folder of a finished city. Tests must not change them."""
+    """Scene and folder of a finished city. Do not modify."""
     folder = tmp_path_factory.mktemp("city")
     scene = make_sample_city(folder / "scene", blocks=(2, 1), num_views=20, width=48, height=36)
     assert run(["city", str(scene), "-o", str(folder / "out"), *OPTIONS]) == 0
@@ -195,7 +195,7 @@ def test_a_preparation_that_was_killed_is_repeated(city, copy, splat):
 
 
 def test_cells_are_prepared_by_their_jobs(city, copy, splat, monkeypatch):
-    """The command itself prepares nothing, and does not use its device."""
+    """The command itself prepares nothing and does not use a device."""
     (copy / "result.json").unlink()
     shutil.rmtree(copy / "cells" / "001")
     monkeypatch.setattr(CoarseViews, "__init__", lambda *arguments: pytest.fail("rendered by the command"))
@@ -205,7 +205,7 @@ def test_cells_are_prepared_by_their_jobs(city, copy, splat, monkeypatch):
 
 
 def test_a_finished_cell_is_not_trained_again(city, copy, splat):
-    """Its job is repeated if its worker was lost before it could report."""
+    """The job is repeated if its worker was lost before it could report."""
     files = CellFiles.of(copy, 1)
     shutil.rmtree(files.scene)
     again = splat("cell", copy, "1", "--device", "cpu", "--json")
@@ -261,7 +261,7 @@ def test_what_a_cluster_has_begun_is_continued_on_this_machine(city, splat, tmp_
 
 
 def test_trained_cells_are_merged_without_a_cluster(city, copy, splat):
-    """A cluster's jobs may wait for a long time. Here no cluster listens at the address."""
+    """Jobs of a cluster may wait for a long time. Here, no cluster listens at the address."""
     shutil.rmtree(copy / "point_cloud")
     (copy / "result.json").unlink()
     result = splat("city", city[0], "-o", copy, *OPTIONS, "--cluster", "tcp://127.0.0.1:9")
@@ -300,7 +300,7 @@ def test_levels_of_detail_are_those_of_the_result(city, copy, splat):
     assert splat(*command).code == 0
     assert index.stat().st_mtime_ns == before
     (copy / "result.json").unlink()  # merged again
-    later = before + 10**13  # the clock was set back meanwhile
+    later = before + 10**13  # as if the clock had been set back
     os.utime(index, ns=(later, later))
     assert splat(*command).code == 0
     assert before < index.stat().st_mtime_ns < later

@@ -1,4 +1,4 @@
-"""Photographs of cells, and the pictures that cells are trained on."""
+"""Photographs of cells, and their training pictures."""
 
 import numpy as np
 
@@ -29,7 +29,7 @@ def test_views_that_show_a_twentieth_of_a_cell_or_the_best():
 def test_shares_of_all_cells_add_up_to_what_is_covered(backend):
     splats, view = some_splats(40, log_scales=(-1, 0.3)), ring_of_views(1)[0]
     views = CoarseViews(backend, splats, [view], (0, 0, 0))
-    numbers = np.arange(40) % 4  # the last in no cell
+    numbers = np.arange(40) % 4  # the last point is in no cell
     shares = covered_shares(views.weights(0), numbers, 3, view)
     coverages = [views.render(0, views.mark(numbers == number))[1] for number in range(3)]
     np.testing.assert_allclose(shares, [coverage.mean() for coverage in coverages], rtol=1e-3)
@@ -58,7 +58,7 @@ def test_the_photograph_is_used_where_the_cell_is():
     photograph, coarse = np.full((20, 30, 3), 200, np.uint8), np.full((20, 30, 3), 50 / 255, np.float32)
     coverage = np.zeros((20, 30), np.float32)
     coverage[:, :10] = 0.5
-    coverage[:, 20] = 0.01  # too little
+    coverage[:, 20] = 0.01  # covers too little
     picture = picture_of_cell(photograph, coarse, coverage)
     assert (picture[:, :13] == 200).all()
     assert (picture[:, 13:] == 50).all()

@@ -1,4 +1,4 @@
-"""plan.json of a city: written, read again, and refused where it is damaged."""
+"""plan.json of a city: written, read again, and refused if damaged."""
 
 import json
 

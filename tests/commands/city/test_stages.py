@@ -15,7 +15,7 @@ from splat_cli.terminal.console import Display, Level
 
 
 class RecordingEngine:
-    """Ends the latest jobs first. events: "+name" when a job is submitted, "-name" when it ends.
+    """Engine that ends the latest jobs first. events: "+name" when a job is submitted, "-name" when it ends.
 
     ranks_output: output of the job whose ranks are run, None if no GPU is free.
     """
@@ -49,7 +49,7 @@ def city(tmp_path):
 
 
 def jobs(folder: Path) -> dict[Job, set[str]]:
-    """Two jobs that wait for no other, a third that waits for the second, a fourth that waits for the third."""
+    """Two independent jobs, a third that waits for the second, a fourth that waits for the third."""
     names = {"a": set(), "b": set(), "c": {"b"}, "d": {"c"}}
     return {
         Job(name, (), folder, folder / "log", folder / name, (), (folder,)): before for name, before in names.items()

@@ -46,7 +46,7 @@ def test_compile_errors_name_the_line(sources):
 
 
 def test_a_full_disk_is_one_line(sources, tmp_path, monkeypatch):
-    """The compiler's intermediate files are next to the cache."""
+    """The compiler's temporary files are next to the cache."""
     compiler = tmp_path / "full"
     compiler.write_text(
         '#!/bin/sh\ncase "$*" in *--version*) echo full 1.0;; '
@@ -89,7 +89,7 @@ def test_ziglang_is_the_last_resort(tmp_path, monkeypatch, fresh_versions):
 
 
 def test_ziglang_compiles_kernels_that_run(sources, monkeypatch):
-    """The runtime and a kernel need no C++ library and have no debug information; no other files are left."""
+    """The runtime and a kernel need no C++ library, have no debug information, and leave no other files."""
     pytest.importorskip("ziglang", reason="extra cpu")
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")

@@ -1,4 +1,4 @@
-"""The cache of CPU kernels: never stale, never damaged, only the user's own."""
+"""The cache of CPU kernels is never stale, never damaged, and belongs only to the user."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor

@@ -16,7 +16,7 @@ from tests.run.test_device import RUNS
 from tests.training import SETTINGS
 
 FILES = sorted(resource_dir("cuda_src").rglob("*.cu"))
-CPU_ONLY = "RADIX"  # the CPU's sort, which keeps its buckets on the stack
+CPU_ONLY = "RADIX"  # the sort of the CPU has its buckets on the stack
 # Sources do not distinguish 86 and 89 from 80, or 100 and 120 from 90: these compile each file without defines only.
 DISTINCT = (75, 80, 90)
 CASES = [
@@ -35,7 +35,7 @@ CASES += [  # further combinations and values of defines
     for file, defines in kernels_of_run(load_config(None, SETTINGS | run), "cuda")
 ]
 CASES = list({(path, *sorted(defines.items()), arch): (path, defines, arch) for path, defines, arch in CASES}.values())
-# Known spills on sm_90, in bytes: a rare run, deterministic and with the sums of AbsGS.
+# Known spills on sm_90, in bytes, in a rare case: deterministic, with the sums of AbsGS.
 SPILLS = {
     ("blend_backward", "MATRIX_SUMS ABSGRAD FIXED_SUMS"): 16,
     ("blend_backward", "ABSGRAD FIXED_SUMS"): 16,

@@ -43,7 +43,7 @@ def test_moved_scene_and_camera_give_the_same_picture(backend, degree):
 
 
 def test_colors_turn_with_the_splats(backend):
-    """Without their rotation the picture differs, so the test above would fail."""
+    """Without the rotation the picture differs, so the test above can fail."""
     splats, view = scene(3), ring_of_views(3, width=96, height=72)[1]
     moved = Edits(scale=SCALE, rotate=DEGREES, translate=OFFSET).apply(splats)
     stale = dataclasses.replace(moved, shN=splats.shN)

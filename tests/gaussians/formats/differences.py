@@ -8,7 +8,7 @@ from splat_cli.scene.quaternion import matrix_from_quat
 
 
 def differences(a, b):
-    """Property -> greatest difference: rotations in degrees, colours and opacities 0 to 1, all others as stored."""
+    """Property -> maximum difference: rotations in degrees, colours and opacities from 0 to 1, others as stored."""
     k = min(a.shN.shape[1], b.shN.shape[1])
     pairs = {
         "position": a.means - b.means,

@@ -46,7 +46,7 @@ def nearest_splat(splats, mean):
 def test_numbers_of_a_file_of_another_program(name):
     splats = read_splats(GOLDEN / name, spz_axes="RUB" if "adobe" in name else "RDF")
     assert (len(splats), splats.sh_degree, splats.num_dropped) == (len(SPLATS), 3, 0)
-    assert splats.antialiased == ("splat_transform" not in name)  # Spark always says so
+    assert splats.antialiased == ("splat_transform" not in name)  # Spark always sets this flag
     for stated in SPLATS:
         i = nearest_splat(splats, stated["mean"])
         quat = splats.quats[i] * np.sign(splats.quats[i] @ stated["quat"])

@@ -55,7 +55,7 @@ def test_a_file_without_a_finite_splat_is_not_written(tmp_path, suffix):
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_rounded_positions_are_warned_of(tmp_path, suffix):
-    """float32 has steps of 0.5 at 5.4 million; SPZ, of 24 bits per coordinate, steps of 1."""
+    """At 5.4 million, float32 has steps of 0.5, and SPZ with 24 bits per coordinate has steps of 1."""
     splats = some_splats(300, 0, log_scales=(-4, 0.1))
     splats.means += np.float32([500_000, 5_400_000, 0])
     (note,) = warnings_of(tmp_path / f"a{suffix}", splats)
@@ -90,7 +90,7 @@ def test_splats_out_of_the_range_of_spz_are_warned_of(tmp_path):
 
 
 def absurd_splats():
-    """Splats with any finite numbers, as from a file with its properties in another order."""
+    """Splats with any finite numbers, as from a file with properties in the wrong order."""
     splats = some_splats(300)
     rng = np.random.default_rng(1)
     for array in splats.arrays().values():

@@ -69,7 +69,7 @@ def test_spz_of_version_4_is_the_same_in_other_streams(tmp_path, degree):
 
 @pytest.mark.parametrize("version", [3, 4])
 def test_spz_of_degree_4_is_read_to_degree_3(tmp_path, version):
-    """Niantic's library writes degree 4: 24 coefficients per splat, of red, green and blue in turn."""
+    """Niantic's library writes degree 4: 24 coefficients per splat, each with red, green and blue."""
     path = tmp_path / "a.spz"
     write_splats(path, some_splats(50))
     expected = read_splats(path)
@@ -139,7 +139,7 @@ def test_axes_that_a_file_states(tmp_path, version, axes):
     rewrite_spz(path, stating(AXES.index(axes)))
     if version == 4:
         as_version_4(path)
-    back = read_splats(path, "LFD")  # ignored: the file states its axes
+    back = read_splats(path, "LFD")  # ignored, because the file states its axes
     ply = np.array([[1.0, 0, 0], [0, -1, 0], [0, 0, -1]])  # columns: R, U and B
     columns = {"R": ply[0], "L": -ply[0], "U": ply[1], "D": -ply[1], "B": ply[2], "F": -ply[2]}
     exchanged = {"LFD": "LBU", "RFD": "RBU", "LBU": "LFD", "RBU": "RFD", "": "RUB"}  # as Niantic's library does
@@ -177,7 +177,7 @@ def unstated(path):
 
 
 def test_axes_of_a_file_that_states_none(tmp_path):
-    """Programs without the extension write such files; --spz-axes states the axes."""
+    """Programs that do not know the extension write such files; --spz-axes states the axes."""
     path = tmp_path / "a.spz"
     write_splats(path, some_splats(20, 3))
     forget_axes(path)

@@ -1,4 +1,4 @@
-"""Bilateral grids: pictures, gradients and steps against the reference, the reference against central differences."""
+"""Bilateral grids: pictures, gradients and steps against the reference; the reference against central differences."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ MATRICES = (*GRID_SHAPE[:3], 3, 4)
 
 
 def some_case(width: int, height: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A picture [3, H, W], partly beyond black and white, a photograph uint8 [H, W, 3] somewhat like it, and a grid."""
+    """A picture [3, H, W] with values outside 0 to 1, a similar photograph uint8 [H, W, 3], and a grid."""
     rng = np.random.default_rng(width)
     photograph = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
     image = (0.7 * photograph / 255 + rng.uniform(-0.3, 0.7, photograph.shape)).transpose(2, 0, 1)

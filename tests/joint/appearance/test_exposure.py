@@ -1,4 +1,4 @@
-"""Exposure: pictures, gradients and steps against the reference, the reference against central differences."""
+"""Exposure: pictures, gradients and steps against the reference; the reference against central differences."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ SIZES = [(50, 37), (64, 32), (5, 3), (301, 200)]
 
 
 def some_case(width: int, height: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A picture [3, H, W], a photograph uint8 [H, W, 3] somewhat like it, and D [3, 4]."""
+    """A picture [3, H, W], a similar photograph uint8 [H, W, 3], and D [3, 4]."""
     rng = np.random.default_rng(width)
     photograph = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
     image = (0.7 * photograph / 255 + rng.uniform(-0.3, 0.7, photograph.shape)).transpose(2, 0, 1)

@@ -1,4 +1,4 @@
-"""ISP: pictures, gradients and steps against the reference, the reference against central differences."""
+"""ISP: pictures, gradients and steps against the reference; the reference against central differences."""
 
 import dataclasses
 
@@ -20,11 +20,11 @@ from tests.views import unplaced_view
 PHOTO_DECAY, CAMERA_DECAY = Decay(first=1e-2, last=1e-3, steps=100), Decay(first=2e-2, last=1e-3, steps=100)
 PHOTO_WEIGHT, CAMERA_WEIGHT, SSIM_WEIGHT = 0.3, 0.2, 0.2
 SIZES = [(50, 37), (64, 32), (5, 3), (301, 200), (1, 40)]
-STEP, CAMERA_STEPS = 6, 4  # of the run, and of the view's camera before it
+STEP, CAMERA_STEPS = 6, 4  # number of steps of the run, and of the view's camera so far
 
 
 def some_case(width: int, height: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """A picture [3, H, W], partly beyond black and white, a photograph uint8 [H, W, 3], and the values of both."""
+    """A picture [3, H, W] with values outside 0 to 1, a photograph uint8 [H, W, 3], and the values of both models."""
     rng = np.random.default_rng(width)
     photograph = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
     image = (0.7 * photograph / 255 + rng.uniform(-0.3, 0.7, photograph.shape)).transpose(2, 0, 1)

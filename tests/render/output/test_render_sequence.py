@@ -1,4 +1,4 @@
-"""Files of rendered frames: their contents, and the files that a later call keeps."""
+"""Files of rendered frames: contents, and files that a later call keeps."""
 
 import dataclasses
 

@@ -89,7 +89,7 @@ def test_estimate_is_what_is_allocated(batch):
     arrays += [getattr(slot, name) for slot in raster.slots for name in shared]
     arrays = list({id(array): array for array in arrays}.values())  # lists of tiles share some
     plan = plan_memory(backend, trainer.config, trainer.cameras.views, num)
-    growing = num * (4 * 59 + 8)  # a row of parameters and the scores of a scorer come and go
+    growing = num * (4 * 59 + 8)  # a row of parameters and the scores are temporary
     expected = plan.photographs + plan.pictures + plan.splat_bytes(num) - growing
     assert sum(array.nbytes for array in arrays) == pytest.approx(expected, rel=0.01)
 
@@ -114,9 +114,9 @@ def test_five_percent_of_the_free_memory_stay_free(monkeypatch):
 def test_of_very_many_splats_few_pairs_are_planned():
     backend = open_backend("cpu")
     plan = _plan(backend, max_memory=140.0, max_splats=200_000_000)
-    plan = dataclasses.replace(plan, available=140 * 1024 * MIB)  # of another machine
+    plan = dataclasses.replace(plan, available=140 * 1024 * MIB)  # on another machine
     others = plan.photographs + plan.pictures
-    assert 130_000_000 < plan.max_splats < 200_000_000  # with pairs as for few splats: 106 million
+    assert 130_000_000 < plan.max_splats < 200_000_000  # 106 million with as many pairs as few splats have
     assert others + plan.splat_bytes(plan.max_splats) <= plan.available
     assert others + plan.splat_bytes(plan.max_splats + 2) > plan.available
     frozen = dataclasses.replace(plan, num_frozen=10_000_000)

@@ -26,7 +26,7 @@ def pixels(view: View, points: np.ndarray) -> np.ndarray:
 
 
 def pixels_off(views: list[View], others: list[View], points: np.ndarray) -> float:
-    """Root mean square error after the best similarity transform, which does not count as an error."""
+    """Root mean square error after the best similarity transform."""
     moved = similarity_between(views, others)
     turned = moved.scale * points @ moved.rotation.T + moved.translation
     pairs = zip(views, others, strict=True)
@@ -42,7 +42,7 @@ def points() -> np.ndarray:
 
 @pytest.fixture
 def disturbed() -> tuple[list[View], ImageSet]:
-    """The true views of a ball, and its photographs with views turned by a degree or so."""
+    """True views of a ball, and its photographs with views rotated by about a degree."""
     true = views_of_ball(8)
     offsets = np.random.default_rng(1).normal(0, 0.01, (len(true), 6)) * [1, 1, 1, 0, 0, 0]
     return true, photographs_of_ball(true)._replace(views=moved_views(true, offsets))
@@ -60,7 +60,7 @@ def test_start_of_a_run_is_at_poses_nearer_to_the_truth(backend: Backend, points
 
 
 def test_right_cameras_of_a_photograph_each_keep_their_intrinsics(backend: Backend, points) -> None:
-    """At the rates of cameras that many photographs share, focal lengths went off by 11 %, surface points by 3.4 px."""
+    """With the rates of shared cameras, focal lengths were wrong by 11 % and surface points by 3.4 px."""
     true = [dataclasses.replace(view, camera_id=number) for number, view in enumerate(views_of_ball(8))]
     photographs = photographs_of_ball(true)
     scene = Scene(Path("ball"), true, points, colors_at(points))

@@ -1,4 +1,4 @@
-"""Invalid JSON files of a run: an error of one line names the file; invalid lines of the log are skipped."""
+"""Invalid JSON files of a run give an error of one line that names the file; invalid log lines are skipped."""
 
 import shutil
 

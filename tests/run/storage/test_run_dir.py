@@ -139,7 +139,7 @@ def test_a_damaged_file_is_named(run, name, content):
 
 @pytest.mark.parametrize("name", ["metrics", "result", "background", "inputs"])
 def test_a_file_that_cannot_be_read_now_is_neither_damaged_nor_empty(run, name):
-    """On a failing disk, the message must not advise to remove the file, and nothing may replace its content."""
+    """On a failing disk, the message must not suggest removing the file, and nothing may replace its content."""
     (run.path / f"{name}.json").mkdir()
     with pytest.raises(UnreadableError, match=rf"{name}\.json cannot be read: Is a directory; make it readable"):
         getattr(run, name)()

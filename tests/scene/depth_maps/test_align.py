@@ -12,7 +12,7 @@ from tests.views import unplaced_view
 
 
 def test_a_distorted_map_is_undistorted_with_its_photograph():
-    """The map holds its column numbers: each ray reads the column that it hits in the photograph."""
+    """The values of the map are its column numbers: each ray reads the column that it hits in the photograph."""
     lens = Lens(160, 120, 110.0, 110.0, 80.0, 60.0, Polynomial(radial=(-0.2, 0.05)))
     view = replace(unplaced_view(lens.pinhole.width, lens.pinhole.height), lens=lens)
     columns = np.tile(np.arange(80, dtype=np.float32), (60, 1))

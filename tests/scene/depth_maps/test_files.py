@@ -11,7 +11,7 @@ from tests.peak_memory import peak_memory
 from tests.scene.depth_files import write_exr, write_map
 
 MANY = 1 << 20
-"""Limit of pixels that no map exceeds, except where a test says so."""
+"""Limit of pixels. No map exceeds it, unless a test says so."""
 VALUES = np.arange(1, 13, dtype=np.float32).reshape(3, 4)
 
 
@@ -61,7 +61,7 @@ def test_an_array_that_is_larger_than_its_file_takes_no_memory(tmp_path):
 @pytest.mark.parametrize("name", ["a.png", "a.jpg"])
 def test_a_picture_with_far_more_pixels_than_the_photograph_takes_no_memory(tmp_path, name):
     Picture.new("RGB", (6000, 4500), (9, 9, 9)).save(tmp_path / name)
-    with (tmp_path / name).open("ab") as file:  # a plausible size for its number of pixels
+    with (tmp_path / name).open("ab") as file:  # plausible for its number of pixels
         file.write(bytes(6000 * 4500 // 200))
     with peak_memory() as memory, pytest.raises(ValueError, match="6000x4500, the photograph smaller"):
         read_depths(tmp_path / name, 4 * 30 * 40)
@@ -69,7 +69,7 @@ def test_a_picture_with_far_more_pixels_than_the_photograph_takes_no_memory(tmp_
 
 
 def test_grey_picture_takes_few_bytes_per_pixel(tmp_path):
-    side = 1448  # of less than 2^21 pixels
+    side = 1448  # fewer than 2^21 pixels
     Picture.new("RGB", (side, side), (9, 9, 9)).save(tmp_path / "a.png")
     with peak_memory() as memory:
         assert read_depths(tmp_path / "a.png", side * side).shape == (side, side)

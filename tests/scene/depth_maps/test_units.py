@@ -1,4 +1,4 @@
-"""Units of depth maps: metric, up to scale and shift, inverse; from the scene's points or from the files."""
+"""Units of depth maps (metric, up to scale and shift, inverse), from the scene's points or from the files."""
 
 import json
 from dataclasses import replace

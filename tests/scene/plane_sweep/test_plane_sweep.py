@@ -26,7 +26,7 @@ def test_kernel_against_reference(backend):
     views = ring_of_views(6, width=40, height=30)
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 256, (30, 40, 3), dtype=np.uint8) for _ in views]
-    images[2][:, :20] = 77  # no contrast in half of one
+    images[2][:, :20] = 77  # half of an image has no contrast
     grays = GrayscaleImages.of(backend, views, images, 40)
     neighbors = np.array([[(i + k) % 6 for k in (1, 2, 5, 4)] for i in range(6)], np.int32)
     edge = [[0, RADIUS, RADIUS], [1, 39 - RADIUS, 29 - RADIUS]]
@@ -46,7 +46,7 @@ def test_kernel_against_reference(backend):
 def test_peaks_against_reference(backend, num_depths, min_score, margin):
     rng = np.random.default_rng(num_depths)
     scores = np.clip(rng.normal(0, 0.35, (3000, num_depths)), -1, 1)
-    scores[::2] = (scores[::2] + np.roll(scores[::2], 1, axis=1)) / 2  # smoothed: some have a single peak
+    scores[::2] = (scores[::2] + np.roll(scores[::2], 1, axis=1)) / 2  # smoothed, so that some have a single peak
     scores = scores.astype(np.float32)
     actual = backend.download(peaks(backend, backend.upload(scores), min_score, margin))
     expected = reference.peaks(scores, min_score, margin)

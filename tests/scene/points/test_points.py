@@ -145,7 +145,7 @@ def test_laser_scan_on_which_the_decoder_aborts(tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited on Linux only")
 def test_laser_scan_on_a_machine_of_many_cores(tmp_path):
-    """NumPy's OpenBLAS takes 40 MiB per core before the memory limit, once 1 GiB in total, is set."""
+    """NumPy's OpenBLAS takes 40 MiB per core before the memory limit is set. This limit was once 1 GiB in total."""
     write_las(tmp_path / "a.las", np.random.default_rng(0).normal(size=(100_000, 3)))
     program = "import mmap; held = mmap.mmap(-1, 3 << 29, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS); "
     program += "from splat_cli.scene.points.las_worker import main; main()"
@@ -177,7 +177,7 @@ def test_points_of_a_file_start_any_scene(tmp_path, suffix):
 
 
 def test_points_of_bundler_and_meshlab(tmp_path):
-    """Diffuse colours, and a list property of an element without rows before the points or after them."""
+    """Diffuse colours, and an element without rows but with a list property, before or after the points."""
     properties = [f"property float {axis}" for axis in "xyz"]
     properties += [f"property uchar diffuse_{color}" for color in ("red", "green", "blue")]
     faces, vertices = ["element face 0", "property list uchar int vertex_indices"], ["element vertex 1", *properties]

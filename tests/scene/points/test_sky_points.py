@@ -20,7 +20,7 @@ def rays_of(view):
 
 
 def sky(view):
-    """uint8 [H, W, 3]: a smooth sky, which only depends on the direction."""
+    """uint8 [H, W, 3]: a smooth sky, which depends only on the direction."""
     return (128 + 100 * rays_of(view)).astype(np.uint8)
 
 
@@ -60,7 +60,7 @@ def test_none_where_points_are_known():
 
 
 def test_few_directions_are_chance():
-    """A part of the sky of 30 degrees across, then of 6; the rest differs from photograph to photograph."""
+    """The same part of the sky, 30 or 6 degrees wide; the rest differs from photograph to photograph."""
 
     def found(width):
         every = photographs(sky, num_views=40)

@@ -24,7 +24,7 @@ def sample(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def reconstruct(sample, tmp_path_factory):
-    """`reconstruct(unit)`: (scene, printed text) of `splat sfm` from photographs with GPS data, `unit` metres for one.
+    """`reconstruct(unit)`: (scene, printed text) of `splat sfm` on photographs with GPS data; a unit is `unit` metres.
 
     Up is -y in the sample scene: east, north, up are x, z, -y. COLMAP runs on one core: with threads, results
     vary from run to run and are sometimes mirrored.
@@ -52,5 +52,5 @@ def reconstruct(sample, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def outdoors(reconstruct):
-    """The same for a scene of a hundred metres. Read-only."""
+    """The same for a scene of a hundred metres. Do not modify."""
     return reconstruct(METRES)

@@ -52,7 +52,7 @@ def test_heic_without_its_decoder_says_what_to_install(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("heif")
 def test_the_other_decoders_of_pillow_heif_stay_closed(tmp_path):
-    """A HEIC file under another brand is not opened by a decoder outside the list."""
+    """A HEIC file with another brand is not opened by a decoder outside the list."""
     (tmp_path / "a.heic").write_bytes(b"\0\0\0\x18ftypheic" + bytes(20))
     with pytest.raises(ValueError, match="cannot be opened|not an image"):
         image_size(tmp_path / "a.heic")
@@ -68,7 +68,7 @@ def test_heic_and_avif_become_jpeg_for_colmap(tmp_path):
     if "AVIF" in FORMATS:
         save(tmp_path / "photos/z.avif", exif)
         wanted.append("z.jpg")
-    for _ in range(2):  # the second time is as after an interruption
+    for _ in range(2):  # the second call is like one after an interruption
         names, skipped = collect_photographs(tmp_path / "photos", tmp_path / "images")
         assert (names, skipped) == (wanted, [])
     with open_image(tmp_path / "images/deep/IMG_2.jpg") as image:

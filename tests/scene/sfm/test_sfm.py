@@ -134,7 +134,7 @@ def test_sharpest_frame_of_each_window(tmp_path):
     ffmpeg = pytest.importorskip("imageio_ffmpeg")
     rng = np.random.default_rng(0)
     frames = []
-    for number in range(20):  # every fifth is sharp, and as bright as its number says
+    for number in range(20):  # every fifth is sharp; the brightness encodes the number
         frame = np.full((48, 64, 3), 10 * number, np.uint8)
         if number % 5 == 2:
             frame = np.clip(frame + rng.integers(0, 2, (48, 64, 1)) * 60, 0, 255).astype(np.uint8)

@@ -11,7 +11,7 @@ FOCUS, UP = np.array([1.0, -2.0, 0.5]), np.array([0.0, -0.6, 0.8])
 
 
 def cameras(count=30, seed=0):
-    """Cameras all around FOCUS, at distances of 2 to 3, looking nearly at it, upright with respect to UP."""
+    """Cameras all around FOCUS, 2 to 3 units away, that look nearly at it and are upright with respect to UP."""
     rng = np.random.default_rng(seed)
     template = ring_of_views(1)[0]
     east = np.array([1.0, 0, 0])

@@ -30,7 +30,7 @@ def test_an_orbit_looks_at_the_focus_upright_and_as_far_away_as_the_cameras():
     offsets = np.array([frame.center - FOCUS for frame in frames])
     np.testing.assert_allclose(offsets @ UP, 0.7, atol=1e-9)
     assert all(axes_meet(frame, FOCUS) and is_level(frame) for frame in frames)
-    steps = np.linalg.norm(np.diff(offsets, axis=0, append=offsets[:1]), axis=1)  # the last one leads to the start
+    steps = np.linalg.norm(np.diff(offsets, axis=0, append=offsets[:1]), axis=1)  # the last leads back to the start
     assert steps.max() < 1.02 * steps.min()
     radii = np.linalg.norm(offsets - 0.7 * UP, axis=1)
     assert 2 < radii.min() <= radii.max() < 3

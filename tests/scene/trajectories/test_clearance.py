@@ -19,7 +19,7 @@ from tests.views import ring_of_views
 
 
 def test_paths_keep_away_from_dense_places():
-    """Cameras go around a pillar in their ring: near it they stand farther out."""
+    """Cameras avoid a pillar in their ring: near it they are farther out."""
     views = []
     for view in on_an_arc(340, count=80):
         angle = angles_of([view])[0]
@@ -32,7 +32,7 @@ def test_paths_keep_away_from_dense_places():
 
 
 def test_a_curve_bends_smoothly_away_from_an_obstacle():
-    """A wall of 5 x 5 points just beside a line; the ends of the line stay where they are."""
+    """A wall of 5 x 5 points just beside a line; the ends of the line do not move."""
     line = np.linspace([-4.0, 0, 0], [4.0, 0, 0], 900)
     wall = np.array([[x, 0.1, z] for x in np.linspace(-0.5, 0.5, 5) for z in np.linspace(-0.5, 0.5, 5)])
     camera = moved(ring_of_views(1)[0], [-3.0, 1.1, 0])
@@ -57,7 +57,7 @@ def test_a_loop_that_is_bent_stays_closed():
 
 
 def test_open_line_far_from_the_origin_is_not_a_loop():
-    """In coordinates of a map, the distance of its ends is small relative to their size: 40 m of 5,000 km."""
+    """In coordinates of a map, the distance between its ends is tiny relative to the coordinates: 40 m of 5,000 km."""
     line = np.linspace([0, 0, 0], [0, 40, 0], 200) + [0, 5e6, 0]
     obstacles = Obstacles(np.array([[1, 5e6, 0]]), ring_of_views(3))
     obstacles.required = 2.0
@@ -67,7 +67,7 @@ def test_open_line_far_from_the_origin_is_not_a_loop():
 
 
 def test_a_path_keeps_its_pictures_free():
-    """No camera has the screen of points in front of it, except on the smoothest orbit."""
+    """Only the smoothest orbit has the screen of points in front of cameras."""
     views = []
     for view in on_an_arc(340, count=80):
         angle = angles_of([view])[0]

@@ -37,7 +37,7 @@ def test_a_walk_follows_the_cameras_smoothly(shuffled):
 
 
 def test_a_walk_turns_slowly_where_photographs_turn_abruptly():
-    """A person stands still and photographs a room in all directions, ceiling and floor too, then walks on."""
+    """A person stands still and photographs a room in all directions, with ceiling and floor, then walks on."""
     rng = np.random.default_rng(3)
     east, north = np.array([1.0, 0, 0]), np.cross(UP, [1.0, 0, 0])
     views = []
