@@ -3,8 +3,8 @@
   python scripts/bench/bench_large.py --splats 100000000 --gpus 2 --folder /tmp/large
 
 Makes a room of that many splats (a PLY of SH degree 0, 68 bytes per splat) and 8 photographs of noise. Each of them
-shows about 30 % of the splats. Runs `splat train --init-from` on it without density control. The result is saved only with
---save: as a PLY of degree 3 it has 248 bytes per splat.
+shows about 30 % of the splats. Runs `splat train --init-from` on it without density control. The result is saved only
+with --save: as a PLY of degree 3 it has 248 bytes per splat.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from splat_cli.eval.metrics import has_flip
 
 
 def run(scene: Path, preset: str, seed: int, options: Sequence[str], results: Path) -> dict[str, Any]:
-    """The final metrics of one `splat train --eval`, which runs unless --results has them. Raises CalledProcessError."""
+    """The metrics of one `splat train --eval`, which runs unless --results has them. Raises CalledProcessError."""
     name, *changes = preset.split(":")
     flags = [f"--{key.replace('_', '-')}={value}" for key, value in (change.split("=", 1) for change in changes)]
     out = results / f"{'-'.join([scene.name, *preset.split(':'), *(o.strip('-') for o in options), str(seed)])}.json"

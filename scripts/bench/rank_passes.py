@@ -3,8 +3,8 @@
     python scripts/bench/rank_passes.py BONSAI --gpus 2 --steps 30000
 
 Trains once with the defaults. Stages are timed by events between captured graphs and exchanges, in half of the batches.
-The other ranks wait until the last one begins an exchange; the time after that is the transfer. Kernels are timed one by
-one in 50 batches without captured graphs. On the CPU, all times are the host's.
+The other ranks wait until the last one begins an exchange; the time after that is the transfer. Kernels are timed one
+by one in 50 batches without captured graphs. On the CPU, all times are the host's.
 """
 
 from __future__ import annotations

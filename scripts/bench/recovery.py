@@ -11,17 +11,17 @@ the mean difference between training cameras and the scene's cameras after the b
 only the held-out cameras are refined further, on their photographs and with fixed splats (Lin et al. 2021, "BARF",
 sec. 4), in all runs. This is needed because all cameras may rotate together with the splats without changing the loss.
 
-intrinsics: all cameras, also held-out ones, have a focal length 3 % too long and a principal point off by 1 % of it. The
-third run refines poses, the fourth poses and intrinsics; the fifth and sixth do the same on the original scene. The
+intrinsics: all cameras, also held-out ones, have a focal length 3 % too long and a principal point off by 1 % of it.
+The third run refines poses, the fourth poses and intrinsics; the fifth and sixth do the same on the original scene. The
 held-out cameras follow as in `splat train`. "% of focal length off" is the final error of the training cameras.
 --own-cameras: each training photograph has its own camera with its own errors, 1 to 2 % of the focal length, of either
 sign; the held-out cameras are right.
 
 distortion: all photographs, also held-out ones, are distorted by k1 = 0.05, as after undistortion with a wrong
-coefficient. The first run knows k1. The third refines poses and intrinsics, the fourth also radial distortion; the fifth
-and sixth do the same with known k1. "k1 off" is the final mean error of the training cameras' k1. "px off" is the error
-of projection with the final focal length and distortion, in pixels, averaged over the picture. --own-cameras: each
-training photograph has its own k1, from 0.025 to 0.05 and of either sign; held-out photographs are not distorted.
+coefficient. The first run knows k1. The third refines poses and intrinsics, the fourth also radial distortion; the
+fifth and sixth do the same with known k1. "k1 off" is the final mean error of the training cameras' k1. "px off" is the
+error of projection with the final focal length and distortion, in pixels, averaged over the picture. --own-cameras:
+each training photograph has its own k1, from 0.025 to 0.05 and of either sign; held-out photographs are not distorted.
 
 exposure: each training photograph gets brighter or darker, by factors from 0.75 to 1.33 that differ by up to 10 %
 between channels, and by an offset of up to 5 of 255. vignetting: the same, and each photograph gets darker around its

@@ -3,8 +3,8 @@
     python scripts/bench/setup_time.py
     python scripts/bench/setup_time.py --extras cpu,sfm --pip-cache ~/.cache/pip --keep /tmp/setup
 
-As in a slim container: an empty home folder, no compiler, only the programs of the new environment. Unlike elapsed time,
-CPU seconds of all processes do not depend on other load; the load average is printed with them.
+As in a slim container: an empty home folder, no compiler, only the programs of the new environment. Unlike elapsed
+time, CPU seconds of all processes do not depend on other load; the load average is printed with them.
 """
 
 import argparse
