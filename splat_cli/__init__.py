@@ -50,7 +50,7 @@ _MODULES = {
 }
 
 
-if not TYPE_CHECKING:  # checkers would take every name for one
+if not TYPE_CHECKING:  # type checkers would accept any name
 
     def __getattr__(name: str) -> Any:
         for module, names in _MODULES.items():

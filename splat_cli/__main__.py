@@ -11,7 +11,7 @@ _M_ARENA_MAX = -8
 
 
 def main() -> None:
-    """Runs `splat`. Ctrl-C ends the program without a traceback also while its modules are imported."""
+    """Runs `splat`. Ctrl-C ends the program without a traceback, even while its modules are imported."""
     handler = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

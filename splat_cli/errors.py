@@ -59,7 +59,7 @@ class UnwritableError(DiskError, UsageError):
 
 
 class UnreadableError(DiskError, UsageError):
-    """A file that cannot be read now, such as on a failing disk or share or without permission. It may be intact."""
+    """A file that cannot be read now (failing disk or share, no permission). It may be intact."""
 
     exit_code = 2
 
@@ -79,7 +79,7 @@ def name_advice(name: str, known: Iterable[str], otherwise: str) -> str:
 
 
 def kernel_error_before(error: BaseException) -> KernelError | None:
-    """`error` if it is a KernelError, or the KernelError before it: cleaning up on such a device fails, too."""
+    """`error` if it is a KernelError, or the KernelError that caused it: cleaning up on a failed device fails, too."""
     found = error if isinstance(error, KernelError) else None
     return found if error.__context__ is None else kernel_error_before(error.__context__) or found
 
@@ -90,7 +90,7 @@ def one_line(message: object) -> str:
 
 
 def is_utf8(text: str) -> bool:
-    """Whether the text, such as a path, holds no bytes that are not UTF-8 (which Python keeps as surrogates)."""
+    """Whether the text, such as a path, is valid UTF-8; Python keeps invalid bytes as surrogates."""
     return not any("\ud800" <= c <= "\udfff" for c in text)
 
 

@@ -82,7 +82,7 @@ class TrainedScene:
 
     @cached_property
     def splats(self) -> SplatArrays:
-        """The finite splats as NumPy arrays, as they were trained; a colour field becomes harmonics."""
+        """The finite splats as NumPy arrays, as trained; a colour field is converted to harmonics."""
         splats = finite_splats(self._model.splats.to_arrays())
         splats = dataclasses.replace(splats, antialiased=self.config.antialias, origin=self.origin)
         if self._model.field is None:

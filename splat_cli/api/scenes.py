@@ -58,7 +58,7 @@ def train_scene(
     quiet: bool = False,
     **settings: Any,
 ) -> TrainedScene:
-    """Train splats on the photographs of a scene, in memory, or as `splat train` does into the run's folder `out`.
+    """Train splats on the photographs of a scene, in memory or, like `splat train`, into the run's folder `out`.
 
         result = splat.train_scene("scenes/garden", steps=7000, eval=True)
 
@@ -72,7 +72,7 @@ def train_scene(
 
     Without `quiet`, messages and a bar go to standard error. `out` must be new or empty. It needs a scene in a folder,
     so that the run can be resumed. In memory, settings about files (save_at, checkpoints, tensorboard, report) have no
-    effect. UsageError, SceneError, DeviceError, OutOfMemory.
+    effect. Raises UsageError, SceneError, DeviceError, OutOfMemory.
     """
     config = with_initial_points(with_settings(config or TrainConfig(), settings))
     display = _display(quiet)

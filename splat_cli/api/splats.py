@@ -76,7 +76,7 @@ def evaluate(
     scene = scene.checked() if isinstance(scene, Scene) else read_scene_folder(scene)
     config = TrainConfig(antialias=arrays.antialiased, background=background)
     backend = shared_backend(device)
-    arrays = with_origin(arrays, scene.origin)  # other programs may use the scene's own coordinates
+    arrays = with_origin(arrays, scene.origin)  # files of other programs may be in the scene's own coordinates
     held_out = split(scene.views, test_every, scene.test_names)[1]
     photographs = load_image_set(held_out, config, backend, Display(level=Level.QUIET))
     return Scores(evaluate_images(TrainedModel(Splats.from_arrays(backend, arrays)), photographs, config))
@@ -100,7 +100,7 @@ def convert(source: str | Path, target: str | Path, **edits: Any) -> SplatArrays
         if name not in known:
             advice = name_advice(name, known, f"there are {', '.join(known)}")
             raise UsageError(f"{name!r} is not an edit; {advice}")
-    is_page = target.suffix.lower() == ".html"  # the page's viewer has antialiasing
+    is_page = target.suffix.lower() == ".html"  # the page's viewer supports antialiasing
     job = ExportJob([source], Edits(**edits), bake=not is_page)
     splats = job.splats()
     for note in job.notes:

@@ -241,7 +241,7 @@ def _file_writer(
 
 
 def _page_writer(job: ExportJob, start_view: str | None) -> Callable[[Path, SplatArrays], None]:
-    """The function that writes splats as a page. It does not bake: its viewer has antialiasing."""
+    """The function that writes splats as a page. It does not bake antialiasing, because its viewer supports it."""
     from splat_cli.viewer.initial_camera import find_initial_camera
 
     opening = find_initial_camera(job.sources, start_view)

@@ -41,7 +41,7 @@ class HelpFormatter(click.HelpFormatter):
         super().write_dl([(self._broken(name), about) for name, about in rows], col_max, col_spacing)
 
     def _broken(self, name: str) -> str:
-        """The name, broken between words and choices if it is too long for a line."""
+        """The name, broken between words or choices if it is too long for a line."""
         indent = " " * (self.current_indent + self.indent_increment)
         lines = [" " * self.current_indent]
         for part in re.split(r"(?<=[ |/])", name):
@@ -185,7 +185,7 @@ def _shown(result: Output, as_json: bool) -> int:
 
 
 def _hyphenated(argument: str) -> str:
-    """The argument with hyphens for underscores in the name of an option: other trainers use underscores."""
+    """The argument with hyphens instead of underscores in the option's name: other trainers use underscores."""
     if not argument.startswith("--"):
         return argument
     name, *value = argument.split("=", 1)

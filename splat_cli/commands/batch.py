@@ -67,7 +67,7 @@ def run_batch(
                 engine.submit(train_job(scene.name, scene.path, scene.run, scene.config, device))
             for ended in engine.results():
                 result = _scene_result(left[ended.job.name], ended)
-                if _IN_USE in result.output.get("error", ""):  # another batch trains it: try again at the end
+                if _IN_USE in result.output.get("error", ""):  # another batch trains this scene: try again at the end
                     engine.submit(ended.job)
                 else:
                     add(result)
@@ -97,5 +97,5 @@ def _scene_result(scene: BatchScene, ended: JobResult) -> SceneResult:
     """The outcome of a scene that was trained."""
     output, finished = ended.json_output(), _result_before(scene)
     if output.get("exit_code") == 2 and finished and finished.status == "skipped":
-        return SceneResult(scene.name, "done", finished.output)  # a lost worker had finished it
+        return SceneResult(scene.name, "done", finished.output)  # a worker finished it before it was lost
     return SceneResult(scene.name, "failed" if "error" in output else "done", output)

@@ -21,7 +21,7 @@ from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.terminal.console import Display
 from splat_cli.terminal.interrupt import deferred_interrupt
 
-_WARNING, _REPEATED = "Warning: ", ("Error: ", "Interrupted")  # beginnings of lines
+_WARNING, _REPEATED = "Warning: ", ("Error: ", "Interrupted")  # how these lines begin
 
 
 def new_run_on_cluster(
@@ -48,7 +48,7 @@ def resumed_run_on_cluster(
 def _train(
     job: Job, run: RunDir, config: TrainConfig, cluster: str, device: str, display: Display, is_asked: bool = False
 ) -> RunSummary:
-    """Run the job on one worker per GPU of the settings, or fewer (see `_jobs`), and show its log.
+    """Run the job on one worker per GPU in the settings, or on fewer (see `_jobs`), and show its log.
 
     is_asked: whether the user gave the number of GPUs; the first attempt then uses exactly this number.
     SplatError with the exit code and message of the job, RankError if workers are lost too often, Interrupted.

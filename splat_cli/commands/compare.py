@@ -84,7 +84,7 @@ def compare_runs(
 
 
 def _check_runs(runs: Sequence[RunDir]) -> None:
-    """UsageError if the runs cannot be compared: other held-out photographs, another size, other measures."""
+    """UsageError if held-out photographs, their size or the measures of the runs differ."""
     if len(runs) < 2:
         raise UsageError("one run alone cannot be compared: name two or more")
     first, wanted = runs[0], {view.name: view for view in runs[0].views("test")}

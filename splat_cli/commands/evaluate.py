@@ -37,7 +37,7 @@ class Evaluation:
     path: Path
     free_space: dict[str, float]
     unwritten: DiskError | None = None
-    """Why metrics.json could not be written, such as in the folder of another user's run."""
+    """The reason why metrics.json could not be written, for example in the folder of another user's run."""
 
     def to_dict(self) -> dict[str, Any]:
         """The scores as JSON."""

@@ -119,7 +119,7 @@ def _with_poses(source: Path, photographs: Path | None, seed: int, display: Disp
         wait_until_unlocked(scene, math.inf, lambda: False, display.say)
         return _with_poses(source, photographs, seed, display)
     except SplatError:
-        with suppress(OSError):  # it holds other scenes
+        with suppress(OSError):  # the folder holds other scenes
             SCENES.rmdir()
         raise
     display.say(found.summary())

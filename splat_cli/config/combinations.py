@@ -33,7 +33,7 @@ def owner_of(option: str) -> tuple[str, str]:
 
 
 def single_gpu_options(config: TrainConfig) -> list[str]:
-    """Options of `config` that do not work with --gpus, since each GPU would train its own parameters."""
+    """Options of `config` that do not work with --gpus, because each GPU would train its own parameters."""
     return _options_where(config, "single_gpu")
 
 

@@ -17,7 +17,7 @@ MAX_FLOAT = 3e38
 """Kernels compute with 32-bit floats."""
 
 Values = bool | tuple[str, ...]
-"""Values for which a fact holds: some of the choices; True: all that differ from the default and turn something on."""
+"""Values for which a fact holds: some of the choices; True: all except the default and values that mean "off"."""
 
 _OFF = (None, False, 0, "none")
 _SHOWN = reprlib.Repr()  # shortens values from files, which may be long or deeply nested
@@ -44,10 +44,10 @@ def setting(
 
     metavar: placeholder of the value in the help of the command line. common: shown by --help, not only by --help-all.
     fixed: cannot change when a run is resumed: it is read only at the start, or defines held-out views or checkpoint
-    arrays. needs: option that the setting requires to have an effect: "--eval", "--color field", "--init-from or
-    --frozen". single_gpu: values that do not work with --gpus. batches: long runs train in batches by default even with
-    these values, since batches were measured to be as good. Other values for a single GPU turn this default off.
-    not_in_city: values that do not work with `splat city`.
+    arrays. needs: option without which the setting has no effect: "--eval", "--color field", "--init-from or --frozen".
+    single_gpu: values that do not work with --gpus. batches: with these values, long runs still train in batches by
+    default, because measured quality was as good. Other values for a single GPU turn this default off. not_in_city:
+    values that do not work with `splat city`.
     """
     metadata = {key: value for key, value in locals().items() if key != "default"}
     return dataclasses.field(default=default, metadata=metadata)
@@ -110,7 +110,7 @@ class Setting:
         return f"{_NOUNS[self.kind]}{', ' if self.bounds else ''}{self.bounds}"
 
     def is_on(self, value: Any) -> bool:
-        """Whether `value` turns something on: it is not None, "none", false or 0."""
+        """Whether `value` turns something on, that is, is not None, "none", false or 0."""
         return value not in _OFF
 
     def is_among(self, value: Any, values: Values) -> bool:

@@ -26,14 +26,14 @@ def resident_for_batch(batch: int, gpus: int) -> int:
 
 
 def images_fit(backend: Backend, config: TrainConfig, views: Sequence[View]) -> bool:
-    """Whether the photographs of these views fit into memory at once."""
+    """Whether the photographs of these views all fit into memory."""
     return sum(map(photo_bytes, views)) <= _limit(backend, config)
 
 
 def image_budget(
     backend: Backend, config: TrainConfig, views: Sequence[View], others: Sequence[View]
 ) -> ImageBudget | None:
-    """Budget of a GPU's part of the training photographs, besides all held-out ones (`others`); None if all fit.
+    """Budget of a GPU's part of the training photographs, in addition to all held-out ones (`others`); None if all fit.
 
     UsageError if not even the photographs of one round of density control fit.
     """
@@ -53,7 +53,7 @@ def image_budget(
 
 
 def depth_map_limit(backend: Backend, config: TrainConfig) -> int:
-    """Memory limit of depth maps in bytes; they are all resident, in addition to the photographs."""
+    """Memory limit of depth maps in bytes. All of them are resident, in addition to the photographs."""
     return int(_DEPTH_SHARE * _limit(backend, config))
 
 

@@ -70,7 +70,7 @@ class ImageStreamer:
         self._next_use = np.full(len(cameras.views), len(order))
 
     def ready(self, step: int) -> int:
-        """The step up to which training can continue from `step`: the end of a batch, at least the next one.
+        """The step up to which training can continue from `step`: the end of the next batch or of a later one.
 
         All steps before `step` must be queued. Waits for the steps queued at the last call, to evict their
         photographs. After a repeated or changed step, nothing may be queued.
@@ -96,7 +96,7 @@ class ImageStreamer:
         self._publish(missing)
 
     def restart(self, downscale: int) -> None:
-        """Drop all photographs between two steps; later ones are downscaled by this factor, so more of them fit."""
+        """Drop all photographs, between two steps. Later ones are downscaled by this factor, so more of them fit."""
         self._pass_queued()
         for pending in self._pending.values():
             pending.cancel()

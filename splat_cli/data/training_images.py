@@ -21,8 +21,8 @@ from splat_cli.scene.images.image_set import ImageSet
 class TrainingImages:
     """The table of training cameras, and the photographs on the device that it refers to.
 
-    images: the photographs on the host, at full resolution. stream: with a `budget`, loads photographs in the order
-    of the steps; else None. share: a rank's share; the rank has only the photographs that it shows.
+    images: the photographs on the host, at full resolution. stream: loads photographs in the order of the steps, if a
+    `budget` is given; else None. share: a rank's share; the rank has only the photographs that it shows.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ from splat_cli.density.strategy import ErrorScorer
 from splat_cli.model.columns import list_slots, partition
 from splat_cli.model.model import Model
 
-DENSE_SCALE = 0.01  # fraction of the scene's extent; smaller splats are cloned, larger ones split
+DENSE_SCALE = 0.01  # fraction of the scene's extent; smaller splats are cloned, larger splats are split
 HUGE_SCALE = 0.1  # fraction of the scene's extent; larger splats are pruned after the first opacity reset
 RESET_OPACITY = 0.01
 

@@ -21,7 +21,7 @@ def mean_scores(backend: Backend, sums: DeviceArray, num: int, num_views: int) -
 
 
 def add_scores(backend: Backend, part: DeviceArray, sums: DeviceArray) -> None:
-    """Add the sums [num, 2 or 4] over some views to the sums [capacity, 2 or 4] over others."""
+    """Add the sums `part` [num, 2 or 4] over some views to `sums` [capacity, 2 or 4] over other views."""
     launch(backend, FILE, "add_scores", len(part), part, len(part), sums, **_defines(sums))
 
 
@@ -31,7 +31,7 @@ def _defines(sums: DeviceArray) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Ratings:
-    """Sampling weights of splats, and dead splats, which are too transparent to matter. Frozen splats are in neither.
+    """Sampling weights of splats, and dead splats, which are too transparent to matter. Frozen splats are left out.
 
     weights: float32 [num], 0 for dead and frozen splats. num_candidates: number of positive weights. dead: int64
     indices. totals: uint32 [3] on the device: number of dead splats, of candidates, bits of the largest weight.
@@ -44,7 +44,7 @@ class Ratings:
 
 
 def rate_splats(model: Model, prune_opacity: float, errors: DeviceArray | None = None) -> Ratings:
-    """Ratings by errors float32 [num], or by opacities. Waits for the device."""
+    """Rate splats by `errors` float32 [num], by default by opacities. Waits for the device."""
     backend, num, empty = model.backend, model.num, model.backend.xp.empty
     weights, dead, totals = empty(num, "float32"), empty(num, "bool"), backend.xp.zeros(3, "uint32")
     logits = model.splats.params[OPACITY]

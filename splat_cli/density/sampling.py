@@ -26,8 +26,8 @@ class WeightedSampler:
     def limit(self, logit_opacities: DeviceArray, count: int, min_opacity: float) -> int:
         """Lower the weights of splats whose copies would be more transparent than min_opacity with `count` samples.
 
-        logit_opacities: float32 [num]. Returns the number of samples to take, at most `count`: the
-        weight that a splat loses is not given to others. Waits for the device.
+        logit_opacities: float32 [num]. Returns the number of samples to take, at most `count`, because
+        other splats do not get the lost weight. Waits for the device.
         """
         total = self._total() if count else 0
         if not total:

@@ -24,7 +24,7 @@ class Strategy(Protocol):
     collects_stats: bool  # training steps sum screen-space gradients in `Model.stats`
     tracks_unseen: bool  # training steps write `Model.last_seen`, which shares memory with these sums
     noise_scale: float  # scale of langevin_noise in each step; 0: no noise
-    num_score_views: int  # number of views whose scores `refine` asks for first; 0: no scores
+    num_score_views: int  # number of views in the first call of the scorer in `refine`; 0: no scores
 
     def due(self, step: int) -> bool:
         """Whether `refine` is called after this step."""

@@ -22,7 +22,7 @@ MAX_ERROR = 1e-6  # probability that dropout hides a splat of a single view for 
 
 
 def max_unseen_steps(config: ResolvedConfig, num_views: int) -> int:
-    """Number of steps within which training shows every view, and with --dropout every splat in one of its views.
+    """Number of steps in which training shows every view, and with --dropout every splat in one of its views.
 
     A view may come first in one permutation of all views and last in the next (data/view_order.py); any two passes over
     the views contain a whole permutation.

@@ -84,7 +84,7 @@ class CudaKernel:
         return struct_value(self.name, parameter, arg)
 
 
-USE_NODE_PRIORITY = 8  # CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY; else the launching stream's priority counts
+USE_NODE_PRIORITY = 8  # CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY; otherwise the launching stream's priority counts
 
 
 class PrioritizedGraph:
@@ -156,7 +156,7 @@ class CudaUploads:
             self._joined.synchronize()
             self._joined = None
             self._copying.clear()
-        with self._own:  # from this stream's own pool: freed memory is reused only by later copies
+        with self._own:  # from this stream's own pool, so that only later copies reuse freed memory
             target = self._xp.empty(staged.shape, staged.dtype)
         target.data.copy_from_host_async(staged.ctypes.data, staged.nbytes, self._own)
         self._copying.append(staged)
@@ -304,7 +304,7 @@ class CudaBackend:
         return CudaTimer(self.xp, self.stream)
 
     def capture_graph(self, function: Callable[[], None]) -> Callable[[], None]:
-        """See Backend.capture_graph: a CUDA graph; with `debug` the function itself, since a capture cannot wait."""
+        """See Backend.capture_graph: a CUDA graph; with `debug` the function itself, because a capture cannot wait."""
         if self.debug:
             return function
         with self.stream:

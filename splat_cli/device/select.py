@@ -11,7 +11,7 @@ from splat_cli.errors import DeviceError, UsageError
 def open_backend(
     name: str = "auto", *, threads: int | None = None, sanitize: bool = False, sources: Path | None = None
 ) -> Backend:
-    """Open a device: "cuda", "cpu" or "auto": CUDA if CuPy sees a GPU, else the CPU.
+    """Open a device: "cuda", "cpu", or "auto" (CUDA if CuPy sees a GPU, otherwise the CPU).
 
     `threads` (CPU): OS threads, by default one per core that this process may use. `sanitize` (CPU): compile
     the kernels with AddressSanitizer and UBSan, see host_compiler.py. `sources`: folder of further kernel files,
@@ -37,5 +37,5 @@ def open_backend(
 
 @functools.cache
 def shared_backend(name: str) -> Backend:
-    """As `open_backend`, but opens each device only once per process."""
+    """Like `open_backend`, but opens each device only once per process."""
     return open_backend(name)

@@ -19,7 +19,7 @@ from splat_cli.engine.process import SAVING
 from splat_cli.errors import SplatError, UsageError
 
 _MARGIN = 10.0  # seconds for a worker to see that its job is dropped, and that its process has ended
-_ANSWER = 5.0  # seconds in which a worker must answer, else it counts as lost
+_ANSWER = 5.0  # seconds after which a worker without an answer counts as lost
 _POLL = 0.2  # seconds
 _LOCK = "splat-turn"
 
@@ -111,7 +111,7 @@ def ask_workers(
 def remote_call(function: Callable[..., Any], *arguments: Any) -> tuple[Callable[[bytes], Any], bytes]:
     """A remote call: (function, argument) to submit. The call raises ImportError if the worker lacks this program.
 
-    The arguments are bytes, since the scheduler, which may lack this program, unpickles them. The function is local, so
+    The arguments are bytes, because the scheduler unpickles them and may lack this program. The function is local, so
     that it is pickled as code and not by its name.
     """
 

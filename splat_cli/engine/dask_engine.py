@@ -99,7 +99,7 @@ class DaskEngine:
         try:
             free = self._workers.free(places)
             for job in jobs:
-                if len(self._running) < sum(places.values()):  # the scheduler may not know of the newest tasks yet
+                if len(self._running) < sum(places.values()):  # the scheduler may not know the newest tasks yet
                     failures.append(self._give(job, free))
         finally:
             self._turn.give_back()
@@ -140,7 +140,7 @@ class DaskEngine:
     def _failed(self, job: Job) -> JobResult:
         """The result of a job that no worker can run."""
         own = [failures.pop(job.name) for failures in self._failures.values() if job.name in failures]
-        if len(own) == 1:  # one failure: blame the worker; several: the job
+        if len(own) == 1:  # one failure counts against the worker, several count against the job
             self._failures[own[0].worker][job.name] = own[0]
         error = own[-1] if own else next(one for failures in self._failures.values() for one in failures.values())
         return failed_result(job, str(error) if own else f"no worker is left: {error}", error.exit_code)

@@ -48,7 +48,7 @@ class WorkerFailed(SplatError):
 
 
 def dask_setup(worker: Worker) -> None:
-    """Dask's hook at the start of a worker: ignores signals; the command stops its workers after jobs have saved."""
+    """Called by Dask at the start of a worker: ignores signals. The command stops its workers after jobs have saved."""
     for name in ("SIGINT", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)

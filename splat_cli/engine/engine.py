@@ -41,7 +41,7 @@ class Engine(Protocol):
 def open_engine(
     device: str, cluster: str | None = None, say: Callable[[str], None] = lambda line: None
 ) -> Iterator[Engine]:
-    """Context with an engine for jobs on `device`: "auto", "cuda" or "cpu". All of its jobs have ended afterwards.
+    """Context with an engine for jobs on `device`: "auto", "cuda" or "cpu". All its jobs have ended afterwards.
 
     cluster: Dask cluster (see `connected_client`), by default only this machine. say: shows which job runs where. After
     Ctrl-C, SIGTERM or SIGHUP, raises Interrupted as soon as the running jobs have saved.

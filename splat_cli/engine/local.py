@@ -21,8 +21,8 @@ _POLL = 0.1  # seconds
 class LocalEngine:
     """An Engine with a thread per device.
 
-    environments: variables of each device. check: called often in `results`, may raise KeyboardInterrupt. say: shows a
-    line of progress.
+    environments: environment variables of each device. check: called often in `results`, may raise KeyboardInterrupt.
+    say: shows a line of progress.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ from splat_cli.ranks.protocol import RankError
 _POLL = 0.2  # seconds
 _LOST_CHECK_INTERVAL = 2.0  # seconds
 _PATIENCE = 120.0  # seconds in which lost workers may return before a run continues with fewer
-_START = 120.0  # seconds in which all ranks must run once rank 0 listens
+_START = 120.0  # seconds until all ranks must run after rank 0 listens
 _FIRST = 1_000_000  # Dask's priority of ranks: they wait for each other, jobs of batches do not
 
 
@@ -38,7 +38,7 @@ class RankGroup:
     ) -> None:
         self._client, self._can_grow, self._say, self._interrupted = client, can_grow, say, check
         self._workers, self._turn = Workers(client, device, say), Turn(client)
-        self._were_there = False  # whether there were enough workers: lost ones may return
+        self._were_there = False  # whether there were enough workers once: lost ones may return
 
     def run(self, jobs: Mapping[int, Job]) -> JobResult:
         """The result of rank 0, which runs a job.

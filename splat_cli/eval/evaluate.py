@@ -70,7 +70,7 @@ def evaluate(
     mean_response = CameraResponse.mean(model.responses.values()) if model.responses else None
     scorer, scores = PictureScorer(backend), {}
     for index, (photograph, mask) in enumerate(decoded_ahead(photographs)):
-        if mask is not None and not mask.any():  # the file turned out to be damaged
+        if mask is not None and not mask.any():  # the file is damaged
             continue
         view = photographs.views[index]
         planes = renderer.planes(index, background)
@@ -112,7 +112,7 @@ def _uploaded(backend: Backend, image: np.ndarray) -> DeviceArray:
 
 
 def decoded_ahead(photographs: ImageSet) -> Iterator[_Photograph]:
-    """All photographs with their masks; if a set decodes on access, threads decode the next ones."""
+    """All photographs with their masks. If a set decodes on access, threads decode the next ones."""
 
     def decode(index: int) -> _Photograph:
         return photographs.images[index], photographs.masks[index]

@@ -1,4 +1,4 @@
-"""Floaters: opacity in space that sparse points show to be free.
+"""Floaters: opacity in space that is free according to sparse points.
 
 A camera sees a point of the dataset along a ray, so the ray is free until shortly before the point. Opacity
 accumulated there, by splats with centres within the first 80 % of the depth, comes from floaters.

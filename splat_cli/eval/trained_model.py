@@ -1,4 +1,4 @@
-"""A trained model: splats and everything else that renders depend on."""
+"""A trained model: splats, and everything else that a render depends on."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ from splat_cli.render.iter_state import IterState
 from splat_cli.scene.view import View, evenly_spread
 
 MAX_VIEWS = 128  # number of views used, evenly spread over all
-AROUND = 24  # evenly spread distant directions that regularise the fit where there are no views
-FLOOR = 0.02  # total weight shared equally by all views; also of all distant directions; pixel weights sum to 1
+AROUND = 24  # evenly spread directions that regularise the fit where there are no views
+FLOOR = 0.02  # total weight shared equally by all views, and total of distant directions; pixel weights sum to 1
 CHUNK = 16384  # splats per batch
 
 

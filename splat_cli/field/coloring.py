@@ -110,7 +110,7 @@ class FieldColoring(JointModel):
         self.field.refresh()
 
     def resize(self, capacity: int) -> None:
-        """See Coloring.resize: one row per splat, since a view may show all splats."""
+        """See Coloring.resize: one row per splat, because a view may show all splats."""
         if self.field.rows != capacity:
             self.field.network.resize(capacity)
         if self._capacity == capacity:
@@ -196,7 +196,7 @@ class FieldColoring(JointModel):
 # Sizes of the hash grid; docs/field.md compares them with Instant-NGP (Mueller et al. 2022, table 1). They are
 # constants because no other values were measured.
 FEATURES = 4  # per entry: one load of 8 bytes and, from sm_90 on, one atomic of four floats
-LEVELS = 8  # 32 inputs like Instant-NGP, which has 16 levels of 2 features, but half the lookups
+LEVELS = 8  # 32 inputs like Instant-NGP (16 levels of 2 features), with half the lookups
 COARSEST = 16  # cells per axis, as in Instant-NGP; a cell is a quarter of the radius of most splats (contraction.cuh)
 GROWTH = 2.0  # up to 2,048 cells, as in Instant-NGP for scenes of one unit; the next level shares all corners
 

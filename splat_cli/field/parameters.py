@@ -68,5 +68,5 @@ class Parameters:
 
 
 def adam_bias(step: int, beta1: float = 0.9, beta2: float = 0.999) -> dict[str, float]:
-    """Bias corrections of Adam in step `step`, counted from 1 (Kingma and Ba 2015, algorithm 1)."""
+    """Bias corrections of Adam at step `step`, counted from 1 (Kingma and Ba 2015, algorithm 1)."""
     return {"inv_bias1": 1 / (1 - beta1**step), "inv_root_bias2": (1 - beta2**step) ** -0.5}

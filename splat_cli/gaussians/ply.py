@@ -92,7 +92,7 @@ def read_ply(path: str | Path) -> SplatArrays:
     path = Path(path)
     check_header(path, "a splat PLY")
     try:
-        with np.errstate(over="ignore", invalid="ignore"):  # beyond float32: infinite, then dropped
+        with np.errstate(over="ignore", invalid="ignore"):  # beyond float32: infinite, dropped later
             element = plyfile.PlyData.read(str(path))["vertex"]
     except KeyError as error:
         raise FormatError(f"{path} holds no vertices; a splat PLY has an element named vertex") from error
@@ -143,7 +143,7 @@ def _columns(vertices: np.ndarray, groups: Sequence[Sequence[str]]) -> list[np.n
 
     def copy(first: int) -> None:
         part = vertices[first : first + CHUNK]
-        with np.errstate(over="ignore", invalid="ignore"):  # beyond float32: infinite, then dropped
+        with np.errstate(over="ignore", invalid="ignore"):  # beyond float32: infinite, dropped later
             for table, names in zip(tables, groups, strict=True):
                 for number, name in enumerate(names):
                     table[first : first + len(part), number] = part[name]
@@ -213,7 +213,7 @@ _ANTIALIASED = "antialiased:"
 _ANTIALIASED_SPLATS = f"{_ANTIALIASED} seen by a pixel of variance 0.1, which keeps what a splat covers (Mip-Splatting)"
 """Comment of antialiased splats; only the prefix is parsed."""
 _RENDER_MODE = "SplatRenderMode: mip"
-"""Comment of antialiased splats by Brush, which PlayCanvas's splat-transform reads and writes, too."""
+"""Brush's comment of antialiased splats; PlayCanvas's splat-transform reads and writes it, too."""
 _ORIGIN = "subtracted_origin:"
 """Prefix of the comment with the origin x y z."""
 

@@ -68,7 +68,7 @@ class Splats:
             row = 0
             for name, table in zip(arrays.arrays(), arrays.rows(), strict=True):
                 if name == "features":
-                    row = rows - num_features  # skips coefficients that the arrays lack
+                    row = rows - num_features  # leaves zeros for coefficients that the arrays lack
                 columns = backend.upload(table[first : first + CHUNK])
                 planes[row : row + columns.shape[1], first : first + len(columns)] = columns.T
                 row += columns.shape[1]

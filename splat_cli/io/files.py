@@ -51,7 +51,7 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
             flush(path.parent)
     except OSError as error:
         with suppress(OSError):
-            require_held(named)  # tells more than "file not found"
+            require_held(named)  # says more than "file not found"
         raise write_error(path, error) from error
     finally:
         with suppress(OSError):
@@ -97,8 +97,8 @@ def _temporary(path: Path) -> Path:
 def replacing_together(last: Path) -> Iterator[Path]:
     """Yield a temporary folder beside `last`; at the end its files are moved beside `last`, where they replace others.
 
-    An error before that changes nothing. `last` is removed before files are moved, and is moved last: an index never
-    lies beside files of another write. Creates missing folders; DiskError and UnwritableError as `replacing`.
+    An error before that changes nothing. `last` is removed before files are moved, and is moved last, so that an index
+    is never beside files of another write. Creates missing folders; DiskError and UnwritableError as `replacing`.
     """
     temporary = _temporary(last)
     try:
@@ -107,7 +107,7 @@ def replacing_together(last: Path) -> Iterator[Path]:
         yield temporary
         require_held(last)
         last.unlink(missing_ok=True)
-        files = files_below(temporary, _raise)  # all files: an index must not name missing ones
+        files = files_below(temporary, _raise)  # or an error: an index must not name missing files
         files.remove(temporary / last.name)
         for path in (*files, temporary / last.name):
             target = last.parent / path.relative_to(temporary)

@@ -1,4 +1,4 @@
-"""Lock of a folder: one process at a time writes into it, while the folder stays in its place."""
+"""Lock of a folder: one process at a time writes into it, as long as the folder is not moved."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ from splat_cli.errors import SplatError, UsageError, escape_unprintable
 LOCK_NAME = ".lock"
 """File in a locked folder; its text names the process that holds the lock."""
 _LOCKED_BYTES = 1
-"""At the start of the file: on Windows only the handle that locked them can read or write them."""
+"""Bytes at the start of the file. On Windows, only the handle that locked them can read or write them."""
 _MAX_HOLDER = 200  # characters
 _REFRESH_INTERVAL = 10.0  # seconds between two changes of the file's time
 _POLL = 0.5  # seconds
@@ -72,8 +72,8 @@ def locked_folder(folder: Path, make: bool = False) -> Iterator[None]:
 def require_held(path: Path) -> None:
     """FolderLost if `path` is in a folder that this process has locked, but the lock there is no longer its own.
 
-    Called before every write: a folder that was moved must not be created again, and a new folder at its path belongs
-    to others. OSError if the lock cannot be examined.
+    Called before every write, because a moved folder must not be created again, and a new folder at its path belongs to
+    others. OSError if the lock cannot be checked.
     """
     path = path.absolute()
     for folder, locked in list(_held):

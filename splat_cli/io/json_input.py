@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 MAX_JSON_BYTES = 64 << 20
-"""Maximum size of a file: 65,536 cameras, the maximum of a dataset, take 40 MB."""
+"""Maximum size of a file. A dataset has at most 65,536 cameras, which take 40 MB."""
 _BASE_BYTES, _BYTES_PER_CHARACTER = 56 << 20, 4
 """Memory limit of text and values. Values alone take up to 36 bytes per character, 2 to 4 in files of cameras."""
 _KEY = re.compile(r'"[^"\\]{0,60}"\s*:')
@@ -15,7 +15,7 @@ _MAX_KEYS = 1000
 
 
 def read_json_text(path: Path) -> str:
-    """The content of a UTF-8 file, without its byte order mark. OSError; ValueError if it is too long or not UTF-8."""
+    """Content of a UTF-8 file without its byte order mark. Raises OSError; ValueError if too long or not UTF-8."""
     with path.open("rb") as file:
         content = file.read(MAX_JSON_BYTES + 1)
     if len(content) > MAX_JSON_BYTES:

@@ -41,8 +41,8 @@ class CameraRefinement(PoseRefinement):
     intrinsics: float32 [num_cameras, 3, 3, or 5 with `distortion`]: logarithm of the factor of both focal lengths,
     shift of the principal point in focal lengths, radial distortion k1, k2; then Adam's first and second moments; all
     zero at the start. `weight` times their squares, in the loss, keeps them near zero. rates, limits: step sizes, see
-    cuda_src/optim/intrinsics.cu: no step moves an image point farther than a step of the pose could. Photographs are
-    undistorted with the given lens when they are loaded: k1 and k2 are the remaining distortion, used to
+    cuda_src/optim/intrinsics.cu: a step moves image points at most as far as a step of the pose. Photographs are
+    undistorted with the given lens when they are loaded; k1 and k2 are the remaining distortion, used to
     project splats.
     """
 

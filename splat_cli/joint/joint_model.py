@@ -83,12 +83,12 @@ class JointModel:
 
     @classmethod
     def from_setup(cls, setup: TrainingSetup) -> Self | None:
-        """`make`, if the settings enable the model, else None."""
+        """Result of `make` if the settings enable the model, else None."""
         return cast(Self, cls.make(setup)) if cls.enabled(setup.config) else None
 
     @classmethod
     def memory_cost(cls, config: ResolvedConfig, num_views: int) -> MemoryCost:
-        """`cost`, if the settings enable the model, else zero."""
+        """Result of `cost` if the settings enable the model, else zero."""
         return cls.cost(config, num_views) if cls.enabled(config) else MemoryCost()
 
     def resize(self, capacity: int) -> None:

@@ -87,7 +87,7 @@ class AppearanceLoss(PhotometricLoss, JointModel):
         raise NotImplementedError
 
     def apply_backward(self, state: IterState, image: DeviceArray, d_image: DeviceArray) -> None:
-        """Queue its backward pass: convert d_image, the gradient of `changed`, to that of `image`; sum gradients."""
+        """Queue the backward pass: convert d_image from the gradient of `changed` to that of `image`; sum gradients."""
         raise NotImplementedError
 
     def forward(self, state: IterState, image: DeviceArray, errors: DeviceArray | None = None) -> None:

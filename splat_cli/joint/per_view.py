@@ -10,7 +10,7 @@ import numpy as np
 from splat_cli.device import Backend, DeviceArray
 from splat_cli.scene.view import View
 
-# Blocks and threads of a sum over all splats. On the CPU, one thread per block: barriers are slow there.
+# Blocks and threads of a sum over all splats. On the CPU, one thread per block, because barriers are slow.
 SUM_BLOCKS = {"cuda": 264, "cpu": 32}
 SUM_THREADS = {"cuda": 128, "cpu": 1}
 # Blocks and warps of a pass over all pixels: each warp writes one row of sums.

@@ -21,7 +21,7 @@ class Moments:
     """
 
     def __init__(self, splats: Splats, packed: bool = False) -> None:
-        zeros, shape = splats.backend.xp.zeros, splats.params.shape  # zeros_like would touch all of NumPy's memory
+        zeros, shape = splats.backend.xp.zeros, splats.params.shape  # NumPy's zeros_like would write to the memory
         self.packed = packed
         self.first = zeros(shape, "float32")
         self.second: DeviceArray | None = None if packed else zeros(shape, "float32")
@@ -148,7 +148,7 @@ class Model:
         self._place(planes, _rounded(num))
 
     def _reallocate(self, capacity: int) -> None:
-        for name in list(self.planes()):  # one by one: each old array is freed before the next is reallocated
+        for name in list(self.planes()):  # each old array is freed before the next one is reallocated
             self.set_planes(self.planes() | {name: self._enlarged(self.planes()[name], capacity)})
 
     def extend(self, count: int) -> None:

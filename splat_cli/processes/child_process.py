@@ -57,7 +57,7 @@ def start_worker(
 
 
 def ending(code: int) -> str:
-    """A child process's exit code in words; a negative code stands for the signal that ended it."""
+    """A child process's exit code in words. A negative code means the signal that ended the process."""
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 

@@ -15,7 +15,7 @@ _NUM_POLLS = 40
 
 
 class Channel:
-    """The part of Ranks that is the same on all devices.
+    """The part of Ranks that all devices share.
 
     connections: on rank 0, to ranks 1, 2, ...; on other ranks, to rank 0 only.
     """

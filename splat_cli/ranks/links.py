@@ -92,7 +92,7 @@ def accepted(server: socket.socket, size: int, key: bytes, check: Callable[[], N
             check()
             with suppress(TimeoutError):
                 peer = server.accept()[0]
-                with suppress(OSError, EOFError, AuthenticationError):  # a stranger connected
+                with suppress(OSError, EOFError, AuthenticationError):  # the client is not a rank
                     connection = _connection(peer, _HANDSHAKE)
                     deliver_challenge(connection, key)
                     answer_challenge(connection, key)

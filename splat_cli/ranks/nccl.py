@@ -15,7 +15,7 @@ from splat_cli.errors import DeviceError
 from splat_cli.ranks.channel import Channel
 from splat_cli.ranks.protocol import Pair
 
-_NOT_READY = 600  # cudaErrorNotReady
+_NOT_READY = 600  # value of cudaErrorNotReady
 _FIRST_BYTES = 1 << 22  # size of the first transfer between each pair of ranks
 
 
@@ -60,7 +60,7 @@ def gpu_links() -> dict[str, int]:
 
 
 class NcclRanks:
-    """See Ranks. Transfers are outside of captured graphs, on the backend's stream or on a stream of their own."""
+    """See Ranks. Transfers are outside of captured graphs, on the backend's stream or on a separate stream."""
 
     def __init__(self, channel: Channel, stream: Any) -> None:
         if reason := why_no_nccl():

@@ -34,17 +34,17 @@ class Ranks(Protocol):
     def exchange(self, pairs: Sequence[Pair]) -> None:
         """All-to-all, in stream order. pairs: (sent, received) [size, ...]; part r goes to or comes from rank r.
 
-        Shapes and dtypes are the same on all ranks. A rank's own part stays as it is.
+        Shapes and dtypes are the same on all ranks. A rank's own part does not change.
         """
 
     def begin_exchange(self, pairs: Sequence[Pair]) -> None:
-        """As `exchange`, after the work queued so far, and concurrent with later work until `end_exchanges`."""
+        """Like `exchange`, after the work queued so far, and concurrent with later work until `end_exchanges`."""
 
     def exchange_stream(self) -> AbstractContextManager[object]:
         """Queue a block's work after the last `begin_exchange`, concurrent with other work until `end_exchanges`."""
 
     def end_exchanges(self) -> None:
-        """Make work that is queued from now on wait for the end of all exchanges."""
+        """Make later work wait for the end of all exchanges."""
 
     def send(self, array: DeviceArray, rank: int) -> None:
         """Send an array to `rank`, which calls `receive`; in stream order."""

@@ -1,4 +1,4 @@
-"""The splats that a rank owns: blocks of RANK_BLOCK, dealt round robin."""
+"""The splats of a rank: blocks of RANK_BLOCK, assigned round robin."""
 
 from __future__ import annotations
 

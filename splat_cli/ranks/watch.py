@@ -18,7 +18,7 @@ from splat_cli.terminal.interrupt import ENDING_SIGNALS
 
 HEARTBEAT_INTERVAL = 1.0  # seconds
 HEARTBEAT_TIMEOUT = 60.0  # a process counts as lost after this many seconds without a heartbeat
-_GRACE = 20.0  # seconds after a loss until rank 0 ends at once, if it still waits for a rank
+_GRACE = 20.0  # seconds after a loss until rank 0 ends immediately, if it still waits for a rank
 _POLL = 0.1  # seconds between two of these checks
 _FAILED, _DEVICE_FAILED = b"!", b"?"  # first byte of a failure report; a heartbeat is a dot
 

@@ -22,7 +22,7 @@ from splat_cli.scene.view import View, evenly_spread
 
 MAX_VIEWS = 64  # rendered, evenly spread over all views
 OPACITIES = 1e-4, 1 - 1e-6  # range after baking
-NARROWING = 0.1  # px^2; the full difference of 0.2 would leave gaps from nearer views
+NARROWING = 0.1  # px^2; the full difference, 0.2, would leave gaps in nearer views
 NARROWEST = 0.01  # px^2, unless a splat was narrower before
 
 
@@ -35,7 +35,7 @@ def bake_antialiasing(backend: Backend, splats: SplatArrays, views: Sequence[Vie
 
 
 def without_antialiasing(splats: Splats, views: Sequence[View], max_views: int = MAX_VIEWS) -> Splats:
-    """Splats that look without antialiasing like the given `splats`, of SH degree 0, look with it.
+    """Splats that render without antialiasing like `splats`, of SH degree 0, with antialiasing.
 
     Splats become slightly narrower and keep opacity times area, summed over the views that show them. Splats that no
     view shows do not change. At most `max_views` views are rendered.

@@ -11,7 +11,7 @@ from splat_cli.io.files import replacing
 from splat_cli.io.image_files import open_image
 
 _TEXT, _DESCRIPTION = "splat", 270
-"""Where files carry the key: in a PNG text chunk of this name, in the TIFF tag ImageDescription."""
+"""Name of the PNG text chunk with the key; TIFF files have it in the tag ImageDescription."""
 
 
 def background_color(name: str) -> tuple[float, float, float]:
@@ -61,7 +61,7 @@ def _is_image(path: Path) -> bool:
     """Whether the file can be opened as an image; damaged files may be replaced."""
     try:
         open_image(path).close()
-    except Exception:  # as above
+    except Exception:  # exceptions of any type
         return False
     return True
 

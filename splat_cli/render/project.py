@@ -73,9 +73,9 @@ class ProjectedBatch:
     Arrays are as in Projection, for all views; in a batch, their first dimension is the view.
     d_rays float32 [.., 6, columns]: see cuda_src/raster/project_backward.cu. views: `struct BatchView` [batch]
     (cuda_src/common.cuh), or None for one view.
-    share: the splats that are updated, the only ones in these arrays; `columns` of them. With several ranks, d_splats
-    has rows of visible splats only: `sent` is their index (cuda_src/raster/visible.cuh), `slots` its number of rows and
-    its stride. layout: `struct SlotLayout` (cuda_src/raster/slots.cuh).
+    share: the updated splats; these arrays have only their `columns`. With several ranks, d_splats has only rows of
+    visible splats: `sent` is their index (cuda_src/raster/visible.cuh), `slots` its number of rows and its stride.
+    layout: `struct SlotLayout` (cuda_src/raster/slots.cuh).
     """
 
     depths: DeviceArray

@@ -33,10 +33,10 @@ class Update:
     place; with d_params the gradients are stored instead.
     stats: float32 [2, capacity] sums for densification, or None. last_seen: float32 [capacity], set to the step if the
     splat's colour has a gradient, or None.
-    dense: Adam also moves splats that no view of the batch shows, except their view-dependent colours; they only
-    have gradients of regularisers. Otherwise their parameters, moments and gradients are neither read nor written.
-    warps: UNSEEN_WARPS: update only splats of warps that no view of the batch shows; this needs no gradients.
-    SEEN_WARPS: only the others.
+    dense: Adam also moves splats that no view of the batch shows, except their view-dependent colours; their only
+    gradients are those of regularisers. Otherwise their parameters, moments and gradients are neither read nor written.
+    warps: UNSEEN_WARPS updates only splats of warps that no view of the batch shows, which needs no gradients.
+    SEEN_WARPS updates only the others.
     """
 
     moments1: DeviceArray | None = None

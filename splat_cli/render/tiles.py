@@ -21,8 +21,8 @@ class TileLists:
 
     After `build`: tile_begins uint32 [max_tiles + 1], tile_order uint32 [max_tiles], splat_from_pair uint32
     [pair_capacity]. If there are more pairs, `overflowed` and `needed_pairs` of the state are set, and the lists must
-    be built again. other: lists of the same size, to share the buffers that only `build` needs; both are never built at
-    the same time.
+    be built again. other: lists of the same size that share the buffers that only `build` needs; the two are never
+    built at the same time.
     """
 
     def __init__(self, backend: Backend, pair_capacity: int, max_tiles: int, other: TileLists | None = None) -> None:

@@ -109,7 +109,7 @@ def camera_map(splats: SplatArrays, views: Sequence[View], held_out: frozenset[s
 
 def _ground_axes(views: Sequence[View], centers: np.ndarray) -> np.ndarray:
     """Axes [3, 3] of the picture: right, down and up, from the mean up direction of the cameras."""
-    few = len(centers) < 3  # only then does a reduced SVD lack the third axis; the full one has an [N, N] matrix
+    few = len(centers) < 3  # only for few points: a reduced SVD lacks the third axis, a full SVD has an [N, N] matrix
     spread = np.linalg.svd(centers - centers.mean(axis=0), full_matrices=few)[2]
     up = -np.mean([view.w2c[1, :3] for view in views], axis=0)
     up = spread[2] if np.linalg.norm(up) < 0.3 else up / np.linalg.norm(up)
@@ -196,7 +196,7 @@ def page(data: RunData, splats: SplatArrays | None, views: Sequence[ComparedView
 
 
 GENERATOR = '<meta name="generator" content="splat">'
-"""A line of page.html by which pages of this program are recognised."""
+"""A line of page.html that identifies pages of this program."""
 
 
 def refuse_other_file(path: Path) -> None:

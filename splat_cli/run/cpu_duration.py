@@ -34,7 +34,7 @@ def duration_warning(config: ResolvedConfig, views: Sequence[View], steps: int, 
 
 
 def _advice(config: ResolvedConfig, pixels: float, num_cores: int) -> str:
-    """Options to train in about _SHORT: the smallest sufficient downscaling, and the number of steps."""
+    """Options to train in about _SHORT seconds: the smallest sufficient downscaling, and the number of steps."""
     low, high = _ADVISED_STEPS
     for downscale in _DOWNSCALES:
         splats = max(int(config.max_splats * downscale ** (-4 / 3)), min(config.max_splats, MIN_BUDGET))

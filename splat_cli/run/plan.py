@@ -19,12 +19,12 @@ from splat_cli.scene.view import View
 REFERENCE_STEPS = 30_000  # growth_rate and learning rates are given for runs of this length
 MAX_LR_FACTOR = 5.0  # upper bound in short runs
 MAX_GROWTH = 0.2  # per round, upper bound in short runs
-MIN_UPDATES = 1_000  # with fewer, batches reduce quality
+MIN_UPDATES = 1_000  # with fewer steps, batches reduce quality
 MIN_BUDGET = 20_000  # splats, lower bound for few pixels
 MIN_SIDE = 4  # px of the smallest photograph at a reduced resolution
 DEPTH_WEIGHT = 0.1  # with depth maps: docs/experiments/depth.md
 FREE_SPACE_WEIGHT = 0.1  # with --appearance grid: docs/experiments/appearance.md
-STEPS_PER_VIEW = 120  # default; with more, held-out views get worse
+STEPS_PER_VIEW = 120  # default maximum; with more steps, held-out views get worse
 STEPS_RANGE = (15_000, 30_000)
 SHORT_RUN = 5_000  # steps; shorter runs start with large splats and split them, which converges sooner
 BATCH, MIN_VIEWS_OF_BATCH = 4, 40  # with 17 photographs, batches reduce quality: docs/experiments/optimizer.md
@@ -186,10 +186,10 @@ def default_batch(config: TrainConfig, steps: int, num_views: int) -> int:
 
 
 def views_per_point(views: Sequence[View], points: np.ndarray | None) -> float:
-    """Estimate of the mean number of views that see a point, of points [P, 3]; a third of the views without points.
+    """Estimate of the mean number of views that see one of the points [P, 3]; without points, a third of the views.
 
-    For each point, sums the unit vectors to the cameras whose images contain it, and takes the length: two cameras on
-    opposite sides cannot both see a point of a surface, and cancel.
+    For each point, this is the length of the sum of unit vectors to the cameras whose images contain it. Cameras on
+    opposite sides cannot both see a point of a surface; their vectors cancel.
     """
     if points is None or not len(points):
         return len(views) / 3
@@ -204,8 +204,8 @@ def views_per_point(views: Sequence[View], points: np.ndarray | None) -> float:
 def sh_lr_factor(overlap: float, visits: float) -> float:
     """Factor of lr_shN for `overlap` views per point and `visits` of each photograph.
 
-    View-dependent colour overfits where few views show a point, and needs higher rates in short runs, or where many
-    views do.
+    View-dependent colour overfits if few views show a point. It needs higher rates in short runs and if many views show
+    a point.
     """
     low, high = SH_FACTOR_RANGE
     by_visits = min(max((STEPS_PER_VIEW / visits) ** SH_POWER_OF_VISITS, 1.0), MAX_SH_FACTOR_OF_VISITS)

@@ -58,7 +58,7 @@ def _is_interrupted(run: RunDir, scene: Path, wanted: TrainConfig) -> bool:
 
 
 def plan_resumption(run: RunDir, scene: Path | None, changes: dict[str, Any], display: Display) -> Resumption:
-    """How to continue `run` with `changes` to its settings. scene: the new place of the scene, if it has moved.
+    """How to continue `run` with `changes` to its settings. scene: new path of the scene, if it has moved.
 
     FinishedError if nothing is left to do; UsageError if a setting cannot be changed, or if there are saved splats but
     no checkpoint. Damaged checkpoints are renamed; nothing else is written.

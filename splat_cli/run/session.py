@@ -56,7 +56,7 @@ class Session:
         Writes results that earlier sessions failed to write.
         """
         if checkpoint is None:
-            if self.run.log.path.is_file():  # left by a session without a checkpoint
+            if self.run.log.path.is_file():  # from a session without a checkpoint
                 self.run.log.cut(0)
             return
         self.run.log.cut(checkpoint.step)
@@ -139,7 +139,7 @@ class Session:
     def _save(self, stop: int) -> None:
         """Write results after step `stop`. A write error is fatal only after the last step."""
         if stop < self.config.steps:
-            if not checkpoint_paths(self.run.checkpoints_path):  # without one, saved splats prevent a resume
+            if not checkpoint_paths(self.run.checkpoints_path):  # without a checkpoint, saved splats prevent a resume
                 self.checkpoints.save(self.trainer, self.clock.seconds)
                 self.checkpoints.finish()
             if not self.writer.try_to_write(self.clock.seconds, polish=False):

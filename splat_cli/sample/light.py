@@ -1,6 +1,6 @@
 """Diffuse light, baked into a light map per face.
 
-Direct light with soft shadows from the lamps, one diffuse bounce, and a constant for the bounces after it.
+Direct light of the lamps with soft shadows, one diffuse bounce, and a constant for later bounces.
 """
 
 import os

@@ -3,7 +3,7 @@
 Points and directions are float32 [3, n], one row per coordinate. Rays start outside of a shape, except for the room,
 which is seen from within.
 
-Sums over coordinates are written out: a matrix library would start threads beside those of the caller, and NumPy's
+Sums over coordinates are written out, because a matrix library would start more threads and NumPy's
 reductions take longer. They add from x to z, so that pictures keep their bytes.
 """
 
@@ -162,7 +162,7 @@ class Cylinder(Shape):
         if face == 0:
             return np.stack([np.cos(2 * np.pi * u), np.sin(2 * np.pi * u), 2 * v - 1])
         x, y = 2 * u - 1, 2 * v - 1
-        inward = 0.99 / np.maximum(np.hypot(x, y), 0.99)  # the corners of the square repeat the rim
+        inward = 0.99 / np.maximum(np.hypot(x, y), 0.99)  # corners of the square get the values of the rim
         return np.stack([x * inward, y * inward, np.full_like(x, 2 * face - 3)])
 
 
@@ -200,7 +200,7 @@ class Room(Box):
     def distances(self, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):
             leave = self.unit_interval(self.local(origins), turned(self.to_local, directions))[1]
-        return np.fmax(leave, 0)  # a ray may start behind a wall, under a thing that stands against it
+        return np.fmax(leave, 0)  # a ray may start behind a wall, under an object at the wall
 
     def unit_normals(self, points: np.ndarray) -> np.ndarray:
         return -super().unit_normals(points)

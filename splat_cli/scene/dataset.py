@@ -83,7 +83,7 @@ class Dataset:
 def usable_frames(
     entries: Iterable[tuple[str, Entry]], read: Callable[[str, Entry], Frame]
 ) -> tuple[list[Frame], list[str]]:
-    """The frames that `read` makes of names and entries, and "name: reason" where it raises Unusable."""
+    """The frames that `read` returns for names and entries, and "name: reason" of entries that raise Unusable."""
     frames, skipped = [], []
     for name, entry in entries:
         try:
@@ -111,7 +111,7 @@ def shown_name(name: str) -> str:
 
 
 def path_ends(path: str) -> list[str]:
-    """A path of any system without its root, then with fewer and fewer leading folders, down to the file's name."""
+    """A path of any system without its root, then without more and more leading folders, down to the file's name."""
     pure = PureWindowsPath(path) if "\\" in path else PurePosixPath(path)
     parts = pure.parts[1:] if pure.anchor else pure.parts
     return ["/".join(parts[start:]) for start in range(len(parts)) if ".." not in parts[start:]]

@@ -1,4 +1,4 @@
-"""Size of a scene, by which learning rates and densification thresholds scale."""
+"""Size of a scene, which scales learning rates and densification thresholds."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ SOME_VIEWS, SOME_POINTS = 30, 20_000
 MAX_AWAY = 1e4
 """Maximum distance from the origin, in extents; errors are visible from ten times as far."""
 ONE_PLACE = 1e-9
-"""Extent of cameras at one point, relative to its distance from the origin: rounding of float64 poses."""
+"""Relative to the distance from the origin: cameras with a smaller extent are at one point, up to float64 rounding."""
 MIN_SCENE = 0.01
 """Minimum scene size, world units: ten times the depth up to which the rasterizer culls splats (`projection.cuh`)."""
 

@@ -80,7 +80,7 @@ def num_photographs(folder: Path) -> int:
 
 
 def has_photographs(folder: Path, most: int | None = None) -> bool:
-    """Whether there are photographs in the folder, at any depth. most: maximum number of entries to check."""
+    """Whether the folder contains photographs, at any depth. most: maximum number of entries to check."""
     below = filter(Path.is_dir, itertools.islice(folder.rglob("*"), most))
     return any(map(num_photographs, itertools.chain([folder], below)))
 

@@ -16,7 +16,7 @@ from splat_cli.io.json_input import parse_json, read_json_text
 from splat_cli.scene.dataset import MAX_PHOTOGRAPHS
 from splat_cli.scene.view import View
 
-_FIRST, _MAX_LINE = 1024, 4096  # characters; a line of a device such as /dev/zero never ends
+_FIRST, _MAX_LINE = 1024, 4096  # characters; lines of devices such as /dev/zero never end
 
 
 def split(

@@ -23,7 +23,7 @@ _MARGIN = 0.15  # of an image's size, as in cuda_src/raster/projection.cuh
 
 @dataclass(frozen=True)
 class DepthFile:
-    """File of a depth map, z along the camera's axis; file of its confidences (0 to 2 or 0 to 255), if any.
+    """File of a depth map (z along the camera's axis), and file of its confidences (0 to 2 or 0 to 255), if any.
 
     unit: world units per level of integers; None: the value of --depth-unit. is_metric: the dataset's format says that
     depths are in world units. inverse: (scale, offset) such that 1/z is scale * integer / 65536 + offset, as in

@@ -27,7 +27,7 @@ def is_zipped_scene(path: Path) -> bool:
         with open_zip(path) as archive:
             return any(name.lower().endswith(PHOTOGRAPH_SUFFIXES) for name in archive.namelist())
     except ZIP_ERRORS:
-        return True  # the file is meant to be a scene; unpacking will report the damage
+        return True  # the user means a scene; unpacking will report the damage
 
 
 def unzip_scene(path: Path, folder: Path, complete: Callable[[Path], object] = lambda scene: None) -> None:

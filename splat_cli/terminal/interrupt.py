@@ -60,7 +60,7 @@ def _disarm(number: int) -> None:
 
 @contextmanager
 def kept_signal_handlers() -> Iterator[None]:
-    """Restores signal handlers that code inside, such as the import of a library, replaces."""
+    """Context that restores signal handlers at its end, for example after the import of a library."""
     previous = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
     try:
         yield

@@ -1,4 +1,4 @@
-"""A progress bar for terminals of any width: in narrow ones, fields are left out instead of the bar."""
+"""A progress bar for terminals of any width. Narrow ones keep the bar and leave out fields."""
 
 from typing import Any
 

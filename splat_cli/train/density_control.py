@@ -88,7 +88,7 @@ class DensityControl:
             self._state.write(num_splats=self.model.num)
 
     def _refine_and_reuse_unseen(self, step: int) -> Sequence[DeviceArray] | None:
-        """Run a round that treats splats as dead if no view shows them. Returns the result of Strategy.refine."""
+        """Run a round that treats splats that no view shows as dead. Returns the result of Strategy.refine."""
         if not self.strategy.tracks_unseen:
             return self.strategy.refine(step, self.model, self._scorer, self.rng)
         hidden = hide_unseen(self.model, step - self._max_unseen_steps)

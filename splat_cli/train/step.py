@@ -158,7 +158,7 @@ class BatchStep:
             yield slot
 
     def _views_ahead(self, first: int) -> Iterator[int]:
-        """As `_views`, but each view except the first is projected while the previous one is rendered."""
+        """Like `_views`, but each view except the first is projected while the previous one is rendered."""
         self._pipeline.begin(first)
         for slot in range(first, self.batch):
             with self._pipeline.view(slot, first, self.batch - 1):
@@ -264,7 +264,7 @@ class StepLoop:
         return ceil_div(step, self._batch) * self._batch
 
     def _queue(self, step: int, stop: int) -> None:
-        if step % self._batch and self._resume:  # an overflow has interrupted a batch: the steps done so far are kept
+        if step % self._batch and self._resume:  # after an overflow within a batch, the steps done so far are kept
             self._resume(step % self._batch)
         count = (stop - self._whole(step)) // self._batch
         if count > 0 and not self._graph.current:

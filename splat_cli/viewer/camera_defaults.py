@@ -34,7 +34,7 @@ def upright_rotation(up: np.ndarray, start: View) -> np.ndarray:
 def pivot_share(views: Sequence[View]) -> float:
     """Distance from a camera to the orbit centre, relative to the distance of the surface in front of it.
 
-    1 if cameras surround the scene. Otherwise smaller, so that orbiting does not move the camera behind walls that the
+    1 if cameras surround the scene. Otherwise smaller, so that an orbit does not move the camera behind walls that the
     photographs show only from the front.
     """
     if not views:
@@ -45,7 +45,7 @@ def pivot_share(views: Sequence[View]) -> float:
 def seen_points(means: np.ndarray, views: Sequence[View]) -> np.ndarray:
     """Points [P, 3] to frame: cameras and the surfaces in front of them; without cameras, corners of the core.
 
-    Far, huge splats, such as sky, do not count.
+    Huge splats far away, such as sky, do not count.
     """
     if not views:
         return np.quantile(means, _CORE, axis=0).astype(np.float64)

@@ -85,7 +85,7 @@ def _with_script(body: bytes, is_gzip: bool) -> bytes:
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _NO_FRAMES = "frame-ancestors 'self'"
-"""Keeps other pages from embedding the viewer in a frame (clickjacking)."""
+"""Prevents other pages from embedding the viewer in a frame (clickjacking)."""
 _FOREIGN = "foreign.invalid"
 """A reserved host name (RFC 2606)."""
 _TIMEOUT = 5.0

@@ -117,7 +117,8 @@ def _write_picture(
 def own_splats(out: Path, plan: CityPlan, number: int) -> SplatArrays:
     """The trained splats of a cell that lie in it or in an earlier cell.
 
-    Splats in an earlier cell fill its gaps: they were trained beside its frozen splats. No splat is in two cells.
+    Splats in an earlier cell fill gaps of that cell: they were trained around its frozen splats. No splat is in two
+    cells.
     """
     files = CellFiles.of(out, number)
     trained = last_splats(files.run)
@@ -142,7 +143,7 @@ class _Corrected(Sequence[np.ndarray]):
 
 
 def _with_one_exposure(photographs: ImageSet, coarse: RunDir, display: Display) -> ImageSet:
-    """The photographs without exposures, if the coarse run trained any. UsageError if its exposures are gone."""
+    """The photographs, without exposures if the coarse run trained any. UsageError if its exposures are gone."""
     if coarse.config().appearance != "exposure":
         return photographs
     checkpoint = newest_checkpoint(coarse.checkpoints_path, display.warn)

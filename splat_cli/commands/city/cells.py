@@ -47,7 +47,7 @@ class Cell:
 
     @property
     def max_scale(self) -> float:
-        """Maximum standard deviation of a splat of the cell that stays within the margins."""
+        """Maximum standard deviation of a splat in the cell for which the splat stays within the margins."""
         return min(self.margins) / _REACH
 
     def meets(self, other: Cell) -> bool:
@@ -81,8 +81,8 @@ def cell_numbers(cells: Sequence[Cell], places: np.ndarray) -> np.ndarray:
 def rounds_of(cells: Sequence[Cell]) -> list[int]:
     """Round of each cell, from 0, by greedy colouring.
 
-    Cells with a common border are in different rounds, so that the later one is fitted to the earlier one. Cells that
-    only share a corner may have the same round.
+    Cells with a common border are in different rounds, so that the later one fits to the earlier one. Cells that share
+    only a corner may be in the same round.
     """
     rounds: list[int] = []
     for number, cell in enumerate(cells):
@@ -107,7 +107,7 @@ def _split(places: np.ndarray, low: np.ndarray, high: np.ndarray, ground: np.nda
     axis = int(np.argmax(last - first))
     border = float(np.median(held[:, axis]))
     if not (held[:, axis] < border).any():
-        return [cell]  # most places are the same
+        return [cell]  # few places differ
     inner = np.arange(2) == axis
     left = _split(places, low, np.where(inner, border, high), ground, capacity)
     return left + _split(places, np.where(inner, border, low), high, ground, capacity)

@@ -45,7 +45,7 @@ _OWN_SCENE: dict[str, Any] = {
 """Settings for reading the scene of a cell."""
 _RATES = ("lr_means", "lr_means_final", "lr_scales", "lr_quats")
 _NAMES = {"scene": "SCENE", "cell_steps": "--cell-steps", "cell_splats": "--cell-splats"}
-"""Entries of a city's record other than settings -> their names in messages."""
+"""Entries of a city's record that are not settings -> their names in messages."""
 _LR_EXPONENT = 2 / 3
 """Exponent of `lr_factor` for cells. It raises rates for training from points; coarse splats need to move less."""
 
@@ -112,7 +112,7 @@ def open_city(
     cluster: str | None,
     display: Display,
 ) -> City:
-    """A new city, or the one begun in `out`. UsageError if its settings differ, or if settings are not allowed."""
+    """A new city, or the one begun in `out`. UsageError if its settings differ or are not allowed."""
     if options := options_not_in_city(config):
         raise UsageError(f"splat city does not work with {options[0]} yet: leave it out")
     config = with_fixed_paths(config, scene)
@@ -156,7 +156,7 @@ def _limits(scene: Path, config: TrainConfig, cell_splats: int | None, backend: 
     resolved = resolve_plan(config, train, read.points, resident=resident).config
     if cell_splats is None:
         memory = plan_memory(backend, resolved, train, 0, image_budget(backend, config, train, ()))
-        cell_splats = memory.fitting // 2  # up to the same number of frozen splats surrounds it
+        cell_splats = memory.fitting // 2  # as many frozen splats may surround the cell
     return {"cell_splats": cell_splats, "max_splats": resolved.max_splats, "coarse_batch": resolved.batch_size}
 
 

@@ -20,7 +20,7 @@ MIN_SHARE = 0.05
 MIN_VIEWS = 25
 """Minimum number of photographs of a cell, if enough show it."""
 _SEEN = 0.01
-"""Minimum weight in a picture of a splat in the surroundings of a cell, px."""
+"""Minimum weight, in a picture, of splats around a cell, px."""
 _COVERED = 0.02
 """Share of a pixel that a cell must cover for the photograph to be used there."""
 _BAND = 3
@@ -65,7 +65,7 @@ class CoarseViews:
 
 
 def views_of_cells(shares: np.ndarray) -> list[np.ndarray]:
-    """Indices of the views of each cell, ascending: views of which it covers MIN_SHARE, at least MIN_VIEWS views.
+    """Indices of the views of each cell, ascending: those of which it covers MIN_SHARE, but at least MIN_VIEWS.
 
     shares: share of each picture that each cell covers, float64 [views, cells].
     """
@@ -104,8 +104,8 @@ def picture_of_cell(photograph: np.ndarray, coarse: np.ndarray, coverage: np.nda
 
     coarse, coverage: from CoarseViews.render.
 
-    The frozen surroundings show the coarse picture already. With the photograph there, splats of the cell would
-    compensate for errors of the surroundings.
+    The frozen surroundings already show the coarse picture. If they were compared with the photograph, splats of the
+    cell would compensate for errors of the surroundings.
     """
     near = Image.fromarray(coverage > _COVERED).convert("L").filter(ImageFilter.BoxBlur(_BAND))
     return np.where(np.asarray(near)[:, :, None] > 0, photograph, to_8bit(coarse))

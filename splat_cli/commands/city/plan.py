@@ -123,7 +123,7 @@ def named_damage(folder: Path) -> Iterator[None]:
 def trainable_places(places: np.ndarray, splats: SplatArrays, cells: Sequence[Cell]) -> np.ndarray:
     """Positions of coarse splats on the ground, float64 [N, 2]; infinite for splats that no cell trains.
 
-    places: positions of the splats on the ground. Splats that reach beyond the margins of their cell stay unchanged:
+    places: positions of the splats on the ground. Splats that reach beyond the margins of their cell do not change:
     they are parts of several cells, which would all correct the same error.
     """
     limits = np.array([*(cell.max_scale for cell in cells), np.inf])[cell_numbers(cells, places)]

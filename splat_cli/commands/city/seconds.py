@@ -38,7 +38,7 @@ def show_job(out: Path, ended: JobResult, num_splats: int, display: Display) -> 
 
 
 def _recorded(path: Path) -> dict[str, Any]:
-    """The recorded seconds; empty if the file is damaged: the command must go on."""
+    """The recorded seconds; empty if the file is damaged, because the command must go on."""
     try:
         found = read_json(path) if path.is_file() else {}
     except FormatError:

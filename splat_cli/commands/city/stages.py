@@ -123,7 +123,7 @@ def _failure(failed: list[tuple[str, dict[str, Any]]]) -> SplatError:
 
 
 def coarse_jobs(city: City) -> dict[int, Job]:
-    """The coarse job for each number of GPUs; all give the result of one GPU, and each can resume another one's run.
+    """The coarse job for each number of GPUs. All give the result of one GPU, and can resume each other's run.
 
     Only for one GPU if the city has no record of the batch size.
     """

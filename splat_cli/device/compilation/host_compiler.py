@@ -83,7 +83,7 @@ def run_compiler(command: list[str], **variables: str) -> subprocess.CompletedPr
         env=environment,
         **NEW_SESSION,
     )
-    try:  # `with` would wait for the compiler after a Ctrl-C before `communicate`
+    try:  # after a Ctrl-C before `communicate`, `with` would wait for the compiler
         _running.add(process)
         out, err = process.communicate()
     except BaseException:
@@ -139,7 +139,7 @@ _SANITIZED = (
 _ZIG = (sys.executable, "-m", "ziglang", "c++")
 # Unlike clang, zig adds debug information by default, which doubles the compile time.
 _ZIG_FLAGS = ("-g0",)
-# Variables for folders of intermediate files, which zig would otherwise keep.
+# Variables for folders of temporary files, which zig would otherwise keep.
 _FOLDERS = ("TMPDIR", "ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR")
 _DISK_FULL = ("No space left on device", "NoSpaceLeft")
 # Links without libraries: before its first link, `zig c++` spends a minute compiling its C++ library. Kernels do not
@@ -243,7 +243,7 @@ def _candidates() -> list[tuple[str, ...]]:
 
 
 def find_compiler(sanitize: bool = False, flags: tuple[str, ...] = ()) -> HostCompiler:
-    """The compiler named by $CXX, else the first of g++, clang++, c++ and the Python package ziglang.
+    """The compiler named by $CXX, otherwise the first of g++, clang++, c++ and the Python package ziglang.
 
     flags: added after the usual ones. Raises DeviceError if there is no compiler.
     """
@@ -290,7 +290,7 @@ def sanitizer_environment(compiler: HostCompiler) -> dict[str, str]:
     """Variables for a process that loads sanitized kernels; DeviceError if the compiler has no sanitizer libraries.
 
     The libraries must be loaded first. Python's own allocator would hide errors within its arenas. Leaks are not
-    reported, as the interpreter does not free all memory when it ends.
+    reported, because the interpreter does not free all memory at its end.
     """
     names = ("libasan.so", "libubsan.so", "libstdc++.so")
     paths = [Path(compiler.query(f"-print-file-name={name}")) for name in names]

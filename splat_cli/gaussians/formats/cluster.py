@@ -11,8 +11,8 @@ _BLOCK = 1 << 14
 def codebook(values: np.ndarray) -> np.ndarray:
     """CODES numbers, float32, ascending, that approximate all of `values`, of any shape.
 
-    Lloyd's algorithm; half of the initial numbers are evenly spaced over the range, half over the quantiles, so that
-    neither frequent nor rare values are far from a number.
+    Lloyd's algorithm. Half of the initial numbers are evenly spaced over the range, half over the quantiles, so that
+    frequent and rare values are close to a number.
     """
     ordered = np.sort(values.astype(np.float64), axis=None)
     if not len(ordered):
@@ -37,7 +37,7 @@ def nearest_codes(values: np.ndarray, codes: np.ndarray) -> np.ndarray:
 def palette(vectors: np.ndarray, count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """(palette float32 [P, D] of at most `count` vectors, index int [N] of the entry for each of `vectors` [N, D]).
 
-    In two levels, since k-means with tens of thousands of means is slow: about sqrt(count) clusters, each with a number
+    Two levels, because k-means with tens of thousands of means is slow: about sqrt(count) clusters, each with a number
     of means proportional to its size.
     """
     rng = np.random.default_rng(seed)

@@ -1,9 +1,9 @@
 """PlayCanvas' compressed PLY: four 32-bit words per splat, relative to the bounds of its chunk of 256 splats.
 
-Elements: `chunk` with the bounds of position, log scale and colour as floats; `vertex` with position and log scale in
-11, 10 and 11 bits, the three smallest components of the quaternion in 10 bits each below the index of the largest in
-2, and colour and opacity in 8 bits each, the first value in the highest bits; `sh` with one byte per coefficient,
-from -4 to 4. Older files have no bounds for the colour, which is then 0 to 1.
+Elements: `chunk` has the bounds of position, log scale and colour as floats. `vertex` has position and log scale in 11,
+10 and 11 bits; 2 bits for the index of the quaternion's largest component, then the other three in 10 bits each; colour
+and opacity in 8 bits each. The first value is in the highest bits. `sh` has one byte per coefficient, from -4 to 4.
+Older files have no bounds for the colour, which is then 0 to 1.
 """
 
 import dataclasses

@@ -2,8 +2,8 @@
 
 Positions are 16 bits between bounds, after x -> sign(x) log(1 + |x|), low and high byte in two images. Quaternions are
 the three smallest components of wxyz in bytes, and 252 plus the index of the largest. Log scales and constant
-colours are indices into codebooks of 256 numbers, opacity a byte. The other coefficients of a splat are one of up to
-65536 of a palette, whose entries, 64 in a row, are also indices into a codebook.
+colours are indices into codebooks of 256 numbers, opacity is a byte. The other coefficients of a splat are one of up
+to 65536 entries of a palette. These entries, 64 in a row, are also indices into a codebook.
 """
 
 import io
@@ -77,7 +77,7 @@ def read_pixels(file: zipfile.ZipFile, name: str, count: int) -> np.ndarray:
 
 
 def read_image(file: zipfile.ZipFile, name: str, most: int) -> np.ndarray:
-    """Pixels uint8 [P, 4] of an image in row-major order. ValueError, before decoding, for more than `most`."""
+    """Pixels uint8 [P, 4] of an image, row by row. ValueError, before decoding, if there are more than `most`."""
     with open_image(io.BytesIO(read_member(file, name, 4 * most + _MAX_HEADER_BYTES)), ("WEBP",)) as image:
         if image.width * image.height > most:
             raise ValueError(f"{name!a} has {image.width}x{image.height} pixels, more than its splats need")

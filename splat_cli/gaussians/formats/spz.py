@@ -4,7 +4,7 @@ Positions are fixed-point numbers of 24 bits; the header states the number of fr
 bytes. From version 3 on, a quaternion is its three smallest components in 32 bits; in version 2 its x, y and z in a
 byte each.
 
-Versions 2 and 3 are one gzip stream of a 16-byte header and then property after property. Version 4 is a plain header
+Versions 2 and 3 are one gzip stream: a 16-byte header, then property after property. Version 4 is a plain header
 of 32 bytes, a table of compressed and uncompressed sizes as 64-bit integers, and a zstd stream for each property.
 Extensions are records of type, number of bytes and content: at the end of the gzip stream, or before the table.
 
@@ -79,7 +79,7 @@ def write_spz(path: Path, splats: SplatArrays, axes: str = "RUB") -> None:
     """Write a file; positions have as many fractional bits as the largest coordinate allows.
 
     Clips coordinates to 2^23 units, SH coefficients to -1..1, log scales to -10..5.9. axes: RUB or RDF; the file
-    states them. RUB is written as version 3, which all programs read, RDF as version 4, since Niantic's library reads
+    states them. RUB is written as version 3, which all programs read; RDF as version 4, because Niantic's library reads
     the axes only there.
     """
     splats = from_ply_axes(splats, axes)

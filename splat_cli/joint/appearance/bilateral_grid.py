@@ -22,7 +22,7 @@ _THREADS = 128
 class BilateralGridLoss(ExposureLoss):
     """Colour correction y = x + (E + D) (x, 1), with D interpolated in a grid over the picture and luminance.
 
-    E: the exposure of ExposureLoss, shared by all nodes, so nodes do not have to learn it. grids:
+    E: the exposure of ExposureLoss, common to all nodes, so nodes do not have to learn it. grids:
     float32 [num_views, 3, 8, 16, 16, 12]: D by level, row and column as three rows of three factors and an offset, then
     Adam's first and second moments; initially zero. smoothness: weight of the mean squared difference between
     neighbours along each axis.

@@ -74,7 +74,7 @@ _TURNS = np.array([  # camera to face: rows are the face's right, down and forwa
 _OVERLAP = 1.2
 """Extent of a rendered face relative to the cube's: adjacent faces are blended where they overlap.
 
-They differ slightly there, since each face sorts and projects splats along its own axis.
+They differ slightly there, because each face sorts and projects splats along its own axis.
 """
 _BAND = 64
 """Rows resampled at a time."""

@@ -82,7 +82,7 @@ def remove_frames_from(folder: Path, number: int) -> int:
     """
     images = (folder / f"{i:05d}.png" for i in itertools.count(number))
     left = list(itertools.takewhile(lambda image: key_of(image) is not None, images))
-    for image in reversed(left):  # if interrupted, the rest stays contiguous and is found again
+    for image in reversed(left):  # backwards: after an interruption, the remaining ones are still found
         for name in MAPS:
             for path in (folder / name / image.name, (folder / name / image.name).with_suffix(".tiff")):
                 if key_of(path) is not None:

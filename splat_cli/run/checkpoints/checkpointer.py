@@ -42,7 +42,7 @@ class Checkpointer:
         self._last_step, self._last_time = 0, time.monotonic()
 
     def start_from(self, step: int) -> None:
-        """Start the schedule at `step`, whose state is on disk."""
+        """Start the schedule at `step`; its state is on disk."""
         self._last_step, self._last_time = step, time.monotonic()
 
     def save_if_due(self, trainer: Trainer, seconds: float) -> None:
@@ -127,7 +127,7 @@ def newest_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint |
 
     Warns about damaged ones and renames them to FILE.unreadable. FormatError if all are damaged, including any that
     were renamed earlier. UsageError and UnreadableError as in `read_checkpoint`: that checkpoint is not damaged, so it
-    keeps its name. An older one is not used, as that would lose steps.
+    keeps its name. No older one is used, because that would lose steps.
     """
     reason = ""
     for path in checkpoint_paths(folder):

@@ -1,6 +1,6 @@
 """File of a checkpoint: a .npz without pickles and a checksum of it (docs/checkpoints.md).
 
-The checksum finds damage. Names, shapes and values are checked as well, since a file may be written by others.
+The checksum finds damage. Names, shapes and values are checked, too, because others may have written the file.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ _PLANES = ("params", "stats")
 _GEOMETRY_ROWS = 11
 """Rows of `params` before the coefficients of colours."""
 _RATES_WITHOUT_FIELD = 6
-"""Length of `lr` in checkpoints of earlier versions; each step sets all rates anew."""
+"""Length of `lr` in checkpoints of earlier versions; each step sets all rates again."""
 _UNBOUNDED = ("loss_l1", "loss_l2", "loss_ssim", "loss", "psnr")
 """Fields of the state that may be non-finite after a skipped step."""
 

@@ -1,8 +1,8 @@
 """Pose alignment before training, with temporary splats on small photographs.
 
 Coarse-to-fine: blurred pictures have wider basins of convergence (Lin et al. 2021, "BARF", sec. 3.2). Splats
-fitted to wrong poses have wrong detail that holds the cameras in place. So each size starts from the points again, and
-so does the run itself.
+fitted to wrong poses have wrong detail that holds the cameras in place. So each size, and the run itself, starts from
+the points again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from splat_cli.scene.view import Scene
 from splat_cli.terminal.console import Display
 from splat_cli.train.training_inputs import TrainingInputs
 
-SIZES = (128, 256)  # px of the longer side, coarse to fine; sizes beyond the photographs' are skipped
+SIZES = (128, 256)  # px of the longer side, coarse to fine; sizes above that of the photographs are skipped
 TRAVEL = (4.0, 2.0)  # limit of camera motion at each size, relative to --pose-travel
 VISITS = 30  # steps per camera at each size
 

@@ -21,7 +21,7 @@ from splat_cli.terminal.console import first_of
 _VIEW_OPTIONS = ("images", "max_size", "downscale", "masks", "depths")
 """Settings that change sizes or files of views."""
 _TOLERANCE = 1e-5
-"""For rotations, positions relative to the cameras' extent, intrinsics: some formats write rounded numbers."""
+"""For rotations, positions relative to the cameras' extent, and intrinsics, because some formats round numbers."""
 
 
 def inputs_of(views: Sequence[View]) -> Inputs:
@@ -32,9 +32,9 @@ def inputs_of(views: Sequence[View]) -> Inputs:
 
 
 def refuse_other_inputs(run: RunDir, now: Inputs, scene: Path, config: TrainConfig) -> None:
-    """UsageError that names the changes if the run was trained on another scene.
+    """Raise a UsageError that names the changes if the run was trained on another scene.
 
-    config: settings from now on; if they read the views differently, sizes, intrinsics and files may differ. Runs of
+    config: settings from now on; if they change how views are read, sizes, intrinsics and files may differ. Runs of
     earlier versions have no inputs.json: their cameras are in cameras.json, unless refined, and their files
     are unknown.
     """

@@ -37,7 +37,7 @@ LEGACY_DEFAULTS = {
     "field_features": 0,
     "relocate_unseen": False,
 }
-"""Behaviour of runs whose config.toml is older than the setting."""
+"""Values of settings for runs whose config.toml is older than the setting."""
 
 
 @dataclass(frozen=True)

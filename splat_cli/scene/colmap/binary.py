@@ -85,8 +85,8 @@ class _UnknownModelError(SceneError):
 def read_cameras(path: Path) -> dict[int, Camera]:
     """Cameras by id. SceneError if the file is damaged.
 
-    Cameras of one unknown model are read, too. The last camera must end with the file; this gives their number of
-    parameters.
+    Cameras of one unknown model are read, too: their number of parameters follows because the last camera ends with the
+    file.
     """
     try:
         return _read_cameras(path, CAMERA_MODELS)

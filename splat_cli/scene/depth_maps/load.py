@@ -24,8 +24,8 @@ from splat_cli.terminal.console import left_out
 
 MIN_POINTS = 20  # per view
 _ROUNDS = 20  # rounds of reweighted least squares
-_SLACK = 1.5, 0.01  # factor and difference by which the error of metric depths may exceed that of fitted ones
-_MAX_ERROR = 0.25  # with a larger one, maps are not of this scene
+_SLACK = 1.5, 0.01  # factor and difference by which the error of metric depths may exceed that of fitted depths
+_MAX_ERROR = 0.25  # with a larger error, maps do not belong to this scene
 _FINE_ERROR, _MAX_ERROR_SHARE = 0.02, 0.7  # maximum error relative to that of a constant depth
 _RATIO_TOLERANCE = 0.03
 _MAX_SHARE = 4  # maximum pixels of a map, relative to the photograph's
@@ -62,7 +62,7 @@ class FitErrors:
         return self.metric <= factor * min(self.inverse, self.depth) + difference
 
     def rejects(self, error: float) -> bool:
-        """Whether maps with this error are not of the scene: far too large, or little better than a constant."""
+        """Whether maps do not belong to the scene: the error is far too large, or little better than of a constant."""
         return error > _MAX_ERROR or error > max(_FINE_ERROR, _MAX_ERROR_SHARE * self.constant)
 
 
@@ -157,10 +157,10 @@ def depth_map_in(units: Units, values: np.ndarray, confidence: np.ndarray | None
 
 
 def aligned(values: np.ndarray, view: View, shrink: int = 1) -> np.ndarray:
-    """Values float32 [h, w] of a photograph, of any resolution, as its pinhole view's; NaN outside of the photograph.
+    """Values float32 [h, w] of a photograph, of any resolution, resampled to its pinhole view; NaN outside.
 
-    At most as large as the view shrunk by this factor. Nothing is interpolated: depths jump at edges. ValueError for
-    another aspect ratio.
+    At most as large as the view divided by this factor. Nothing is interpolated, because depths jump at edges.
+    ValueError for another aspect ratio.
     """
     height, width = values.shape
     whole = view.lens or view
@@ -242,7 +242,7 @@ def load_depth_maps(
 
 
 def shrink_factor(views: Sequence[View], max_bytes: int) -> int:
-    """The least factor by which maps are smaller than their views so that all take at most `max_bytes`."""
+    """Minimum factor by which maps must be smaller than their views so that all take at most `max_bytes`."""
     pixels = sum(view.width * view.height for view in views if view.depth is not None)
     return max(1, int(np.ceil((_BYTES * pixels / max(max_bytes, 1)) ** 0.5)))
 
@@ -298,7 +298,7 @@ def _sampled(view: View, values: Values | None, points: np.ndarray) -> Sampled:
     height, width = values[0].shape
     at = (row * height // view.height, column * width // view.width)
     found = values[0][at].astype(np.float64)
-    valid = found > 0  # NaN is not
+    valid = found > 0  # false for NaN
     if values[1] is not None:
         valid &= values[1][at] > 0.5
     return Sampled(found[valid], 1 / seen.inverse_depths[valid].astype(np.float64))

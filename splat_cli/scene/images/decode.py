@@ -20,9 +20,9 @@ from splat_cli.io.image_files import open_image
 _START = b"\xff\xd8\xff"
 _COLORSPACES = ("YCbCr", "Gray")
 _FACTORS = (8, 4, 2)  # by which a JPEG's cosine transform can be taken to fewer pixels
-_FILTER_MARGIN = 2  # a file is decoded to no less than this times the wanted size, for the filter that follows
+_FILTER_MARGIN = 2  # a file is decoded to at least this multiple of the wanted size, for the later filter
 _NOTHING = 2
-"""Maximum alpha (0 to 255) of a picture that counts as empty: lossy files have such noise."""
+"""Maximum alpha (0 to 255) of a picture that counts as empty, because lossy files have such noise."""
 INVISIBLE = "is wholly transparent"
 EXCLUDED = "its mask excludes all pixels"
 """Reasons to skip a photograph without any pixel to train on."""
@@ -99,7 +99,7 @@ def to_rgb(image: Image.Image, background: tuple[int, int, int] | None) -> Image
 def _integer_levels(image: Image.Image) -> np.ndarray:
     """Grey levels uint8 of 16-bit pixels (their high byte, where Pillow would clip) and 32-bit pixels.
 
-    The range of 32-bit pixels is taken as 0 to 255 if none exceeds it, else 0 to 65535, else 0 to the maximum.
+    The range of 32-bit pixels is 0 to 255 if no pixel exceeds it, otherwise 0 to 65535, otherwise 0 to the maximum.
     """
     values = np.asarray(image)
     largest = values.max(initial=0)
@@ -238,7 +238,7 @@ def decode_levels(path: Path, max_pixels: int) -> np.ndarray:
 
 
 def check_pixels(size: tuple[int, int], max_pixels: int) -> None:
-    """ValueError for a depth map of `size` (width, height) with more pixels, before it takes their memory."""
+    """ValueError, before memory is allocated, for a depth map of `size` (width, height) with more pixels."""
     if size[0] * size[1] > max_pixels:
         raise ValueError(f"its depth map is {size[0]}x{size[1]}, the photograph smaller")
 
@@ -291,5 +291,5 @@ def _opening() -> Iterator[None]:
 
 
 def _is_plausible(size: tuple[int, int], content: bytes) -> bool:
-    """False for files that would decode to far more memory than their size justifies."""
+    """Whether a file decodes to a plausible amount of memory for its size."""
     return size[0] * size[1] <= max(_ALWAYS_DECODED, _MAX_PIXELS_PER_BYTE * len(content))

@@ -31,10 +31,10 @@ class ImageIndex:
         return None
 
     def find_label(self, label: str) -> str:
-        """The photograph, relative to the folder, that a camera's label means: a name or path, with suffix or without.
+        """The photograph, relative to the folder, for a camera's label: a name or path, with or without suffix.
 
-        The longest matching end of the path wins, then equal case, then the fewest folders. Unusable without a match,
-        or with several, such as equal names in two folders.
+        The longest matching end of the path wins, then equal case, then the fewest folders. Unusable if there is no
+        match or more than one, such as equal names in two folders.
         """
         ends = path_ends(label)
         keys = (*ends, *(str(Path(end).with_suffix("")) for end in ends))

@@ -12,7 +12,7 @@ from splat_cli.scene.images.fingerprint import UNREADABLE, fingerprint
 from splat_cli.scene.images.image_set import ImageSet, Loader
 from splat_cli.scene.view import View
 
-_SHOWN = 5  # photographs that are reported one by one; from then on, only their number
+_SHOWN = 5  # photographs that are reported one by one; after these, only their number is reported
 Pixels = tuple[np.ndarray, np.ndarray | None]
 
 
@@ -64,7 +64,7 @@ class _Decoder:
             return result
         self._report_broken(index, result)
         self._broken.add(index)
-        if len(self._broken) == len(self.views) > 1:  # an unmounted disk, for example: nothing to train on
+        if len(self._broken) == len(self.views) > 1:  # for example an unmounted disk: there is nothing to train on
             raise SceneError(f"none of the {len(self.views):,} photographs can be read ({view.name}: {result})")
         return np.zeros((view.height, view.width, 3), np.uint8), np.zeros((view.height, view.width), np.uint8)
 

@@ -178,7 +178,7 @@ class ImageLocator:
 
 
 def _other_size(width: int, height: int, lens: Lens) -> str:
-    """Message on a photograph whose size differs from its camera's, perhaps by EXIF rotation in other software."""
+    """Message for a photograph whose size differs from its camera's, perhaps because software applied EXIF rotation."""
     difference = f"is {width}x{height}, but its camera is {lens.width}x{lens.height}"
     is_turned = abs(width * lens.width / (height * lens.height) - 1) <= _RATIO_TOLERANCE
     return f"{difference}: turn it as it was when poses were estimated" if is_turned else difference

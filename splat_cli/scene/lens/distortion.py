@@ -1,7 +1,7 @@
 """Distortion functions of all COLMAP camera models, in float64 NumPy.
 
 A distortion maps the undistorted place of a ray, (x / z, y / z), to the distorted one; the camera matrix follows.
-`cuda_src/image/camera_models.cuh` holds the same formulas for photographs. Sources: COLMAP's and OpenCV's
+`cuda_src/image/camera_models.cuh` has the same formulas for photographs. Sources: COLMAP's and OpenCV's
 descriptions of their camera models; Devernay & Faugeras 2001 (FOV); Fitzgibbon 2001 (division); Khomutenko et al.
 2016 (EUCM).
 """
@@ -14,7 +14,7 @@ import numpy as np
 NUM_COEFFICIENTS = 16
 
 _MAX_ITERATIONS = 100
-_TRUST_RADIUS = 0.1  # of a step: absolute, and as a share of the point's distance from the axis
+_TRUST_RADIUS = 0.1  # step of the differences: absolute, and relative to the point's distance from the axis
 _STEP_DONE = 1e-12
 _DIFFERENCE = 1e-6
 
@@ -110,7 +110,7 @@ class Polynomial:
 
 @dataclass(frozen=True)
 class Fov:
-    """The distorted radius is an angle's share of the field of view, `omega` radians."""
+    """The distorted radius is the ray's angle divided by the field of view, `omega` radians."""
 
     omega: float
     family = 4

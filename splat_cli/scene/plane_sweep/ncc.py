@@ -14,7 +14,7 @@ from splat_cli.scene.view import View
 
 RADIUS = 2  # px of a patch, as in cuda_src/image/plane_sweep.cu
 _THREADS = 128
-_SCORES_AT_ONCE = {"cuda": 1 << 24, "cpu": 1 << 18}  # on a core half a second: signals are handled between launches
+_SCORES_AT_ONCE = {"cuda": 1 << 24, "cpu": 1 << 18}  # half a second on one core: signals are handled between launches
 
 
 @dataclass(frozen=True)

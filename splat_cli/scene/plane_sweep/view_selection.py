@@ -9,9 +9,9 @@ import numpy as np
 from splat_cli.scene.view import View
 
 NUM_NEIGHBORS = 6
-_RANKS = (1, 2, 3, 5, 8, 13)  # ranks by distance of the first stage's neighbours: a range of baselines
+_RANKS = (1, 2, 3, 5, 8, 13)  # neighbours of the first stage, by rank of distance, for a range of baselines
 _FACING = 0.5  # minimum cosine between the axes of neighbours
-_ANGLE, _SPREAD_BELOW, _SPREAD_ABOVE = 12.0, 5.0, 10.0  # degrees between two rays to a point: best, and how much less
+_ANGLE, _SPREAD_BELOW, _SPREAD_ABOVE = 12.0, 5.0, 10.0  # degrees between two rays to a point: best, and deviations
 _POINTS_LOOKED_AT = 100
 _MIN_POINTS = 20  # per view, for its minimum depth
 _NEAREST_PERCENTILE, _NEARER = 98, 1.5
@@ -26,7 +26,7 @@ class NeighborViews:
 
 
 def neighbors_by_position(views: Sequence[View]) -> NeighborViews | None:
-    """Nearby cameras with similar directions; minimum depth: half the usual distance to the next camera. Or None."""
+    """Nearby cameras with similar directions, or None. Minimum depth: half the usual distance to the next camera."""
     centers, forward = _centers(views), np.array([view.w2c[2, :3] for view in views])
     distances = np.linalg.norm(centers[:, None] - centers, axis=2)
     if not distances.any():

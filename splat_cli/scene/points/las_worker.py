@@ -17,7 +17,7 @@ from splat_cli.processes.child_process import end_with_parent, limit_memory
 GREY = 128
 _MEMORY = 1 << 30
 _MEMORY_PER_BYTE = 8
-"""Memory that reading may take: a base, and relative to the bytes of all points; positions alone take up to 2."""
+"""Memory limit of reading: a base, and a factor of the bytes of all points; positions alone take up to 2."""
 
 
 def main() -> None:
@@ -65,7 +65,7 @@ def _read(path: Path) -> tuple[np.ndarray, np.ndarray]:
 def _check_records(path: Path) -> None:
     """ValueError if the header declares more variable-length records than the file holds: laspy would read endlessly.
 
-    Their numbers stand at bytes 100 and, from LAS 1.4 on, 243; records take at least 54 and 60 bytes.
+    Their numbers are at byte 100 and, from LAS 1.4 on, at byte 243; records take at least 54 and 60 bytes.
     """
     with path.open("rb") as file:
         head = file.read(247)

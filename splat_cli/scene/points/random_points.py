@@ -10,8 +10,8 @@ from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.view import Scene, View
 
-_SHARE_OF_DISTANCE = 0.5  # of the cameras' distance from what they look at, to the sides of the random cube
-_BACKGROUND = 8.0  # the farthest points, in sides of the cube
+_SHARE_OF_DISTANCE = 0.5  # half side of the random cube / distance of the cameras from what they look at
+_BACKGROUND = 8.0  # maximum distance of points, in sides of the cube
 _BLOCK = 1 << 16
 _CHECKED, _MIN_IN_VIEW = 10_000, 0.05
 _AROUND_EXTENT = 3.0  # the same, times the scene's extent, where cameras look outwards

@@ -1,8 +1,8 @@
 """Points of the sky: far away, in directions where photographs from several places show the same colour.
 
 Structure from motion and plane sweeps find no points in a plain sky. Without splats there, training fills it with
-floaters near the cameras, which held-out views see from the side. Directions of plain walls agree, too. Where points
-are known, none are added behind them.
+floaters near the cameras, which held-out views see from the side. Plain walls have the same colour in all photographs,
+too, so no points are added behind known points.
 """
 
 import numpy as np
@@ -14,8 +14,8 @@ from splat_cli.scene.view import View, evenly_spread
 
 _DIRECTIONS = 20_000  # 1.4 degrees apart
 _MAX_VIEWS = 150  # evenly spread over all
-_SIDE = 128  # px of the photographs, downscaled again: a pixel is about half as wide as directions are apart
-_DISTANCE = 5.0  # times the 98th percentile of the points' distances from the middle of the cameras
+_SIDE = 128  # px of the downscaled photographs: a pixel is about half as wide as the spacing of directions
+_DISTANCE = 5.0  # relative to the 98th percentile of the points' distances from the middle of the cameras
 _SOME_POINTS = 20_000  # for the test whether they cover the sky
 _CELLS = 40  # across the longer side of a photograph: a point covers its cell
 _MIN_VIEWS = 4

@@ -22,8 +22,8 @@ from splat_cli.scene.readers.poses import pose_matrix, w2c_from_opencv
 
 _HEAD_BYTES = 4096
 _ELEMENT_BYTES, _ATTRIBUTE_BYTES, _MAX_BASE_BYTES = 320, 256, 56 << 20
-"""Upper bounds of the memory that ElementTree takes for an element and for an attribute; limit for text and elements
-together, beyond four times the file's length. A camera takes twice its length.
+"""Upper bounds of ElementTree's memory for an element and for an attribute; limit for text and elements together, in
+addition to four times the file's length. A camera takes twice its length.
 """
 _MAX_SIDE = 1 << 18
 _Camera = tuple[Element, Element | None, np.ndarray | None]

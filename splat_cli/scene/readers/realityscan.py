@@ -1,11 +1,10 @@
 """RealityScan (RealityCapture): the registration as CSV, "Internal/External camera parameters".
 
-A row per photograph: position x, y, alt; heading, pitch, roll in degrees, camera to world with OpenGL's axes as
-Rz(-heading) Rx(pitch) Ry(roll); f in millimetres of a 36 mm film, px and py as shares, of the picture's longer side;
-Brown's radial k1 to k4 and tangential t1, t2, which are in reverse order compared with OpenCV. Columns of distortion
-and principal point may be missing. Source: calibration.xml of RealityScan 2.2, which defines its exports. In version
-2.2, the "OpenCV-compliant" export has k1, k2, t2, t1, and this export has new column names: yaw, f_35mm, px_norm,
-py_norm.
+A row per photograph: position x, y, alt; heading, pitch, roll in degrees (camera to world with OpenGL's axes is
+Rz(-heading) Rx(pitch) Ry(roll)); f in millimetres if the picture's longer side is 36 mm; px and py as shares of this
+side; Brown's radial k1 to k4 and tangential t1, t2, in reverse order compared with OpenCV. Columns of distortion and
+principal point may be missing. Source: calibration.xml of RealityScan 2.2, which defines its exports. In version 2.2,
+the "OpenCV-compliant" export has k1, k2, t2, t1, and this export has new column names: yaw, f_35mm, px_norm, py_norm.
 """
 
 import csv

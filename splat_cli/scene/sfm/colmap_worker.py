@@ -1,8 +1,8 @@
 """The process in which pycolmap runs: features, matches and incremental mapping of one scene.
 
-pycolmap brings a copy of SQLite of its own. A second copy in the same process, such as Python's, that opens the same
-database breaks its POSIX locks (https://www.sqlite.org/howtocorrupt.html, section 2.2.1): so this process imports no
-`sqlite3`. It can also be killed at any time; a call into pycolmap cannot be interrupted otherwise.
+pycolmap has its own copy of SQLite. A second copy in the same process, such as Python's, that opens the same
+database breaks its POSIX locks (https://www.sqlite.org/howtocorrupt.html, section 2.2.1), so this process does not
+import `sqlite3`. It can also be killed at any time; otherwise, a call of pycolmap cannot be interrupted.
 
 colmap_process.py calls `main`. The job, a JSON object, is the first line of the standard input, which stays open as
 long as the parent lives. Messages, one JSON object per line after MARK, go to the standard output, among the lines that
@@ -29,8 +29,8 @@ _MIN_BLOCK, _MAX_BLOCK = 5, 50
 _LISTED_BLOCK = 100
 _MIN_LOCATIONS = 5
 _GPS_ERROR = 10.0  # metres, inlier threshold of locations
-_MIN_SPREAD = 5.0  # metres, standard deviation of the places across their longest direction
-_MAX_SHARE = 0.25  # of the median error, relative to that spread
+_MIN_SPREAD = 5.0  # metres, standard deviation of locations across their longest direction
+_MAX_SHARE = 0.25  # maximum median error, relative to that deviation
 
 
 def main() -> None:
@@ -96,7 +96,7 @@ def _match(pycolmap: Any, database: Path, job: Mapping[str, Any]) -> None:
         pairing = pycolmap.ExhaustivePairingOptions()
         pairing.block_size = min(max(ceil_div(num, _BLOCKS), _MIN_BLOCK), _MAX_BLOCK)
         pycolmap.match_exhaustive(database, pairing_options=pairing, verification_options=verification)
-    elif any(" " in name for name in job["names"]):  # a list of pairs is separated by spaces
+    elif any(" " in name for name in job["names"]):  # spaces separate the names in a list of pairs
         pycolmap.match_sequential(database, verification_options=verification)
     else:
         with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Structure from motion of a folder of photographs by COLMAP: its inputs, from EXIF data and names, and its result."""
+"""Structure from motion of a folder of photographs by COLMAP: inputs from EXIF data and names, and the result."""
 
 import math
 import re

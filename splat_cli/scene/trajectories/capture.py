@@ -13,7 +13,7 @@ _FACING = np.cos(np.radians(40))
 _MIN_FACING = 0.7
 """Minimum fraction of the cameras that look at a common focus."""
 _STRAYS = (2, 98)
-"""Percentiles of the angles between which an arc lies."""
+"""Percentiles of the angles at the ends of an arc."""
 
 
 class Capture:

@@ -12,7 +12,7 @@ SHARE = 0.5
 _DEPTH_SHARE = 0.75
 """Required depth of obstacles in the picture, relative to the given cameras': nearer ones would enclose the camera."""
 _CELLS = 8
-"""Number of nearest obstacles in a picture to ignore, since they may be misplaced splats."""
+"""Number of nearest obstacles in a picture to ignore, because they may be misplaced splats."""
 _NEAREST = 5
 """Percentile used as the minimum: some cameras are inside misplaced splats."""
 _ROWS = 64
@@ -21,7 +21,7 @@ _CHECKED = 200
 _MARGIN = 1.1
 """Distance to which curves are bent away, and depth to which cameras move back, relative to the required ones."""
 _BACK_ROUNDS = 10
-"""Maximum number of moves backwards, repeated since the picture then shows other obstacles."""
+"""Maximum number of moves backwards. After each one, the picture shows other obstacles."""
 _SUPPORTS = 400
 """Maximum number of positions of a curve that are checked and moved; those between are interpolated."""
 _BEND_ROUNDS = 30

@@ -10,7 +10,7 @@ from splat_cli.scene.trajectories.look_at import frame
 from splat_cli.scene.view import View
 
 _MAX_JUMP = 3.0
-"""Maximum median ratio of steps in capture order to distances to the nearest camera, for which the order is kept."""
+"""Capture order is kept up to this median ratio of its steps to distances to the nearest camera."""
 _ROUNDS = 20
 BANDWIDTHS = (6.0, 3.0, 1.5, 0.7, 0.3)
 """Standard deviations of the smoothing, in mean distances between cameras: the last path nearly interpolates them."""

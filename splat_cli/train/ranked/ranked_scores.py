@@ -20,8 +20,8 @@ from splat_cli.train.view_scores import ViewScorer
 class OwnViews:
     """See ViewsToScore: rank j % ranks renders the j-th view.
 
-    overlap: called on all ranks when the rendering of the first views is queued, to queue transfers that overlap with
-    it; again after an overflow.
+    overlap: called on all ranks after the rendering of the first views is queued, and again after an overflow. It
+    queues transfers that overlap with the rendering.
     """
 
     def __init__(self, views: RankedViews, images: TrainingImages, overlap: Callable[[], object]) -> None:
