@@ -1,4 +1,4 @@
-"""Exceptions for users: one line that states what happened, what was expected and what to do."""
+"""Exceptions for users: one line says what happened, what was expected and what to do."""
 
 import difflib
 import lzma
@@ -35,7 +35,7 @@ class DeviceError(SplatError):
 
 
 class MemoryLimit(DeviceError, UsageError):
-    """A limit of the process, such as that of `ulimit -v`, that leaves no memory for the device's own needs."""
+    """A limit of the process, such as `ulimit -v`, leaves no memory for the device itself."""
 
     exit_code = 2
 

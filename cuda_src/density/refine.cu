@@ -68,7 +68,7 @@ __device__ __forceinline__ void store_vec(float* params /* [rows, stride] */, si
     params[row * stride + i] = v.x; params[(row + 1) * stride + i] = v.y; params[(row + 2) * stride + i] = v.z;
 }
 
-// Splits a parent into two halves along its longest axis. They lie half a standard deviation to either side and are half as long. They
+// Splits a parent into two halves along its longest axis. They are half a standard deviation to either side and half as long. They
 // still overlap, so their opacity is 60 % of the parent's (Deng et al. 2024, "Efficient density control", argue for deterministic splits).
 extern "C" __global__ void split_long_axis(
     const long long* __restrict__ parents,  // [count] columns of the first halves

@@ -5,7 +5,7 @@
 //
 // for rows s of the batch (samples), I inputs and O outputs; f: identity, ReLU or sigmoid.
 //
-// Layout. Values lie in planes [values, stride], the rows of one value side by side: lanes of a warp read neighbours.
+// Layout. Values are in planes [values, stride], with the rows of one value side by side: lanes of a warp read neighbours.
 // Weights W are [I + 1, O] in row-major order, the last row the bias. O is a multiple of 8; I of a first layer may be any number.
 //
 // Tiling. Both are a product of matrices, result[c][s] = sum over k of w[k][c] x[k][s]:

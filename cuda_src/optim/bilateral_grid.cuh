@@ -2,7 +2,7 @@
 #pragma once
 #include "common.cuh"
 
-#define GRID_WIDTH 16               // nodes across the image; the first and the last lie on its borders
+#define GRID_WIDTH 16               // nodes across the image; the first and the last are on its borders
 #define GRID_HEIGHT 16
 #define GRID_LEVELS 8               // nodes from black to white
 #define AFFINE 12                   // values per node: three rows of three factors and an offset

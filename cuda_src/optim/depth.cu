@@ -37,7 +37,7 @@ extern "C" __global__ void clear_depth(
 }
 
 // Gradient of weight * (mean over points of |blended inverse depth - target|) / (mean over points of target). One thread owns one
-// point; points lie in different pixels.
+// point; points are in different pixels.
 extern "C" __global__ void depth_loss(
     const IterState* __restrict__ state,    // [1]
     const int* __restrict__ begins,         // [num_views + 1] range of each view's points

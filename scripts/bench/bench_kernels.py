@@ -131,7 +131,7 @@ def model(
     other: str | None,
     file: Path | None,
 ) -> None:
-    """Passes of a plain step on splats made from those of SOURCE, a run or a PLY file."""
+    """Passes of a plain step, on splats made from SOURCE, a run or a PLY file."""
     backend = open_backend(device)
     arrays = read_ply(find_splats(source)[0])
     every = read_scene(scene).views

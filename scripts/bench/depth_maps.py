@@ -5,7 +5,7 @@ Prints a table of held-out PSNR and SSIM for each kind of map and weight:
   python scripts/bench/depth_maps.py SCENE DEPTHS --views 7 --steps 600 --device cpu
 
 DEPTHS: folder of depth maps in world units, as for --depths; the sample scene (SCENE "sample") has exact ones.
-none: no maps; points: the scene's points in the loss instead of maps. metric: the maps as they are. relative: inverse
+none: no maps; points: the scene's points in the loss instead of maps. metric: unchanged maps. relative: inverse
 depths with a scale (0.2 to 5) and a shift (0 to half of their median) for each view, like those of monocular networks.
 noisy: depths with smooth errors of 5 % (standard deviation) and holes of 30 % of the pixels; noisy relative: both.
 The training views are spread evenly over the scene; all others are held out. The scene's points are those of all views.

@@ -70,7 +70,7 @@ def stage_times(records: list[Records], first: int) -> list[dict[str, np.ndarray
             row[name] = end - begin
         row["batch"] = marks[rank, :, -1] - marks[rank, :, 0]
         row["host: batch queued in"] = queued[rank, :, -1] - queued[rank, :, 0]
-        late = queued[rank, :, :-1] - marks[rank, :, :-1]  # a stage may begin some time after the one before
+        late = queued[rank, :, :-1] - marks[rank, :, :-1]  # a stage may begin some time after the previous one
         row["host late, in the stages above"] = np.maximum(late[:, 1:], 0).sum(axis=1)
         follows = np.diff(numbers, prepend=-9) == 1
         gaps = np.where(follows, marks[rank, :, 0] - np.roll(marks[rank, :, -1], 1), 0.0)

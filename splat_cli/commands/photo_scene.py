@@ -29,10 +29,10 @@ _ZIP_RECORD = "unzipped.json"
 
 
 def lacks_poses(path: Path) -> bool:
-    """Whether `path` is a video, or a folder of photographs that is neither a dataset nor part of one.
+    """Whether `path` is a video, or a folder of photographs that is not a dataset or part of one.
 
     A folder with fewer photographs than `MIN_PHOTOGRAPHS` must also have no scene below it: the output of `splat demo`
-    is a scene beside rendered pictures. Scenes in `SCENES` do not count, since they are made from photographs.
+    is a scene next to rendered pictures. Scenes in `SCENES` do not count, because they are made from photographs.
     """
     if is_video(path):
         return True

@@ -43,7 +43,7 @@ class TrainConfig(
 
     @property
     def save_steps(self) -> list[int]:
-        """Steps of `save_at`, ascending, each the last of a batch; some may lie beyond the end of the run."""
+        """Steps of `save_at`, ascending, each the last of a batch; some may be after the end of the run."""
         steps = _SAVE_AT if self.save_at is None else self.save_at
         return sorted({step + -step % self.batch_size for step in steps})
 

@@ -32,7 +32,7 @@ def max_unseen_steps(config: ResolvedConfig, num_views: int) -> int:
 
 
 def mark_unseen(model: Model, before: int) -> DeviceArray:
-    """Mask [num] of trained splats that no view has shown, and density control has not placed, since step `before`."""
+    """Mask [num] of trained splats that no view has shown and no round has placed since step `before`."""
     backend, num = model.backend, model.num
     mask = backend.xp.zeros(num, "bool")
     if before > 0:

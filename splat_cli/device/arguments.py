@@ -63,14 +63,14 @@ def parse_kernels(source: str) -> dict[str, tuple[Parameter, ...]]:
 
 MAX_BLOCK = 1024  # threads per block
 MAX_GRID_YZ = 65535  # blocks along y or z
-_KINDS = {int: "iu", float: "f", bool: "b"}  # kinds of dtype that a Python scalar may stand for
+_KINDS = {int: "iu", float: "f", bool: "b"}  # kinds of dtype for which a Python scalar is accepted
 
 
 def check_arrays(kernel: str, **arrays: tuple[Any, Any, str]) -> dict[str, int]:
     """Check that arrays have the dtypes and shapes a kernel expects.
 
-    Each keyword is `name=(array, dtype, "N 3")`: the string gives a name or a number for each dimension; a name stands
-    for one size in all arrays. Returns the sizes by name. Raises ShapeError if a dtype, the number of dimensions or a
+    Each keyword is `name=(array, dtype, "N 3")`: the string gives a name or a number for each dimension. A name means
+    the same size in all arrays. Returns the sizes by name. Raises ShapeError if a dtype, the number of dimensions or a
     size differs, or if an array is not C-contiguous.
 
         check_arrays("project", means=(means, np.float32, "N 3"), radii=(radii, np.int32, "N"))
@@ -139,7 +139,7 @@ def check_pointer(kernel: str, parameter: Parameter, array: Any, array_type: typ
 def scalar_value(kernel: str, parameter: Parameter, value: Any) -> np.generic:
     """The argument as a NumPy scalar of exactly the parameter's type; ShapeError for any other type.
 
-    A Python int stands for any integer type, a Python float for any float type, as long as the value fits.
+    A Python int is accepted for any integer type, a Python float for any float type, if the value fits.
     """
     dtype = parameter.dtype
     assert dtype is not None

@@ -96,7 +96,7 @@ class Backend(Protocol):
 
         Call `function` once before: compilation and loading on first use cannot be captured. Launches and `fill` are
         repeated with the same arrays, which the caller keeps alive, and scalars; other work is not. Values that vary
-        must lie in device memory.
+        must be in device memory.
         """
 
     def branch(self, launch: Callable[[], None]) -> Callable[[], None]:

@@ -117,7 +117,7 @@ def _local_cluster(num: int, device: str) -> Iterator[Any]:
     """`num` worker processes on this machine, each with its own device if there are enough."""
     from distributed import Nanny, Scheduler, SpecCluster
 
-    loopback = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}  # for tasks, for HTTP pages
+    loopback = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}  # addresses for tasks, for HTTP pages
     preload = ["splat_cli.engine.dask_worker"]
     options = {"nthreads": 1, "memory_limit": 0, "silence_logs": logging.CRITICAL, "preload": preload, **loopback}
     devices = device_environments(device)

@@ -91,7 +91,7 @@ def drop(client: Client, futures: Sequence[Future], topic: str) -> None:
 def ask_workers(
     client: Client, workers: Sequence[str], patience: float, function: Callable[..., Any], *arguments: Any
 ) -> dict[str, Any]:
-    """The result of a call on each worker, or the exception that it raises; the call runs beside the worker's tasks.
+    """The result of a call on each worker, or its exception; the call is concurrent with the worker's tasks.
 
     TimeoutError for a worker that does not answer within `patience` seconds. `Client.run` alone would wait for it and
     withhold the other answers.

@@ -78,7 +78,7 @@ def failed_result(job: Job, reason: str, exit_code: int = 1) -> JobResult:
 
 
 def train_job(name: str, scene: Path, run: Path, config: TrainConfig, device: str) -> Job:
-    """The job `splat train --json` of a scene. It resumes a run that has begun. Its log is beside the run's folder."""
+    """The job `splat train --json` of a scene. It resumes a run that has begun. Its log is next to the run's folder."""
     command = ("train", str(scene), "--json", "--device", device)
     settings = _options(requested_settings(config))
     new, resumed = (*command, "--out", str(run), *settings), (*command, "--resume", str(run), *settings)

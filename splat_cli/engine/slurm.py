@@ -49,7 +49,7 @@ def read_slurm_file(path: Path) -> dict[str, Any]:
 def slurm_cluster(path: Path, settings: dict[str, Any]) -> Iterator[Any]:
     """Context with a cluster of workers in SLURM jobs. settings: from read_slurm_file(path). Raises UsageError."""
     try:
-        with kept_signal_handlers():  # its handler of SIGINT exits with code 0
+        with kept_signal_handlers():  # dask_jobqueue's handler of SIGINT exits with code 0
             from dask_jobqueue import SLURMCluster
     except ImportError:
         raise UsageError(f"{path} needs dask-jobqueue: pip install 'splat-cli[cluster]'") from None

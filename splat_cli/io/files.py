@@ -95,10 +95,10 @@ def _temporary(path: Path) -> Path:
 
 @contextmanager
 def replacing_together(last: Path) -> Iterator[Path]:
-    """Yield a temporary folder beside `last`; at the end its files are moved beside `last`, where they replace others.
+    """Yield a temporary folder next to `last`; at the end its files are moved next to `last` and replace others.
 
     An error before that changes nothing. `last` is removed before files are moved, and is moved last, so that an index
-    is never beside files of another write. Creates missing folders; DiskError and UnwritableError as `replacing`.
+    is never next to files of another write. Creates missing folders; DiskError and UnwritableError as `replacing`.
     """
     temporary = _temporary(last)
     try:

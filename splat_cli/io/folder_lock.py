@@ -149,7 +149,7 @@ def _acquire(folder: Path, make: bool) -> FileLock:
             lock.release()
             raise unwritable(folder, error) from None
         # the holder has just removed the folder or the lock's file
-    raise unwritable(folder, missing)  # as in /proc
+    raise unwritable(folder, missing)  # for example in /proc
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:

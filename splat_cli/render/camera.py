@@ -56,9 +56,9 @@ class CameraTable:
     """Cameras of `views` on the device, with the photographs they took if there are any.
 
     photos: uint8 [H, W, 3] device arrays, one per view, or empty. masks: uint8 [H, W] or None, one per view, or empty.
-    The arrays are kept alive, since the table holds their addresses. views: at full resolution, which determines buffer
-    sizes (max_tiles, max_pixels); current_views: as last resized, with their `extent`. radial: whether a view has
-    radial distortion or will get it (--refine-distortion). defines: defines of kernels that project splats.
+    The arrays are kept alive, because the table holds their addresses. views: at full resolution, which determines
+    buffer sizes (max_tiles, max_pixels); current_views: as last resized, with their `extent`. radial: whether a view
+    has radial distortion or will get it (--refine-distortion). defines: defines of kernels that project splats.
     """
 
     def __init__(

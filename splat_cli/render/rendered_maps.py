@@ -15,7 +15,7 @@ from splat_cli.gaussians.splats import LOG_SCALES, MEANS, QUATS, Splats
 from splat_cli.render.view import ViewRenderer
 
 MIN_ALPHA = 1 / 255
-"""Pixels below this opacity have neither depth nor normal."""
+"""Pixels below this opacity have no depth and no normal."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def render_maps(
 def splat_normals(splats: Splats, w2c: np.ndarray) -> DeviceArray:
     """Shortest axis of each splat, facing the camera, in camera coordinates: float32 [num, 3], unit length.
 
-    Trained splats are flat and lie on surfaces (SuGaR, Guedon and Lepetit 2024, sec. 4.1).
+    Trained splats are flat and parallel to surfaces (SuGaR, Guedon and Lepetit 2024, sec. 4.1).
     """
     xp, params = splats.backend.xp, splats.params[:, : splats.num]
     shortest = xp.argmin(params[LOG_SCALES], axis=0)

@@ -85,7 +85,7 @@ def _legend() -> Markup:
 _SIDE = 480  # user units of the SVG
 _MAP_SIDES = (120, 640)  # range of the raster's side, px; about one pixel per splat
 _SPLAT_OPACITY = 0.35  # opacity of a splat
-_CORE = (10, 90)  # splats must lie between these percentiles
+_CORE = (10, 90)  # percentiles of the points that the picture must contain
 
 
 def camera_map(splats: SplatArrays, views: Sequence[View], held_out: frozenset[str]) -> Markup:

@@ -1,4 +1,4 @@
-"""Views of a run: renders beside their photographs, the worst and the best."""
+"""Views of a run: renders next to their photographs, the worst and the best."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -123,7 +123,7 @@ def polished(
 
 
 def save_splats(path: Path, splats: RunSplats, trainer: Trainer) -> str | None:
-    """Write the splats as PLY, and the trainer's colour field, if any, beside it; returns a message about both.
+    """Write the splats as PLY, and the trainer's colour field, if any, next to it; returns a message about both.
 
     Raises DiskError and UsageError as `write_ply` does.
     """

@@ -64,7 +64,7 @@ def train_scene(
         check_source(config)
 
     job = _Job(scene_path, run, config, backend, display, callback)
-    timers = iter([timer] if timer else [])  # for the first attempt: each logs its own seconds
+    timers = iter([timer] if timer else [])  # for the first attempt: each attempt logs its own seconds
 
     def attempt(start: Checkpoint | None) -> RunSummary:
         own = next(timers, None) or PhaseTimer("starting")

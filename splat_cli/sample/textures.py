@@ -26,7 +26,7 @@ def timber(dark: str, light: str) -> Texture:
 
 
 def bands(codes: tuple[str, ...], height: float, wave: float = 0.0, waves: int = 6) -> Texture:
-    """Horizontal bands of `height` metres, rippled by `wave` metres `waves` times around."""
+    """Horizontal bands of `height` metres with `waves` ripples of `wave` metres around the object."""
 
     def texture(points: np.ndarray, faces: np.ndarray) -> np.ndarray:
         x, y, z = points
@@ -37,7 +37,7 @@ def bands(codes: tuple[str, ...], height: float, wave: float = 0.0, waves: int =
 
 
 def sectors(codes: tuple[str, ...], cap: str, cap_height: float) -> Texture:
-    """Slices around the vertical, like a beach ball's, with caps beyond +-`cap_height` metres."""
+    """Slices around the vertical, like on a beach ball, with caps beyond +-`cap_height` metres."""
 
     def texture(points: np.ndarray, faces: np.ndarray) -> np.ndarray:
         x, y, z = points

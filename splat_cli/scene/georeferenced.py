@@ -46,7 +46,7 @@ def is_relative(positions: np.ndarray, origin: np.ndarray) -> bool:
 
 
 def relative_to(points: Points, origin: np.ndarray) -> Points:
-    """Points of a file beside the scene, in the scene's coordinates or already relative to `origin`."""
+    """Points of a file, in the scene's coordinates or already relative to `origin`."""
     return points if is_relative(points.positions, origin) else _relative(points, origin)
 
 

@@ -38,7 +38,7 @@ def split(
 def sector_names(views: Sequence[View], test_every: int) -> frozenset[str]:
     """Names of one photograph in `test_every`, in up to three groups of at least four neighbouring cameras each.
 
-    A held-out photograph of `split` lies between two training photographs, which rewards interpolation. Here, the
+    A held-out photograph of `split` is between two training photographs, which rewards interpolation. Here, the
     nearest cameras are held out, too. Groups are far from each other: each begins with the camera farthest from the
     earlier ones (farthest-point sampling) and adds its nearest neighbours.
     """

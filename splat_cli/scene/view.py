@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 MAX_NUMBER = 1e18
 """Maximum magnitude of a camera's numbers: the square is finite in float32."""
-_MARGIN = 0.15  # of an image's size, as in cuda_src/raster/projection.cuh
+_MARGIN = 0.15  # relative to an image's size, as in cuda_src/raster/projection.cuh
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def unzip_scene(path: Path, folder: Path, complete: Callable[[Path], object] = l
         try:
             scene.rename(folder)
         except OSError as error:
-            if folder.exists():  # not empty: the error depends on the system
+            if folder.exists():  # the folder is not empty: the error depends on the system
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder)) from error
             raise
 

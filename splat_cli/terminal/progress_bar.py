@@ -17,7 +17,7 @@ class ProgressBar(tqdm):  # type: ignore[misc]
         super().__init__(*args, **{"dynamic_ncols": True, "smoothing": 0.1, **options})
 
     def __str__(self) -> str:
-        """The line; one column stays free, since terminals break full lines."""
+        """The line. One column stays free, because terminals break full lines."""
         state = self.format_dict
         columns = (state["ncols"] or _USUAL_COLUMNS) - 1
         layout = bar_layout(columns, state["prefix"], state["n"], state["total"], (_time(state), *self.fields))

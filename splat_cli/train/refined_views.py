@@ -19,12 +19,12 @@ def refined_views(trainer: Trainer, views: Sequence[View]) -> list[View]:
 
 
 def views_following(views: Sequence[View], given: Sequence[View], refined: Sequence[View]) -> list[View]:
-    """`views` after training cameras went from `given` to `refined`: training cameras by name, the others moved along.
+    """`views` after training cameras moved from `given` to `refined`. Other cameras move with them.
 
     Jointly refined cameras may drift together with the splats. The other cameras follow by the similarity transform
-    from the given to the refined poses of the training cameras, then by their common offset in camera
-    axes: a ring of cameras can pitch, which a similarity cannot express. Intrinsics follow those of the camera id, or
-    the offset that all cameras have in common.
+    from the given to the refined poses of the training cameras, then by their common offset in camera axes: all cameras
+    of a ring can pitch, which a similarity cannot express. Intrinsics follow those of the camera id, or the offset that
+    all cameras have in common.
     """
     drift = similarity_between(given, refined)
     pairs = list(zip(given, refined, strict=True))

@@ -46,7 +46,7 @@ def result(scene):
 
 
 def test_import_loads_little():
-    """It imports neither NumPy nor CuPy and takes 15 ms."""
+    """It does not import NumPy or CuPy and takes 15 ms."""
     code = "import sys; before = {*sys.modules}; import splat_cli; print(*{*sys.modules} - before)"
     loaded = {name.partition(".")[0] for name in finished([sys.executable, "-c", code]).stdout.split()}
     assert loaded - sys.stdlib_module_names == {"splat_cli"}

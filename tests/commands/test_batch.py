@@ -112,7 +112,7 @@ def test_a_missing_gpu_is_told_once(splat, scene, tmp_path, monkeypatch):
 
 
 def test_run_of_another_scene_of_the_same_name_is_not_taken(splat, scene, tmp_path):
-    """It is not reported as the result or continued with other photographs; a moved scene is continued."""
+    """Its run is not reported as the result or continued with other photographs. A moved scene is continued."""
     first, second = tmp_path / "first" / "garden", tmp_path / "second" / "garden"
     for folder in (first, second):
         shutil.copytree(scene, folder)

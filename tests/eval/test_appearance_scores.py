@@ -16,7 +16,7 @@ from tests.field_scenes import lively_field, pictures, some_splats
 from tests.reference.metrics import score
 from tests.views import ring_of_views
 
-VIEWS, MIDDLE = ring_of_views(6)[:2], 20  # of 40 px
+VIEWS, MIDDLE = ring_of_views(6)[:2], 20  # of the 40 px
 CONFIG = load_config(None, {"color": "field", "field_appearance": 2, "background": "black"})
 
 

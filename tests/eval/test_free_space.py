@@ -1,4 +1,4 @@
-"""Opacity in free space: a floater before a wall of splats hides the points behind it, and no others."""
+"""Opacity in free space: a floater in front of a wall of splats hides only the points behind it."""
 
 from dataclasses import replace
 

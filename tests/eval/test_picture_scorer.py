@@ -12,7 +12,7 @@ from tests.reference.metrics import score
 
 
 def picture_and_photograph(height: int, width: int, noise: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """float32 [H, W, 3], partly outside of 0 to 1, and uint8 [H, W, 3]; smooth, as photographs are."""
+    """float32 [H, W, 3], partly outside of 0 to 1, and uint8 [H, W, 3]; smooth like photographs."""
     rng = np.random.default_rng(seed)
     y, x = np.indices((height, width))
     waves = np.sin(0.2 * x[..., None] + [0, 1, 2]) * np.cos(0.13 * y[..., None])

@@ -81,5 +81,5 @@ def _read_or_refuse(target: Target, folder: Path, outcome: Outcome, where: str) 
 
 
 def _listing(folder: Path) -> list[str]:
-    """All files beside and below the folder, to detect files written outside of it."""
+    """All files next to the folder and in it, to detect files written outside of it."""
     return sorted(str(path) for path in folder.parent.rglob("*"))

@@ -12,7 +12,7 @@ SPLAT_TRANSFORM = HERE / "node_modules/@playcanvas/splat-transform/bin/cli.mjs"
 
 
 def _program(package, *command):
-    """Calls Node.js with the command and further arguments, returns what it prints; skips without the package."""
+    """Calls Node.js with the command and more arguments, and returns its output; skips without the package."""
     node = shutil.which("node")
     if node is None or not (HERE / "node_modules" / package).is_dir():
         pytest.skip(f"no {package}: needs Node.js and `npm install --prefix tests/interop`")

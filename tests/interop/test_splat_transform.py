@@ -48,7 +48,7 @@ def test_it_reads_what_we_write(splat_transform, tmp_path, suffix):
     splat_transform(tmp_path / f"ours{suffix}", tmp_path / "theirs.ply")
     theirs = read_splats(tmp_path / "theirs.ply")
     assert_close(splats, theirs, LIMITS[suffix])
-    decoded = differences(read_splats(tmp_path / f"ours{suffix}"), theirs)  # both sides understand the bytes alike
+    decoded = differences(read_splats(tmp_path / f"ours{suffix}"), theirs)  # both decode the bytes alike
     rotation = decoded.pop("rotation")
     assert rotation < (1.0 if suffix == ".splat" else 1e-3)
     assert max(decoded.values()) < 1e-6

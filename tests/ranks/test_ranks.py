@@ -80,7 +80,7 @@ def test_overflow_on_one_rank_changes_no_bits(alone, training, tmp_path):
 
 
 def test_streamed_photographs_are_divided(training, tmp_path):
-    """Of 20 photographs, each of two ranks shows 10 and has 6 on its device at a time."""
+    """Each of two ranks shows 10 of 20 photographs and has 6 on its device at a time."""
     training.scene = write_small_scene(tmp_path / "scene", num_views=20)
 
     def watch(trainer):

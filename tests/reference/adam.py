@@ -5,7 +5,7 @@ import numpy as np
 from tests.reference.project import rotation_matrices
 
 Array = np.ndarray
-FIRST_VIEW_DEPENDENT_ROW = 14  # of a splat's parameters
+FIRST_VIEW_DEPENDENT_ROW = 14  # among a splat's parameters
 
 
 def step(
@@ -22,7 +22,7 @@ def step(
 ) -> tuple[Array, Array, Array]:
     """New parameters and moments, all [rows, n], after step `step_number` (the first is 1).
 
-    bias_betas: decay rates per step that the bias corrections are for, by default those of the moments.
+    bias_betas: decay rates per step for the bias corrections, by default those of the moments.
 
     learning_rates: [rows], or [rows, n].
     """

@@ -32,7 +32,7 @@ def window() -> Array:
 
 
 def blur(image: Array) -> Array:
-    """Image [..., H, W] convolved with the window, zero outside; self-adjoint, since it is symmetric."""
+    """Image [..., H, W] convolved with the window, zero outside. Self-adjoint, because the window is symmetric."""
     height, width = image.shape[-2:]
     edge = [(0, 0)] * (image.ndim - 2)
     rows = np.pad(image, [*edge, (RADIUS, RADIUS), (0, 0)])

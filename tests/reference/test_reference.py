@@ -105,7 +105,7 @@ def test_project_of_a_sphere_on_the_axis() -> None:
 
 
 def test_tiles_are_those_of_the_contributing_pixels(scene: Scene) -> None:
-    """A splat's pixels lie in its tiles. At any density of pixel centres, each of its tiles holds one."""
+    """A splat's pixels are in its tiles, and each of its tiles has one if pixel centres are dense enough."""
     rendered = pipeline.render(scene.splats, scene.camera, scene.background, Options())
     projected, size = rendered.projected, (scene.camera.height, scene.camera.width)
     fractions = np.linspace(0, 1, 1001)

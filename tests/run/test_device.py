@@ -52,7 +52,7 @@ def test_kernels_of_a_run_are_compiled_ahead(name, training, tmp_path, monkeypat
 
 
 def test_all_kernels_are_compiled_before_signals_are_deferred(training, tmp_path, monkeypatch):
-    """Otherwise a Ctrl-C would wait for the compiler."""
+    """A Ctrl-C must not wait for the compiler."""
     handlers, loaded_late = [], []
     prepare, load = CpuBackend.prepare, CpuBackend._load_library
 

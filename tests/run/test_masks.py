@@ -1,4 +1,4 @@
-"""Masked pixels change neither training nor metrics."""
+"""Masked pixels do not change training or metrics."""
 
 import numpy as np
 import pytest

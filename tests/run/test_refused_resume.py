@@ -30,7 +30,7 @@ def _contents(folder):
 
 
 def _refused(training, run, error=UsageError, match=None, **changes):
-    """The message of a refused resume, which must leave every file of the run as it is."""
+    """The message of a refused resume, which must not change any file of the run."""
     before = _contents(run.path)
     with pytest.raises(error, match=match) as caught:
         training.resume(run.path, **changes)

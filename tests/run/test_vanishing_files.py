@@ -31,7 +31,7 @@ def hide(folder):
 
 
 def test_a_run_whose_photographs_are_all_gone_ends_and_is_resumed(training, folder, tmp_path):
-    """Otherwise regularization would change the splats, and newer checkpoints would replace the good ones."""
+    """If training continued, regularization would change the splats, and checkpoints would replace the good ones."""
     advice = f"none of the 9 photographs can be read .*; continue with: splat train --resume {tmp_path / 'run'}"
     with pytest.raises(SceneError, match=advice):
         training.new(tmp_path / "run", after(16, hide(folder)), steps=600, **STREAMED)

@@ -68,7 +68,7 @@ def test_all_views_are_shown_within_the_limit(backend):
 
 
 def test_splats_of_a_single_view_stay(backend):
-    """Splats in front of the first camera and behind or beside all others."""
+    """Splats in front of the first camera, and behind or outside the view of all others."""
     trainer = trainer_with_hidden(backend, num_hidden=0, strategy="copies")
     trainer.splats.params[MEANS, :5] = backend.upload(np.array([[-2.5], [1.5], [0.0]], np.float32))
     trainer.splats.params[OPACITY, :5] = 2.0

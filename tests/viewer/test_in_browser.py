@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("br
 
 SIZE = {"width": 480, "height": 360}
 FREE = np.s_[160:, :480]
-"""Part of a window of 900x600 pixels that neither the panel nor messages of the browser cover."""
+"""Part of a window of 900x600 pixels that the panel and messages of the browser do not cover."""
 
 
 @pytest.fixture(scope="module")

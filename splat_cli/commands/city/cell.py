@@ -37,7 +37,7 @@ from splat_cli.scene.view import View
 from splat_cli.terminal.console import Display
 from splat_cli.terminal.phase_timer import PhaseTimer
 
-_QUALITY = 98  # of JPEG files
+_QUALITY = 98  # quality of JPEG files
 
 
 def train_cell(out: Path, number: int, device: str, display: Display, timer: PhaseTimer) -> RunSummary:

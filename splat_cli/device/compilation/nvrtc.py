@@ -74,7 +74,7 @@ def kernel_resources(path: Path, arch: int, **defines: int) -> list[Resources]:
     options = ("-std=c++17", "-ftz=true", f"-arch=sm_{arch}", "-Xptxas=-v", *folders)
     options += tuple(f"-D{key}={value}" for key, value in defines.items())
     nvrtc = _nvrtc()
-    if nvrtc.getVersion() >= _NO_CACHE_SINCE:  # cached kernels would be neither compiled nor reported
+    if nvrtc.getVersion() >= _NO_CACHE_SINCE:  # cached kernels would not be compiled and reported
         options += ("-no-cache",)
     program = nvrtc.createProgram(path.read_text(encoding="utf-8"), path.name, (), ())
     try:

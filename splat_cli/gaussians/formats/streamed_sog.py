@@ -69,10 +69,10 @@ class _Writer:
 
 
 def write_streamed_sog(path: Path, splats: SplatArrays, num_levels: int) -> list[int]:
-    """Write the index `path`, whose name is lod-meta.json, and the chunks beside it; returns the levels' counts.
+    """Write the index `path`, named lod-meta.json, and the chunks next to it; returns the levels' counts.
 
-    Each level has half the splats of the one before. Splats that are large for the scene become its environment, which
-    viewers always show. After an error, existing files are unchanged. FormatError without splats.
+    Each level has half the splats of the previous one. Splats that are large for the scene become its environment,
+    which viewers always show. After an error, existing files are unchanged. FormatError without splats.
     """
     if len(splats) == 0:
         raise FormatError(f"{path} was not written: no splats are left; keep some")

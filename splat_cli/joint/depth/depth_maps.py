@@ -35,7 +35,7 @@ class MapTargets:
     def __init__(self, backend: Backend, depth_maps: DepthMaps) -> None:
         self.backend = backend
         self.passes = PASSES if any(depth_map and depth_map.relative for depth_map in depth_maps.maps) else 1
-        self._kept: list[DeviceArray] = []  # keeps the arrays alive, since the table holds their addresses
+        self._kept: list[DeviceArray] = []  # keeps the arrays alive, because the table holds their addresses
         rows = np.zeros(len(depth_maps.maps), DEPTH_MAP_DTYPE)
         for row, depth_map in zip(rows, depth_maps.maps, strict=True):
             if depth_map is not None:

@@ -162,7 +162,7 @@ def with_fixed_paths(config: TrainConfig, scene: Path) -> TrainConfig:
 
 
 def with_initial_points(config: TrainConfig) -> TrainConfig:
-    """--init-from POINTS (PLY, LAS) as --points POINTS --init points; other settings as they are."""
+    """Settings with --init-from POINTS (PLY, LAS) replaced by --points POINTS --init points; others unchanged."""
     if config.init_from is None or not is_point_cloud(Path(config.init_from)):
         return config
     return dataclasses.replace(config, points=config.init_from, init_from=None, init="points")

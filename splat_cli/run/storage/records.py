@@ -75,7 +75,7 @@ def log_entry(line: str) -> dict[str, Any] | None:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether a value is a number; NaN and infinity count, since losses and PSNRs may be non-finite."""
+    """Whether a value is a number. NaN and infinity count, because losses and PSNRs may be non-finite."""
     return isinstance(value, float) or (isinstance(value, int) and abs(value) < 2**63)
 
 

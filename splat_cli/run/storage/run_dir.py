@@ -167,7 +167,7 @@ class RunDir:
     def views(self, which: str) -> list[View]:
         """Views of the run by name: "all", "test" or "train"; without photographs.
 
-        "test" views are held out by --eval; a run without --eval was trained on these as well.
+        "test" views are held out by --eval; a run without --eval was also trained on them.
         """
         views, config = read_cameras(self.cameras_path), self.config()
         names = read_split(self.split_path) if self.split_path.is_file() else None

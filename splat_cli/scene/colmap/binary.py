@@ -152,7 +152,7 @@ def read_points(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndar
 
 
 def _point_starts(cursor: Cursor, num_points: int) -> np.ndarray:
-    """Offset of each point, found sequentially, since the length of a point depends on its track."""
+    """Offset of each point, found sequentially, because the length of a point depends on its track."""
     data, pos, size = cursor.data, cursor.pos, len(cursor.data)
     track_length_of, to_length = _TRACK_LENGTH.unpack_from, POINT.fields["track_length"][1]  # type: ignore[index]
     starts = np.empty(num_points, np.int64)

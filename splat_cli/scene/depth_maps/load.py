@@ -30,7 +30,7 @@ _FINE_ERROR, _MAX_ERROR_SHARE = 0.02, 0.7  # maximum error relative to that of a
 _RATIO_TOLERANCE = 0.03
 _MAX_SHARE = 4  # maximum pixels of a map, relative to the photograph's
 _BYTES = 3  # per pixel, with confidence
-_LEVELS = 65536  # of integers in inverse depths with the scales of depth_params.json
+_LEVELS = 65536  # integer levels of inverse depths with the scales of depth_params.json
 Values = tuple[np.ndarray, np.ndarray | None]  # float32 [h, w], NaN where unknown; confidences float32 [h, w] or None
 
 

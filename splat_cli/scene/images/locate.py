@@ -133,7 +133,7 @@ class ImageLocator:
         return self._ids.setdefault(frame.lens, len(self._ids))
 
     def _lens(self, lens: Lens, width: int, height: int) -> Lens:
-        """The lens at the photograph's size; cached, since its pinhole camera is expensive to compute."""
+        """The lens at the photograph's size; cached, because its pinhole camera is expensive to compute."""
         key = (lens, width, height)
         if key not in self._lenses:
             is_whole = (width, height) == (lens.width, lens.height)
@@ -201,7 +201,7 @@ class DepthLocator:
     def find(self, frame: Frame) -> DepthFile | None:
         """The frame's depth map: DEPTHS/NAME.jpg.png, DEPTHS/NAME.png (.npy, .exr, .tif), or as the dataset names it.
 
-        Confidences: a folder `confidence` beside DEPTHS, with the same names.
+        Confidences: a folder `confidence` next to DEPTHS, with the same names.
         """
         if self.is_off:
             return None

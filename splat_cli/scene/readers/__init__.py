@@ -1,1 +1,1 @@
-"""Exports of photogrammetry programs and of phone apps: camera poses and lenses beside photographs."""
+"""Exports of photogrammetry programs and phone apps: camera poses and lenses of photographs."""

@@ -30,7 +30,7 @@ def find_polycam(root: Path) -> Path | None:
 
 
 def read_polycam(root: Path, options: SceneOptions) -> Dataset:
-    """A file per photograph, with pose and lens; images or corrected_images are beside them. Raises SceneError."""
+    """A file per photograph, with pose and lens; images or corrected_images are next to them. Raises SceneError."""
     cameras = find_polycam(root)
     if cameras is None:
         raise SceneError(f"{root} holds no keyframes/cameras of Polycam: export the capture as raw data")

@@ -93,7 +93,7 @@ class RankedScorer(ViewScorer):
         self._ahead = self.step.model.num, views, self.sums(views)
 
     def scores(self, num_views: int) -> tuple[DeviceArray, DeviceArray]:
-        """See ViewScorer.scores. If splats were removed since `score_ahead`, its views are scored anew."""
+        """See ViewScorer.scores. If splats were removed since `score_ahead`, its views are scored again."""
         ahead, self._ahead = self._ahead, None
         if ahead is None:
             return super().scores(num_views)

@@ -13,7 +13,7 @@ from splat_cli.gaussians.arrays import zero_splats
 
 @pytest.fixture
 def plan():
-    """Two cells beside each other, without borders on their other sides."""
+    """Two adjacent cells without borders on their other sides."""
     left = Cell((-np.inf, -np.inf), (1.5, np.inf), (0.5, 0.25))
     right = Cell((1.5, -np.inf), (np.inf, np.inf), (0.5, 0.25))
     axes = np.array([[1.0, 0, 0], [0, 0.6, 0.8]])

@@ -28,7 +28,7 @@ CASES = [
 ]
 BENCHMARKS = sorted((Path(__file__).parents[3] / "scripts" / "bench" / "kernels").glob("*.cu"))
 CASES += [(path, {}, arch) for path in BENCHMARKS for arch in (75, 90, 120)]
-CASES += [(resource_dir("cuda_src") / "raster" / "blend_backward.cu", {"SPLAT_SUMS": 16}, 90)]  # of a benchmark
+CASES += [(resource_dir("cuda_src") / "raster" / "blend_backward.cu", {"SPLAT_SUMS": 16}, 90)]  # kernels of a benchmark
 CASES += [  # further combinations and values of defines
     (resource_dir("cuda_src") / f"{file}.cu", defines, 90)
     for run in RUNS.values()

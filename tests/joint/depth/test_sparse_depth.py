@@ -113,7 +113,7 @@ def test_points_are_seen_where_they_project_to() -> None:
 
 
 def test_hidden_points_are_ignored() -> None:
-    """A wall hides the point behind it, but not the point beside it; others are behind the camera or off the image."""
+    """A wall hides the point behind it, but not the point next to it. Others are behind the camera or off the image."""
     view = replace(ring_of_views(1)[0], w2c=np.eye(4))
     across, down = (grid.ravel() for grid in np.meshgrid(np.linspace(-0.5, 0, 60), np.linspace(-0.4, 0.4, 60)))
     wall = np.column_stack([across, down, np.full(across.size, 2.0)])

@@ -43,7 +43,7 @@ def invisible(tmp_path, name, alpha=0, mode="RGBA"):
 @pytest.mark.parametrize("background", [(0, 0, 0), (255, 255, 255), None])
 @pytest.mark.parametrize(("alpha", "mode"), [(0, "RGBA"), (2, "RGBA"), (0, "LA")])
 def test_wholly_transparent_photographs_are_left_out(tmp_path, alpha, mode, background):
-    """Otherwise training would learn an empty scene."""
+    """Training must not learn an empty scene from them."""
     good = save(tmp_path, "good.png", Picture.fromarray(gradient()))
     views = [view_of(invisible(tmp_path, "a.png", alpha, mode)), view_of(good)]
     found = load_images(views, background=background)

@@ -32,7 +32,7 @@ def test_paths_keep_away_from_dense_places():
 
 
 def test_a_curve_bends_smoothly_away_from_an_obstacle():
-    """A wall of 5 x 5 points just beside a line; the ends of the line do not move."""
+    """A wall of 5 x 5 points close to a line; the ends of the line do not move."""
     line = np.linspace([-4.0, 0, 0], [4.0, 0, 0], 900)
     wall = np.array([[x, 0.1, z] for x in np.linspace(-0.5, 0.5, 5) for z in np.linspace(-0.5, 0.5, 5)])
     camera = moved(ring_of_views(1)[0], [-3.0, 1.1, 0])

@@ -64,7 +64,7 @@ def test_up_tilts_rolled_cameras_least():
 
 
 def test_ground_determines_up_for_parallel_axes():
-    """All cameras look down in the same direction. Neither a wall nor a slope that fits their roll is the ground."""
+    """All cameras look down in the same direction. A wall or a slope that fits their roll is not the ground."""
     down = 0.5 * np.cross(UP, [1.0, 0, 0]) - 0.2 * UP
     template = ring_of_views(1)[0]
     places = [np.array([x, 0, 0]) for x in np.linspace(-1, 1, 9)]
