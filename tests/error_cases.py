@@ -105,6 +105,10 @@ def _small_images_2(scene: Path) -> None:
         Image.open(path).resize((12, 9)).save(scene / "images_2" / path.name)
 
 
+def _unregistered(scene: Path) -> None:
+    (scene / "unregistered.txt").write_text("".join(f"b_{number:02d}.jpg\n" for number in range(20)))
+
+
 def _black_masks(scene: Path) -> None:
     (scene / "masks").mkdir()
     for view in ring_of_views(9):
@@ -143,6 +147,7 @@ CASES = (
     Case("Photographs of another camera", _colmap(_wrong_photographs)),
     Case("Photographs cut short", _colmap(_break_photographs)),
     Case("images_2 of another size", _colmap(_small_images_2), ("--downscale", "2")),
+    Case("Camera poses that look wrong", _colmap(_unregistered)),
     Case("Masks that leave nothing", _colmap(_black_masks)),
     Case("No folder of masks", _colmap(), ("--masks", "SCENE/cutouts")),
     Case("A zip file that would fill the disk", _colmap(_zip_bomb)),

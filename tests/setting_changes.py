@@ -12,6 +12,7 @@ GRID = {"appearance": "grid"}
 CAMERA = {"appearance": "camera"}
 
 ELSEWHERE = {
+    "allow_implausible",  # no effect on plausible scenes: test_plausibility
     "report",  # concerns the command, not the run: test_reports
     "sky",  # at most two photographs of this scene show the same direction: test_initialization
 }

@@ -57,6 +57,11 @@ if TYPE_CHECKING:
     show_default=True,
     help="Random seed.",
 )
+@click.option(
+    "--allow-implausible",
+    is_flag=True,
+    help="Also estimate poses of panoramas, and of fisheye circles without a fisheye camera model.",
+)
 @display_options
 def command(
     photos: Path,
@@ -66,6 +71,7 @@ def command(
     one_camera: bool | None,
     frames: int,
     seed: int,
+    allow_implausible: bool,
     display: "Display",
 ) -> Output:
     """Estimate the camera poses of PHOTOS with COLMAP.
@@ -76,11 +82,15 @@ def command(
     'splat-cli[sfm]') and no GPU. `splat train PHOTOS` does the same with the default options.
     """
     from splat_cli.commands.photo_scene import refuse_run
+    from splat_cli.scene import read_scene
+    from splat_cli.scene.plausibility import signs_of_wrong_poses
     from splat_cli.scene.sfm import SfmOptions, make_scene
 
     refuse_run(photos)
     options = SfmOptions(frames, matcher, camera_model, one_camera, seed)
-    found = make_scene(photos, out, options, display.counting, display.say)
+    found = make_scene(photos, out, options, display.counting, display.say, allow_implausible)
+    for sign in signs_of_wrong_poses(read_scene(out)):
+        display.warn(f"the poses look wrong: {sign}")
     data = {
         "scene": out,
         "photographs": found.num_photographs,

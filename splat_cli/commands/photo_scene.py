@@ -60,7 +60,7 @@ def prepared_scene(path: Path, config: TrainConfig, display: Display) -> tuple[P
     is_empty = photographs is not None and path.is_dir() and not has_dataset(path) and has_photographs(photographs)
     if not (is_empty or lacks_poses(path)):
         return path, config
-    return _with_poses(path, photographs, config.seed, display), dataclasses.replace(config, images=None)
+    return _with_poses(path, photographs, config, display), dataclasses.replace(config, images=None)
 
 
 def refuse_run(path: Path) -> None:
@@ -95,14 +95,14 @@ def _is_unzipped(scene: Path, record: str) -> bool:
     return (scene / _ZIP_RECORD).is_file() and (scene / _ZIP_RECORD).read_text() == record
 
 
-def _with_poses(source: Path, photographs: Path | None, seed: int, display: Display) -> Path:
+def _with_poses(source: Path, photographs: Path | None, config: TrainConfig, display: Display) -> Path:
     """The scene of a video or of a folder of photographs, by structure from motion.
 
     photographs: their folder; None: `source`/images if it exists, otherwise `source`.
     """
     if photographs is None:
         photographs = source / "images" if (source / "images").is_dir() else source
-    options = SfmOptions(seed=seed)
+    options = SfmOptions(seed=config.seed)
     record = job_record(photographs, options)
     name = source.resolve().stem if is_video(source) else source.resolve().name
     folders = numbered_folders(SCENES / name)
@@ -114,10 +114,12 @@ def _with_poses(source: Path, photographs: Path | None, seed: int, display: Disp
     require_pycolmap()
     display.say(f"{source} has no camera poses: estimating them with COLMAP, in {scene}")
     try:
-        found = make_scene(photographs, scene, options, display.counting, display.say)
+        found = make_scene(
+            photographs, scene, options, display.counting, display.say, allow_implausible=config.allow_implausible
+        )
     except FolderInUse:  # another job of a batch uses these photographs, or others with this name
         wait_until_unlocked(scene, math.inf, lambda: False, display.say)
-        return _with_poses(source, photographs, seed, display)
+        return _with_poses(source, photographs, config, display)
     except SplatError:
         with suppress(OSError):  # the folder holds other scenes
             SCENES.rmdir()

@@ -49,6 +49,11 @@ class DatasetSettings:
         metavar="DIR",
     )
     invert_masks: bool = setting(False, "Ignore the white pixels of masks instead of the black ones.")
+    allow_implausible: bool = setting(
+        False,
+        "Also train on scenes whose camera poses look wrong: panoramas, focal lengths that disagree, a point cloud "
+        "that is a dot, photographs of two places, ...",
+    )
     depths: str | None = setting(
         None,
         "Folder of depth maps (NAME.png, .npy, .exr, .tif; confidences in a folder `confidence` beside it); by default "

@@ -102,7 +102,7 @@ def _train(job: _Job, checkpoint: Checkpoint | None, ranks: Ranks, timer: PhaseT
     run, backend, display = job.run, job.backend, job.display
     wait_for_kernels = prepare_kernels(backend, job.config)
     with timer("reading the scene"):
-        data = read_data(job.scene_path, job.config, backend, display)
+        data = read_data(job.scene_path, job.config, backend, display, is_new=checkpoint is None)
         plan = data.plan(job.config)
         for line in plan.warnings:
             display.warn(line)

@@ -135,7 +135,7 @@ def test_unusable_photographs_are_listed(tmp_path):
     scene = read_scene(tmp_path)
     assert [view.name for view in scene.views] == ["good.png"]
     assert scene.skipped == [
-        "bent.png: its camera's distortion cannot be undone at the image's border: calibrate it again",
+        "bent.png: its camera has a distortion that no lens has: it cannot be undone at the border; calibrate it again",
         "empty.png: the file is empty or not an image",
         "far.png: the position or lens of its camera has numbers that are not below 1e+18",
         "flat.png: the position or lens of its camera has numbers that are not below 1e+18",

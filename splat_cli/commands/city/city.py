@@ -92,6 +92,7 @@ class City:
             pose_opt=False,
             appearance="none",
             refine_intrinsics=False,
+            allow_implausible=True,
             init_from=str(files.start),
             relocate_unseen=False,  # photographs of other cells may show splats unseen here
             frozen=str(files.frozen) if files.frozen.is_file() else None,

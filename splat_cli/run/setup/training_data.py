@@ -20,6 +20,7 @@ from splat_cli.scene.extent import units_warning
 from splat_cli.scene.images.image_set import ImageSet, load_images
 from splat_cli.scene.images.lazy import lazy_images
 from splat_cli.scene.options import NO_MASKS, SceneOptions, placed_paths
+from splat_cli.scene.plausibility import refuse_scene
 from splat_cli.scene.points.point_cloud import is_point_cloud
 from splat_cli.scene.points.random_points import points_out_of_view
 from splat_cli.scene.read import read_scene
@@ -50,9 +51,14 @@ class TrainingData:
         return resolve_plan(config, self.training.views, self.scene.points, resident=resident)
 
 
-def read_data(scene_path: Path, config: TrainConfig, backend: Backend, display: Display) -> TrainingData:
-    """`load_data` of the scene in a folder."""
-    return load_data(read_scene(scene_path, SceneOptions.of(config)), config, backend, display)
+def read_data(
+    scene_path: Path, config: TrainConfig, backend: Backend, display: Display, is_new: bool = True
+) -> TrainingData:
+    """`load_data` of the scene in a folder. is_new: whether the run is; scenes are not refused later."""
+    scene = read_scene(scene_path, SceneOptions.of(config))
+    if is_new and not config.allow_implausible:
+        refuse_scene(scene)
+    return load_data(scene, config, backend, display)
 
 
 def load_data(scene: Scene, config: TrainConfig, backend: Backend, display: Display) -> TrainingData:

@@ -1,6 +1,9 @@
 """COLMAP models, binary or text: lookup in a scene's folder, reading, writing."""
 
+from contextlib import suppress
 from pathlib import Path
+
+import numpy as np
 
 from splat_cli.errors import SceneError
 from splat_cli.scene.colmap import binary, text
@@ -8,6 +11,8 @@ from splat_cli.scene.colmap.model import Model
 
 MODEL_FOLDERS = ("sparse/0", "sparse", "colmap/sparse/0", ".")
 FILES = ("cameras", "images", "points3D")
+UNREGISTERED = "unregistered.txt"
+"""File in a scene's folder that `splat sfm` writes: names of the photographs without a pose, one per line."""
 
 
 def has_model(root: Path) -> bool:
@@ -35,16 +40,34 @@ def _model_folder(root: Path) -> Path | None:
 
 
 def larger_sibling(folder: Path, num_images: int) -> tuple[Path, int] | None:
-    """The sibling of `folder` with the most images, and their number, if it has more than `num_images`; else None.
-
-    COLMAP numbers the models of parts of a scene. Only binary models count: the header of `images.bin` has the number.
-    """
-    if not folder.name.isdecimal():
-        return None
-    numbered = [path for path in folder.parent.iterdir() if path.name.isdecimal() and (path / "images.bin").is_file()]
-    sizes = {path: binary.num_images(path / "images.bin") for path in sorted(numbered)}
+    """The sibling of `folder` with the most images, and their number, if it has more than `num_images`; else None."""
+    sizes = {path: binary.num_images(path / "images.bin") for path in _siblings(folder)}
     largest = max(sizes, key=sizes.__getitem__, default=None)
     return None if largest is None or sizes[largest] <= num_images else (largest, sizes[largest])
+
+
+def visible_points(folder: Path) -> dict[str, np.ndarray]:
+    """Name of each image in the model -> ids of the points that it shows; empty for a text or damaged model."""
+    with suppress(SceneError):
+        return binary.read_visible_points(folder / "images.bin")
+    return {}
+
+
+def other_groups(folder: Path) -> dict[Path, set[str]]:
+    """Siblings of the model in `folder` -> names of their images that are in no earlier model."""
+    seen, groups = set(visible_points(folder)), {}
+    for path in _siblings(folder):
+        if path != folder:
+            groups[path] = visible_points(path).keys() - seen
+            seen |= groups[path]
+    return groups
+
+
+def _siblings(folder: Path) -> list[Path]:
+    """The models of all parts of a scene, which COLMAP numbers; only binary ones."""
+    if not folder.name.isdecimal():
+        return []
+    return sorted(path for path in folder.parent.iterdir() if path.name.isdecimal() and (path / "images.bin").is_file())
 
 
 def read_model(folder: Path) -> Model:

@@ -2,7 +2,7 @@
 
 import mmap
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,7 +15,9 @@ from splat_cli.scene.dataset import check_count
 _COUNT = struct.Struct("<Q")
 CAMERA = struct.Struct("<IiQQ")  # id, model id, width, height; then the parameters
 IMAGE = struct.Struct("<I7dI")  # id, quaternion, translation, camera id; then the name and its 2D points
-OBSERVATION_BYTES = 24  # x, y, id of the 3D point
+_OBSERVATION = np.dtype([("xy", "<f8", 2), ("point_id", "<u8")])
+OBSERVATION_BYTES = _OBSERVATION.itemsize
+_NO_POINT = np.uint64(2**64 - 1)
 POINT = np.dtype([("id", "<u8"), ("xyz", "<f8", 3), ("rgb", "u1", 3), ("error", "<f8"), ("track_length", "<u8")])
 TRACK_BYTES = 8  # image id, number of the observation
 _TRACK_LENGTH = struct.Struct("<Q")
@@ -124,15 +126,29 @@ def num_images(path: Path) -> int:
 
 def read_images(path: Path) -> list[Image]:
     """Poses; 2D points are skipped. SceneError if the file is damaged."""
+    return [image for image, _ in _images(path)]
+
+
+def read_visible_points(path: Path) -> dict[str, np.ndarray]:
+    """Name of an image -> ids of the points that it shows, uint64 [n]. SceneError if the file is damaged."""
+    found = {}
+    for image, observations in _images(path):
+        ids = np.frombuffer(observations, _OBSERVATION)["point_id"]
+        found[image.name] = ids[ids != _NO_POINT]
+    return found
+
+
+def _images(path: Path) -> Iterator[tuple[Image, memoryview]]:
+    """Images with the bytes of their 2D points."""
     cursor = Cursor(path)
-    images: list[Image] = []
-    for _ in range(cursor.take_count("images", IMAGE.size + 9)):
-        check_count(path, "images", len(images) + 1)
+    data = memoryview(cursor.data)
+    for number in range(1, cursor.take_count("images", IMAGE.size + 9) + 1):
         image_id, *pose, camera_id = cursor.take(IMAGE, "an image")
         name = cursor.take_string("an image's name")
-        cursor.skip(OBSERVATION_BYTES * cursor.take_count(f"2D points of image {image_id}", OBSERVATION_BYTES))
-        images.append(Image(image_id, camera_id, name, tuple(pose[:4]), tuple(pose[4:])))
-    return images
+        size = OBSERVATION_BYTES * cursor.take_count(f"2D points of image {image_id}", OBSERVATION_BYTES)
+        check_count(path, "images", number)
+        yield Image(image_id, camera_id, name, tuple(pose[:4]), tuple(pose[4:])), data[cursor.pos : cursor.pos + size]
+        cursor.skip(size)
 
 
 def read_points(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

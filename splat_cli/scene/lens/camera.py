@@ -10,6 +10,8 @@ from splat_cli.scene.lens.distortion import Distortion
 
 MIN_SCALE, MAX_SCALE = 0.2, 2.0  # limits of the undistorted size, relative to the photograph's, as in COLMAP
 MAX_SIDE = 1 << 15
+IMPOSSIBLE = "that no lens has"
+"""Part of the messages on cameras that cannot be right."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,9 @@ def _scale(center: float, size: int, low: np.ndarray, high: np.ndarray) -> float
     """Scale factor of one side, from the images of its two borders."""
     low, high = low[np.isfinite(low)], high[np.isfinite(high)]
     if not len(low) or not len(high):
-        raise SceneError("its camera's distortion cannot be undone at the image's border: calibrate it again")
+        raise SceneError(
+            f"its camera has a distortion {IMPOSSIBLE}: it cannot be undone at the border; calibrate it again"
+        )
     with np.errstate(all="ignore"):  # invalid lenses, as above
         inverse = np.maximum(center / (center - low.max()), (size - 0.5 - center) / (high.min() - center))
         return float(np.clip(1 / inverse, MIN_SCALE, MAX_SCALE))

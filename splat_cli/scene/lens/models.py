@@ -4,7 +4,7 @@ import math
 
 from splat_cli.errors import SceneError
 from splat_cli.scene.colmap.model import MODEL_IDS, Camera
-from splat_cli.scene.lens.camera import Lens
+from splat_cli.scene.lens.camera import IMPOSSIBLE, Lens
 from splat_cli.scene.lens.distortion import Distortion, Division, Eucm, Fov, Polynomial
 
 _ONE_FOCAL_LENGTH = (
@@ -34,7 +34,8 @@ def lens_of(camera: Camera) -> Lens:
     fx, fy, cx, cy, *extra = (f, f, *params) if camera.model in _ONE_FOCAL_LENGTH else camera.params
     if not (fx > 0 and fy > 0):
         raise SceneError(
-            f"camera {camera.id} has the focal length {min(fx, fy)}; it must be positive: export the model again"
+            f"camera {camera.id} has a focal length {IMPOSSIBLE} ({min(fx, fy):g}): estimate the poses again, with "
+            "another camera model"
         )
     return Lens(camera.width, camera.height, fx, fy, cx, cy, _distortion(camera, tuple(extra)))
 

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
+from splat_cli.scene.plausibility import refuse_photographs
 from splat_cli.scene.sfm.mapping import Mapping, map_photographs, require_pycolmap
 from splat_cli.scene.sfm.options import SfmOptions
 from splat_cli.scene.sfm.photographs import collect_photographs, is_video, source_files
@@ -18,12 +19,17 @@ _SHOWN = 5
 
 
 def make_scene(
-    source: Path, scene: Path, options: SfmOptions, counting: Counting, say: Callable[[str], None]
+    source: Path,
+    scene: Path,
+    options: SfmOptions,
+    counting: Counting,
+    say: Callable[[str], None],
+    allow_implausible: bool = False,
 ) -> Mapping:
     """Create `scene`, a new or empty folder, from a folder of photographs or a video; removed after an error.
 
-    Continues an interrupted call for the same files and options. UsageError, SceneError; after Ctrl-C or SIGTERM,
-    Interrupted.
+    Continues an interrupted call for the same files and options. UsageError; SceneError, for panoramas and fisheyes
+    called pinhole only without `allow_implausible`; after Ctrl-C or SIGTERM, Interrupted.
     """
     require_pycolmap()
     record = job_record(source, options)
@@ -38,6 +44,8 @@ def make_scene(
                 names, skipped = collect_photographs(source, scene / "images")
                 if skipped:
                     say(f"Left out {len(skipped)} of the photographs: {'; '.join(skipped[:_SHOWN])}")
+            if not allow_implausible:
+                refuse_photographs([scene / "images" / name for name in names], options.camera_model)
             return map_photographs(scene, names, options, counting, is_video(source))
     except KeyboardInterrupt as error:
         raise Interrupted("Interrupted; the same command again continues", error) from None

@@ -15,11 +15,11 @@ from PIL.ExifTags import GPS, IFD, Base
 from splat_cli.errors import SceneError, UsageError
 from splat_cli.io.files import replacing
 from splat_cli.io.image_files import open_image
+from splat_cli.scene.colmap import UNREGISTERED
 from splat_cli.scene.dataset import sanitize_name
 from splat_cli.scene.images.decode import decode_photo, image_size
 from splat_cli.scene.sfm.colmap_process import run_colmap
 from splat_cli.scene.sfm.options import SfmOptions
-from splat_cli.scene.sfm.scene_folder import UNREGISTERED
 from splat_cli.scene.view import evenly_spread
 from splat_cli.terminal.console import Counting, first_of
 

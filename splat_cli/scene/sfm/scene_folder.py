@@ -9,9 +9,8 @@ from pathlib import Path
 from splat_cli.errors import UsageError
 from splat_cli.io.files import replacing
 from splat_cli.io.folder_lock import LOCK_NAME, locked_folder
+from splat_cli.scene.colmap import UNREGISTERED
 
-UNREGISTERED = "unregistered.txt"
-"""Names of the photographs without a pose, one per line."""
 _MARKER, _RECORD = ".unfinished", "sfm.json"
 _CONTENTS = ("images", "sparse", "database.db", "database.db-shm", "database.db-wal", UNREGISTERED)
 

@@ -1,0 +1,285 @@
+"""Signs of wrong camera poses: in photographs, before poses are estimated, and in scenes, before training."""
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+from PIL.ExifTags import IFD, Base
+
+from splat_cli.device.launch import ceil_div
+from splat_cli.errors import SceneError
+from splat_cli.io.image_files import open_image
+from splat_cli.scene.colmap import UNREGISTERED, find_model, has_model, other_groups, visible_points
+from splat_cli.scene.extent import scene_extent, viewing_distance
+from splat_cli.scene.lens import IMPOSSIBLE
+from splat_cli.scene.view import Scene, View, evenly_spread
+
+ALLOW = "--allow-implausible"
+_SAMPLE, _SIDE = 4, 160  # photographs that are looked at; their longer side in pixels
+_MOST = 0.75  # fraction of them
+_PANORAMA, _RATIO_TOLERANCE = 2.0, 0.005  # width over height
+_SEAM = 0.4  # difference of the left and the right edge, relative to that of columns far apart
+_DARK = 24  # of 255, outside of a fisheye's circle
+_NUM_DIRECTIONS = 72
+_MAX_IMPOSSIBLE = 0.03  # of the photographs
+_MIN_CAMERAS = 5
+_MAX_FOCAL_SPREAD = 1.35  # 90th over 10th percentile
+_MIN_FOCAL = 0.2  # of the longer side: 136 degrees
+_MIN_VIEWS, _MIN_POINTS = 5, 50
+_DOT = 0.02  # radius that holds 90% of the points, relative to the viewing distance
+_ONE_PLACE = 0.02  # extent of the cameras, relative to the viewing distance: 1 degree
+_LINE = 0.002  # spread of the cameras across a line, relative to that along it
+_MIN_OBSERVATIONS = 30  # per photograph
+_MIN_TRACK_LENGTH = 2.3
+_MIN_SHARE = 0.2  # of the photographs, in a second group
+_MIN_REGISTERED = 0.5
+_LINK = 30  # points that two photographs share: COLMAP needs as many to register one
+_MAX_LINKS = 100  # points that two groups share
+_MAX_VIEWS, _MAX_TRACKED = 1000, 20_000  # of the search for groups
+_MAX_TURN_SHARE = 0.8  # of the matches; 0.56 in a walk around a house
+_TURN = "most photographs differ by a turn of the camera only (or show a flat wall): take them while moving"
+_ANOTHER_MODEL = "estimate the poses with another camera model (`splat sfm --camera-model`)"
+_CONNECT = "train a folder for each place, or add photographs that connect them"
+_BEFORE_NUMBER = re.compile(r"\d+(?=\.\w+$)")
+
+
+def refuse_photographs(paths: Sequence[Path], camera_model: str) -> None:
+    """SceneError if the photographs are panoramas, or show the circle of a fisheye and `camera_model` has none."""
+    if found := _of_photographs(paths, "FISHEYE" in camera_model):
+        raise SceneError(f"the photographs {found}; with {ALLOW}, poses are estimated nevertheless")
+
+
+def refuse_scene(scene: Scene) -> None:
+    """SceneError if the scene has signs of wrong camera poses."""
+    if signs := signs_of_wrong_poses(scene):
+        raise SceneError(f"the poses of {scene.root} look wrong: {'; '.join(signs)}; {ALLOW} trains nevertheless")
+
+
+def signs_of_wrong_poses(scene: Scene) -> list[str]:
+    """Signs with advice, one line each; empty for a plausible scene.
+
+    Only the cause is returned if it is known: panoramas, circles of a fisheye, a camera that only turned.
+    """
+    if cause := _of_photographs([view.path for view in scene.views if view.path and not _has_fisheye(view)], False):
+        return [f"the photographs {cause}"]
+    checks = (_impossible_lenses, _focal_lengths, _places, _points, _tracks, _groups)
+    signs = [sign for check in checks if (sign := check(scene)) is not None]
+    num = len(scene.views) + _num_unregistered(scene.root)
+    if len(scene.views) < _MIN_REGISTERED * num:
+        signs.append(
+            f"only {len(scene.views)} of {num} photographs have a pose: take sharp ones that overlap by two thirds, "
+            "one place per folder"
+        )
+    return [_TURN] if signs and _turn_share(scene.root / "database.db") > _MAX_TURN_SHARE else signs
+
+
+def _num_unregistered(root: Path) -> int:
+    """Number of photographs for which `splat sfm` found no pose."""
+    path = root / UNREGISTERED
+    return len(path.read_text(encoding="utf-8", errors="replace").splitlines()) if path.is_file() else 0
+
+
+def _turn_share(database: Path) -> float:
+    """Share of COLMAP's matches in pairs that differ by a turn of the camera, or show a plane; 0 without a database."""
+    import sqlite3  # not above: colmap_worker.py must not load it
+
+    query = "SELECT sum(rows), sum(rows * (config IN (4, 5, 6))) FROM two_view_geometries"
+    try:
+        with closing(sqlite3.connect(f"{database.resolve().as_uri()}?immutable=1", uri=True)) as opened:
+            num, turned = opened.execute(query).fetchone()
+    except sqlite3.Error:  # missing, damaged, or of another program
+        return 0.0
+    return turned / num if num else 0.0
+
+
+def _of_photographs(paths: Sequence[Path], is_fisheye_model: bool) -> str | None:
+    """What most of a few photographs show, with advice; None for ordinary ones."""
+    sample = [picture for path in evenly_spread(paths, _SAMPLE) if (picture := _thumbnail(path)) is not None]
+    if not sample:
+        return None
+    if np.mean([_is_panorama(picture) for picture in sample]) >= _MOST:
+        return "are panoramas (2:1, all around): cut them into perspective views, as COLMAP's panorama_sfm does"
+    if not is_fisheye_model and np.mean([_has_circle(picture) for picture in sample]) >= _MOST:
+        return (
+            "show the circle of a fisheye lens, but its camera model does not: estimate poses by `splat sfm "
+            "--camera-model OPENCV_FISHEYE`"
+        )
+    return None
+
+
+def _thumbnail(path: Path) -> np.ndarray | None:
+    """Luminance float64 [H, W] of about _SIDE pixels; None if the file cannot be decoded or has transparency."""
+    try:
+        with open_image(path) as image:
+            if "A" in image.mode or "transparency" in image.info:
+                return None
+            image.draft("L", (2 * _SIDE, 2 * _SIDE))
+            small = image.convert("L")
+        ratio = small.width / small.height
+        size = (_SIDE, max(1, round(_SIDE / ratio))) if ratio >= 1 else (max(1, round(_SIDE * ratio)), _SIDE)
+        return np.asarray(small.resize(size), np.float64)
+    except Exception:  # damaged files: decoders raise exceptions of any type; they are named when they are read
+        return None
+
+
+def _is_panorama(picture: np.ndarray) -> bool:
+    """Whether an equirectangular picture [H, W] continues across its left and right edge."""
+    height, width = picture.shape
+    if abs(width / height / _PANORAMA - 1) > _RATIO_TOLERANCE:
+        return False
+    seam = np.abs(picture[:, 0] - picture[:, -1]).mean()
+    apart = np.abs(picture - np.roll(picture, width // 3, axis=1)).mean()
+    return bool(seam < _SEAM * apart)
+
+
+def _has_circle(picture: np.ndarray) -> bool:
+    """Whether a picture [H, W] is black outside of a circle around its middle, and not inside near the circle."""
+    height, width = picture.shape
+    angles = np.linspace(0, 2 * np.pi, _NUM_DIRECTIONS, endpoint=False)
+    radii = np.arange(0.3 * min(height, width), 0.5 * np.hypot(height, width))
+    x = (width / 2 + np.outer(radii, np.cos(angles))).astype(int)
+    y = (height / 2 + np.outer(radii, np.sin(angles))).astype(int)
+    is_inside = (x >= 0) & (x < width) & (y >= 0) & (y < height)
+    is_bright = is_inside & (picture[y.clip(0, height - 1), x.clip(0, width - 1)] > _DARK)
+    bright = is_bright.sum(axis=1) / np.maximum(is_inside.sum(axis=1), 1)  # fraction of each ring
+    return any(
+        bright[(radii > 0.8 * radius) & (radii < 0.95 * radius)].mean() > 0.85
+        and bright[radii > 1.05 * radius].mean() < 0.05
+        for radius in radii[(radii > 0.4 * min(height, width)) & (radii < 0.9 * radii[-1])]
+    )
+
+
+def _has_fisheye(view: View) -> bool:
+    return view.lens is not None and getattr(view.lens.distortion, "fisheye", True)
+
+
+def _impossible_lenses(scene: Scene) -> str | None:
+    """Cameras that bend light as no lens does, which is how a model of another kind of lens ends."""
+    impossible = [line for line in scene.skipped if IMPOSSIBLE in line]
+    if len(impossible) <= _MAX_IMPOSSIBLE * len(scene.views):
+        return None
+    num = len(impossible) + len(scene.views)
+    return f"{len(impossible)} of {num} photographs have a focal length or distortion {IMPOSSIBLE}; {_ANOTHER_MODEL}"
+
+
+def _focal_lengths(scene: Scene) -> str | None:
+    """Focal lengths of one lens that disagree, or are too short: photographs of one size with names of one series."""
+    cameras: dict[tuple[int, int, str], dict[int, View]] = defaultdict(dict)
+    for view in scene.views:
+        size = (view.lens.width, view.lens.height) if view.lens else (view.width, view.height)
+        cameras[(*size, _BEFORE_NUMBER.sub("", view.name))][view.camera_id] = view
+    for (width, height, _), views in cameras.items():
+        focal = np.array([view.lens.fx if view.lens else view.fx for view in views.values()])
+        if not any(map(_has_fisheye, views.values())) and np.median(focal) < _MIN_FOCAL * max(width, height):
+            return f"the focal length is {np.median(focal):.0f} pixels at a width of {width}; {_ANOTHER_MODEL}"
+        low, high = np.percentile(focal, (10, 90))
+        if len(focal) >= _MIN_CAMERAS and high > _MAX_FOCAL_SPREAD * low and not _is_zoom(list(views.values())):
+            return (
+                f"the focal lengths of {len(focal)} cameras of {width}x{height} differ, {low:.0f} to {high:.0f} pixels "
+                f"for most; {_ANOTHER_MODEL}, with --one-camera unless a zoom lens took them"
+            )
+    return None
+
+
+def _is_zoom(views: Sequence[View]) -> bool:
+    """Whether the photographs' EXIF data name more than one focal length."""
+    return len({_exif_focal_length(view.path) for view in views if view.path is not None} - {None}) > 1
+
+
+def _exif_focal_length(path: Path) -> float | None:
+    try:
+        with open_image(path) as image:
+            return float(image.getexif().get_ifd(IFD.Exif)[Base.FocalLength])
+    except Exception:  # none, or damaged: Pillow's parser raises exceptions of any type
+        return None
+
+
+def _places(scene: Scene) -> str | None:
+    """Cameras at one place, or exactly on a line."""
+    if len(scene.views) < _MIN_VIEWS:
+        return None
+    centers = np.array([view.center for view in scene.views])
+    along, across, _ = np.linalg.svd(centers - centers.mean(axis=0), compute_uv=False)
+    distance = viewing_distance(scene.views, scene.points)
+    if scene_extent(scene.views) < _ONE_PLACE * distance:
+        return "the cameras are at one place: take photographs while moving, not while turning on the spot"
+    if across < _LINE * along:
+        return "the cameras are exactly on a line: take photographs at other heights, too, with more overlap"
+    return None
+
+
+def _points(scene: Scene) -> str | None:
+    """A point cloud that is a dot among the cameras."""
+    if min(len(scene.points) - _MIN_POINTS, len(scene.views) - _MIN_VIEWS) < 0:
+        return None
+    radius = np.percentile(_distances(scene.points.astype(np.float64)), 90)
+    spread = np.median(_distances(np.array([view.center for view in scene.views])))
+    if radius < _DOT * spread:
+        return (
+            f"the points lie within {radius:.2g} units, the cameras {spread:.2g} apart; {_ANOTHER_MODEL}, or take "
+            "photographs with more overlap"
+        )
+    return None
+
+
+def _distances(places: np.ndarray) -> np.ndarray:
+    return np.linalg.norm(places - np.median(places, axis=0), axis=1)
+
+
+def _tracks(scene: Scene) -> str | None:
+    """Few points per photograph, or points that few photographs show."""
+    visible = list(_visible(scene).values())
+    if not any(map(len, visible)):  # a model that was written without tracks
+        return None
+    per_photograph = float(np.median(list(map(len, visible))))
+    length = sum(map(len, visible)) / len(np.unique(np.concatenate(visible)))
+    if length >= _MIN_TRACK_LENGTH and per_photograph >= _MIN_OBSERVATIONS:
+        return None
+    return (
+        f"a photograph shows {per_photograph:.0f} points, and {length:.1f} photographs show a point: take sharp ones "
+        "that overlap by two thirds, or match all pairs (`splat sfm --matching exhaustive`)"
+    )
+
+
+def _groups(scene: Scene) -> str | None:
+    """Photographs of two places: in two models, or in one whose parts share hardly any point."""
+    visible = _visible(scene)
+    num = len(visible)
+    others = other_groups(find_model(scene.root)) if num else {}
+    for path, names in others.items():
+        if len(names) >= max(_MIN_VIEWS, _MIN_SHARE * (num + len(names))):
+            return f"{len(names)} other photographs are in {path}, which has no place among these {num}: {_CONNECT}"
+    some = evenly_spread(list(visible.values()), _MAX_VIEWS)
+    if (size := _num_apart(some)) >= max(_MIN_VIEWS, _MIN_SHARE * len(some)):
+        return f"{size} of {len(some)} photographs share hardly any point with the others: {_CONNECT}"
+    return None
+
+
+def _visible(scene: Scene) -> dict[str, np.ndarray]:
+    """Name of a photograph -> ids of the points that it shows; empty without a binary COLMAP model."""
+    return visible_points(find_model(scene.root)) if has_model(scene.root) else {}
+
+
+def _num_apart(visible: list[np.ndarray]) -> int:
+    """Size of the smaller of two groups of views that share few points, 0 if there is one group.
+
+    visible: ids of the points that each view shows. One group has the view with the most points, and all that share
+    points with it or with another view of the group.
+    """
+    if not any(map(len, visible)):
+        return 0
+    points, index = np.unique(np.concatenate(visible), return_inverse=True)
+    step = ceil_div(len(points), _MAX_TRACKED)
+    view = np.repeat(np.arange(len(visible)), list(map(len, visible)))
+    shows = np.zeros((len(visible), ceil_div(len(points), step)), np.float32)
+    shows[view[index % step == 0], index[index % step == 0] // step] = 1
+    shared = step * (shows @ shows.T)
+    group = np.zeros(len(visible), bool)
+    group[np.argmax(shared.diagonal())] = True
+    while (grown := group | (shared[group].max(axis=0) >= _LINK)).sum() > group.sum():
+        group = grown
+    is_apart = shared[np.ix_(group, ~group)].sum() < _MAX_LINKS
+    return int(min(group.sum(), (~group).sum())) if is_apart else 0
