@@ -1,8 +1,8 @@
-"""Checks camera paths of runs: no splats too near, a level horizon.
+"""Checks camera paths of runs: no splats too near, a level horizon, the subject within the frames.
 
     python scripts/bench/measure_paths.py runs/garden runs/house --paths auto,orbit,walk --sheets sheets
 
-Two limits for each run and path, over all frames:
+Three limits for each run and path, over all frames:
 
 - matter: maximum share of a frame's pixels that are half hidden by splats nearer than half the depth of the nearest
   photograph, under 1 %. The depth of splats is their sort key in novel views (`sort_outside_by_distance`). The depth of
@@ -10,6 +10,8 @@ Two limits for each run and path, over all frames:
 - tilt: maximum angle between a frame's horizontal axis and the level of the photographs: at most 1 degree, or as much
   as the level varies between halves of the photographs. The level is the plane of their horizontal axes by a robust fit
   (L1 from 1 degree on), independent of `up_direction`.
+- cut: maximum share of the subject outside a frame, under 2 %. The subject is the opaque splats whose centre is in at
+  least 90 % of the photographs.
 
 A flash is a frame that differs from both neighbours: maximum over frames of the mean difference from their mean, in
 8-bit levels.
@@ -27,15 +29,18 @@ from splat_cli.commands.render import plan_job
 from splat_cli.device import Backend, open_backend
 from splat_cli.device.launch import ceil_div
 from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.attributes import opacities
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.images import to_8bit
 from splat_cli.render.rendered_maps import RenderedMaps, render_maps
 from splat_cli.render.view import ViewRenderer, depth_factors
 from splat_cli.run.storage.load_splats import load_trained_splats
 from splat_cli.scene.trajectories.camera_path import CameraPath
+from splat_cli.scene.trajectories.subject import shares_seen
 from splat_cli.scene.view import View, evenly_spread
 
-MAX_NEAR, MAX_TILT = 0.01, 1.0
+MAX_NEAR, MAX_TILT, MAX_CUT = 0.01, 1.0, 0.02
+_SUBJECT = 0.9
 _NEAREST_VIEWS, _NEAREST_PIXELS = 5, 1  # percentiles
 _MAX_VIEWS = 100
 _ROUNDS = 1000  # enough for the scene fox
@@ -53,7 +58,7 @@ _COLUMNS, _ROWS = 8, 5  # frames of a contact sheet
 def main(runs: tuple[Path, ...], paths: str, frames: int | None, width: int, sheets: Path | None, device: str) -> None:
     """Print a row for each run and path; exit code 1 if one exceeds a limit."""
     backend, missed = open_backend(device), 0
-    print("run             path      frames  matter, %  at frame  frames over  tilt, deg   +-  flash  at frame")
+    print("run             path      frames  matter, %  at frame  frames over  tilt, deg   +-  cut, %  flash  at frame")
     for run in runs:
         arrays, folder = load_trained_splats(run)
         if folder is None:
@@ -62,6 +67,7 @@ def main(runs: tuple[Path, ...], paths: str, frames: int | None, width: int, she
         reference = [_narrowed(view, width) for view in evenly_spread(photographs, _MAX_VIEWS)]
         reached = [np.percentile(_depths(one), _NEAREST_PIXELS) for one in _rendered(backend, splats, reference)]
         nearest = float(np.percentile(reached, _NEAREST_VIEWS))
+        subject = _subject(arrays, photographs)
         level, halves = level_of(photographs), _levels_of_halves(photographs)
         for kind in paths.split(","):
             views = [_narrowed(view, width) for view in plan_job(run, path=CameraPath(kind, frames)).views]
@@ -71,10 +77,11 @@ def main(runs: tuple[Path, ...], paths: str, frames: int | None, width: int, she
             uncertain = float(np.percentile([_tilt(views, *pair) for pair in halves], 95)) / 2
             over, worst = sum(share >= MAX_NEAR for share in near), int(np.argmax(near))
             flash, at = _flash(pictures)
-            missed += over > 0 or tilt >= max(MAX_TILT, uncertain)
+            cut = max(1 - float(view.project(subject)[2].mean()) for view in views) if len(subject) else 0.0
+            missed += over > 0 or tilt >= max(MAX_TILT, uncertain) or cut >= MAX_CUT
             print(
                 f"{run.name:16}{kind:10}{len(views):6}{100 * near[worst]:11.2f}{worst:10}{over:13}{tilt:11.2f}"
-                f"{uncertain:5.1f}{flash:7.1f}{at:10}",
+                f"{uncertain:5.1f}{100 * cut:8.1f}{flash:7.1f}{at:10}",
                 flush=True,
             )
             if sheets:
@@ -100,6 +107,12 @@ def _levels_of_halves(views: Sequence[View]) -> list[tuple[np.ndarray, np.ndarra
     orders = [rng.permutation(len(views)) for _ in range(_HALVES)]
     halves = [[[views[i] for i in half] for half in np.array_split(order, 2)] for order in orders]
     return [(level_of(first), level_of(second)) for first, second in halves]
+
+
+def _subject(arrays: SplatArrays, photographs: Sequence[View]) -> np.ndarray:
+    """Centres [P, 3] of the opaque splats that most photographs show."""
+    means = arrays.means[opacities(arrays) > 0.5]
+    return means[shares_seen(photographs, means) >= _SUBJECT]
 
 
 def _covered(backend: Backend, arrays: SplatArrays, view: View, depth: float) -> float:

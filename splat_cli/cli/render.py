@@ -49,7 +49,8 @@ def _path(options: dict[str, Any]) -> CameraPath | None:
 
     if options["kind"]:
         names = ("kind", "frames", "seconds", "fps", "arc", "focus", "up")
-        return CameraPath(**{name: options[name] for name in names})
+        size = options["size"] if options["projection"] == "perspective" else None
+        return CameraPath(**{name: options[name] for name in names}, size=size)
     if options["frames"] or options["seconds"] or options["focus"] or options["arc"]:
         raise UsageError("--frames, --seconds, --arc and --focus need a camera path: add --path")
     if options["up"] and options["projection"] == "perspective":

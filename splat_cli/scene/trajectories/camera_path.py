@@ -21,6 +21,7 @@ from splat_cli.scene.trajectories.clearance import Obstacles
 from splat_cli.scene.trajectories.focus import focus_point, up_direction
 from splat_cli.scene.trajectories.interpolate import interpolate_path
 from splat_cli.scene.trajectories.look_at import frame, look_at
+from splat_cli.scene.trajectories.subject import framed
 from splat_cli.scene.trajectories.walk import BANDWIDTHS as WALK_BANDWIDTHS
 from splat_cli.scene.trajectories.walk import walk_path
 from splat_cli.scene.view import View
@@ -132,7 +133,7 @@ class CameraPath:
     """Options of a path: one of KINDS or a JSON file; None: default.
 
     "auto" selects the kind by the cameras. arc: degrees. focus: point to look at and circle around. up: up direction,
-    of any length.
+    of any length. size: of the frames, pixels; a file of cameras has its own.
     """
 
     kind: str
@@ -142,6 +143,7 @@ class CameraPath:
     arc: float | None = None
     focus: tuple[float, float, float] | None = None
     up: tuple[float, float, float] | None = None
+    size: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         if self.frames is not None and self.seconds is not None:
@@ -164,30 +166,37 @@ class CameraPath:
     def through(self, views: Sequence[View], dense: np.ndarray | None = None) -> tuple[list[View], float]:
         """(cameras of the path, frames per second), from the cameras `views`. Raises FormatError.
 
-        dense: obstacles [P, 3], which also determine the ground. The result is the smoothest path that keeps half the
-        distance of the nearest camera (clearance.py); "interpolate" passes through all cameras.
+        dense: obstacles [P, 3], which also determine the ground and the subject. The result is the smoothest path that
+        keeps half the distance of the nearest camera (clearance.py), with the subject within every frame (subject.py);
+        "interpolate" passes through all cameras as they are.
         """
         if self.is_file:
             frames, said = read_path(Path(self.kind))
             return frames, self.fps or said or DEFAULT_FPS
         fps = self.fps or DEFAULT_FPS
+        dense = np.empty((0, 3)) if dense is None else dense
         up = up_of(views, self.up, dense)
         capture = Capture(views, focus_point(views) if self.focus is None else np.array(self.focus), up)
         kind = self._kind(capture)
+        frames = self._frames(kind, capture, views, dense, fps)
+        seen = dense[:0] if kind == "interpolate" else dense
+        return framed(frames, views, seen, self.size), fps
+
+    def _frames(self, kind: str, capture: Capture, views: Sequence[View], dense: np.ndarray, fps: float) -> list[View]:
+        """The cameras of a path of this kind, with the lens and the size of the first view."""
         given = self.frames if self.seconds is None else max(1, round(self.seconds * fps))
         count = given or _DEFAULT_FRAMES
         if kind == "interpolate":
-            return interpolate_path(views, count), fps
-        obstacles = Obstacles(np.empty((0, 3)) if dense is None else dense, views)
+            return interpolate_path(views, count)
+        obstacles = Obstacles(dense, views)
         if kind == "walk":
             focus = None if capture.kind == "walk" else capture.focus
-            return obstacles.first_clear(
-                partial(walk_path, views, given, up, focus, obstacles.avoid), WALK_BANDWIDTHS
-            ), fps
+            walk = partial(walk_path, views, given, capture.up, focus, obstacles.avoid)
+            return obstacles.first_clear(walk, WALK_BANDWIDTHS)
         if kind == "spiral":
-            return obstacles.first_clear(partial(spiral_path, views, count, capture.focus, up), REACHES), fps
+            return obstacles.first_clear(partial(spiral_path, views, count, capture.focus, capture.up), REACHES)
         arc = None if self.arc is None else float(np.radians(self.arc))
-        return obstacles.first_clear(partial(orbit_path, capture, count, arc, obstacles.avoid), BANDWIDTHS), fps
+        return obstacles.first_clear(partial(orbit_path, capture, count, arc, obstacles.avoid), BANDWIDTHS)
 
     def _kind(self, capture: Capture) -> str:
         if self.kind != "auto":
