@@ -1,7 +1,7 @@
 // Radix sort of one tile's keys by one thread, from the least significant byte up (Knuth, TAOCP vol. 3, sec. 5.2.5).
 #pragma once
 
-#define SHORT_LIST 32               // keys; insertion sort is faster below
+#define SHORT_LIST 32               // number of keys below which insertion sort is faster
 
 __device__ inline void insertion_sort(unsigned long long* keys /* [n] */, unsigned n)
 {

@@ -20,7 +20,7 @@ _IN_USE = " is in use by "
 
 @dataclass(frozen=True)
 class SceneResult:
-    """Outcome of a scene: "done", "skipped" (finished before) or "failed".
+    """Outcome of a scene: "done", "skipped" (already finished) or "failed".
 
     output: output of `splat train --json`: as result.json, or `error` and `exit_code`.
     """
@@ -83,7 +83,7 @@ def summary(result: SceneResult) -> dict[str, Any]:
 
 
 def _result_before(scene: BatchScene) -> SceneResult | None:
-    """Outcome if the scene needs no training (finished, damaged, folder of another scene), otherwise None."""
+    """Outcome if the scene is not trained (finished, damaged, folder of another scene), otherwise None."""
     try:
         refuse_foreign_run(scene)
         finished = RunDir(scene.run).result()

@@ -51,7 +51,7 @@ def _train(
     """Run the job on one worker per GPU in the settings, or on fewer (see `_jobs`), and show its log.
 
     is_asked: whether the user gave the number of GPUs; the first attempt then uses exactly this number.
-    SplatError with the exit code and message of the job, RankError if workers are lost too often, Interrupted.
+    Raises SplatError with the exit code and message of the job, RankError if workers are lost too often, Interrupted.
     """
     from splat_cli.engine.clusters import connected_client
 

@@ -26,7 +26,7 @@ from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.terminal.console import Display
 
-NUM_PICTURES = 12  # on the page: photographs on which the runs differ most
+NUM_PICTURES = 12  # number of photographs on the page: those on which the runs differ most
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class ComparedRun:
 def compare_runs(
     paths: Sequence[Path], scene: Path | None, backend: Backend, display: Display, page: Path | None
 ) -> list[ComparedRun]:
-    """Evaluate the last splats of each run on the held-out photographs that all share; write the page.
+    """Evaluate the last splats of each run on the held-out photographs, which all runs share; write the page.
 
     scene: folder of the photographs, by default as in training. UsageError if two runs cannot be compared.
     """

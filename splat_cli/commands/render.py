@@ -71,8 +71,8 @@ class RenderJob:
     """Render the splats in `file` from `views`; folder: default output folder.
 
     antialias: None: as the file states; off if it does not, as in other viewers.
-    trained: the training views, if known.
-    splat_scale: factor on the sizes of the splats; positions stay.
+    trained: training views, if known.
+    splat_scale: factor on the sizes of the splats; positions do not change.
     samples: per pixel and axis; None: as many as antialiased pictures need for the resolution of the training views.
     is_path: whether the views are frames of a path; files of an earlier, longer path are then removed.
     spz_axes: see read_splats.

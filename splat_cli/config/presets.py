@@ -91,7 +91,7 @@ def config_toml(config: TrainConfig, run: Mapping[str, str]) -> str:
 
 
 def changed_settings(config: TrainConfig) -> dict[str, Any]:
-    """Settings that differ from their defaults, without a batch equal to the number of GPUs: runs write that."""
+    """Settings that differ from their defaults, without a batch equal to the number of GPUs, which runs write."""
     values = dataclasses.asdict(config)
     if values["batch"] == values["gpus"]:
         values["batch"] = None
@@ -107,7 +107,7 @@ def requested_settings(config: TrainConfig) -> dict[str, Any]:
 
 
 def _toml_value(value: Any) -> str:
-    """JSON, which is valid TOML for these values, except for one control character that JSON does not escape."""
+    """JSON is valid TOML for these values, except for one control character that JSON does not escape."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

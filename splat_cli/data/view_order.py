@@ -19,7 +19,7 @@ def view_order(num_views: int, steps: int, seed: int, batch: int = 1) -> np.ndar
     """
     rng = np.random.default_rng((seed, 1))  # separate from the generator of density control
     num_batches = ceil_div(steps, batch)
-    num_rounds = ceil_div(num_batches, max(num_views // batch, 1))  # for the slots with the fewest views
+    num_rounds = ceil_div(num_batches, max(num_views // batch, 1))  # enough for the slots with the fewest views
     rounds = np.concatenate([rng.permutation(num_views) for _ in range(num_rounds)])
     order = np.empty(num_batches * batch, np.int32)
     for slot in range(batch):
@@ -28,7 +28,7 @@ def view_order(num_views: int, steps: int, seed: int, batch: int = 1) -> np.ndar
 
 
 def in_slots(permutation: np.ndarray, batch: int) -> np.ndarray:
-    """A permutation of all views, rearranged so that the j-th one belongs to slot j % batch."""
+    """A permutation of all views in which the j-th one belongs to slot j % batch."""
     order, slots = np.empty_like(permutation), permutation % batch
     for slot in range(batch):
         order[slot::batch] = permutation[slots == slot]

@@ -1,4 +1,4 @@
-"""Compiled kernel files: each compiled once, on first use or ahead of time in threads."""
+"""Compiled kernel files. Each is compiled once, on first use or before it in threads."""
 
 from __future__ import annotations
 

@@ -74,10 +74,10 @@ def _check_scheduler(address: str) -> None:
         (await connect(address, timeout=_TIMEOUT, **credentials)).abort()
 
     is_encrypted = address.startswith(("tls:", "wss:"))
-    try:  # in a separate thread: the caller's may run an event loop, as in a notebook
+    try:  # in a separate thread, because the caller's may run an event loop, for example in a notebook
         with ThreadPoolExecutor(1) as pool:
             pool.submit(lambda: asyncio.run(try_once())).result()
-    except Exception as error:  # many types, such as for missing certificates or another program's answer
+    except Exception as error:  # many types, for example for missing certificates or the answer of another program
         advice = "start `dask scheduler` there, and `dask worker ADDRESS` on each machine"
         if is_encrypted:
             advice += f"; name certificates that it accepts in {', '.join(_CERTIFICATES)}"

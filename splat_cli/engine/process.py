@@ -57,7 +57,7 @@ def start_child(
 
 
 def wait_for_end(process: subprocess.Popen[bytes], must_end: Callable[[], bool], tell: Callable[[], object]) -> int:
-    """The exit code of a process. Once `must_end` returns True, calls `tell`, and kills the process SAVING s later."""
+    """The exit code of a process. Once `must_end` returns True, calls `tell`; SAVING seconds later, kills it."""
     told_at = None
     while True:
         try:
@@ -71,7 +71,7 @@ def wait_for_end(process: subprocess.Popen[bytes], must_end: Callable[[], bool],
 
 
 def _interrupt(process: subprocess.Popen[bytes]) -> None:
-    """Let the job save and end. Windows has no SIGTERM: there it ends with its standard input."""
+    """Let the job save and end. On Windows, which has no SIGTERM, it ends with its standard input."""
     if sys.platform == "win32":
         assert process.stdin is not None
         process.stdin.close()

@@ -120,7 +120,7 @@ def _kind_of_devices(device: str, infos: Mapping[str, WorkerInfo]) -> str:
 def places_of(
     infos: Mapping[str, WorkerInfo], threads: Mapping[str, int], kind: str, shared: bool = False
 ) -> dict[str, int]:
-    """Number of places of each worker with at least one. A GPU counts for the first worker that sees it.
+    """Number of places of each worker that has any. A GPU counts for the first worker that sees it.
 
     shared: a GPU counts for each worker that sees it.
     """

@@ -29,7 +29,7 @@ CHUNK = 16384  # splats per batch
 
 @dataclass(frozen=True)
 class Baked:
-    """residual: root mean square difference of colours, 0 to 1, over the pixels that the splats cover in the views."""
+    """residual: root mean square difference of colours (0 to 1) over the pixels that the splats cover in the views."""
 
     splats: SplatArrays
     residual: float

@@ -29,7 +29,7 @@ def max_unpacked_bytes(path: Path) -> int:
 
 
 class _ZipReader(io.BufferedReader):
-    """A file that bounds the list of members, which zipfile reads in one call; set `is_open` afterwards."""
+    """A file that limits the list of members, which zipfile reads in one call. Set `is_open` afterwards."""
 
     is_open = False
 

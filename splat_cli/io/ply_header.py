@@ -42,7 +42,7 @@ def check_header(path: Path, wanted: str) -> dict[str, int]:
 
 
 def damage_of(error: Exception) -> str:
-    """The defect of a file that plyfile cannot read."""
+    """Description of the defect of a file that plyfile cannot read."""
     return "its header is not ASCII" if isinstance(error, UnicodeDecodeError) else reason_of(error)
 
 

@@ -70,7 +70,7 @@ def partition(
 
 
 def remove_columns(backend: Backend, planes: list[DeviceArray], mask: DeviceArray) -> int:
-    """Remove the columns where the mask [num] is set; the last columns fill the gaps. Returns the new number.
+    """Remove the columns where the mask [num] is set; the last columns fill the gaps. Returns the number that is left.
 
     Waits for the device.
     """

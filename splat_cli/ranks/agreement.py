@@ -1,4 +1,4 @@
-"""Out of memory on one of several ranks: an error on all of them at the same point, or the end of the run."""
+"""If one of several ranks runs out of memory, all of them get an error at the same point, or the run ends."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def all_or_none(ranks: Ranks, backend: Backend, work: Callable[[], T]) -> T:
 
 @contextmanager
 def fatal_out_of_memory(ranks: Ranks) -> Iterator[None]:
-    """Turn a MemoryError on this rank alone into OutOfMemory. It ends the run, as the others wait for this rank."""
+    """Turn a MemoryError on only this rank into OutOfMemory, which ends the run, because the others wait for it."""
     try:
         yield
     except SharedMemoryError:

@@ -83,7 +83,7 @@ class NcclRanks:
         self._communicator: Any | None = None
         self._failure: Exception | None = None
         self._connecting = threading.Thread(target=self._connect, args=(Device(),), daemon=True)
-        self._connecting.start()  # takes half a second, while scenes are read; the first transfer waits for it
+        self._connecting.start()  # takes half a second, while the scene is read; the first transfer waits for it
 
     def exchange(self, pairs: Sequence[Pair]) -> None:
         """See Ranks.exchange."""

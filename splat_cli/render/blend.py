@@ -78,7 +78,7 @@ def blend_scores(
 
     errors: float32 [3 * max_pixels], per pixel and channel. fixed_sums: add 64-bit integers to scores [capacity, 4]
     instead (cuda_src/raster/blend_scores.cu). by_segments: one block per segment that `blend` has stored in
-    picture.segments and states, instead of per tile; the same sums in another order.
+    picture.segments and states, not per tile; sums are the same, in another order.
     """
     segments, states = (picture.segments, picture.states) if by_segments else (None, None)
     blocks = cameras.extent.tiles if segments is None else len(segments)

@@ -18,7 +18,7 @@ from splat_cli.render.tiles import TileLists
 
 MIN_PAIRS = 1 << 16
 MAX_PAIRS = 2**31 - 2**10  # blending kernels index pairs by int, and read ahead by up to a batch
-HEADROOM, TRAINING_HEADROOM = 1.3, 1.5  # when pair buffers grow; larger in training, where splats are added
+HEADROOM, TRAINING_HEADROOM = 1.3, 1.5  # headroom when pair buffers grow; larger in training, which adds splats
 
 
 class Coloring(Protocol):
@@ -73,7 +73,7 @@ class Rasterizer:
         if pair_capacity > fitting:
             raise MemoryError(f"a view needs {pair_capacity:,} pairs of a splat and a tile, and {fitting:,} fit")
         self.generation += 1
-        self.projection.tile_counts[...] = 0  # not cleared by a view that overflowed
+        self.projection.tile_counts[...] = 0  # a view that overflowed does not clear it
         self.tiles = TileLists(self.backend, pair_capacity, cameras.max_tiles)
         self.tile_lists = [self.tiles]
         if self.settings.batch > 1:

@@ -65,7 +65,7 @@ def _table(runs: Sequence[Row]) -> Markup:
 
 
 def _choice(names: Sequence[str]) -> Markup:
-    """Menus for both sides of all pictures; number 0 is the photograph."""
+    """Menus that select both sides of all pictures; number 0 is the photograph."""
     sides = []
     for side, chosen in (("left", 1), ("right", 2)):
         options = [

@@ -20,9 +20,9 @@ def write_report(
 ) -> Path:
     """Write the report of the run to `path`, by default RUN/report.html; returns the path.
 
-    UsageError if `path` is a file of another kind. scene: folder of the photographs; SceneError if they are missing.
-    By default as in training; if they are missing, the report has no comparisons. Also works for runs that were
-    interrupted before they saved splats.
+    UsageError if `path` is a file of another kind. scene: folder of the photographs, SceneError if it lacks them; by
+    default the folder used in training, and then the report has no comparisons if they are missing. Also works for
+    runs that were interrupted before they saved splats.
     """
     if path is not None:
         refuse_other_file(path)

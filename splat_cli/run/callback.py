@@ -31,7 +31,7 @@ class TrainingCallback(Protocol):
 
 
 class StoppedByCallback(KeyboardInterrupt):
-    """Raised by a callback to end training early: the run saves its state as after Ctrl-C."""
+    """A callback raises this to end training early; the run saves its state as after Ctrl-C."""
 
 
 class ProgressCallback:

@@ -43,7 +43,7 @@ def prepare_kernels(backend: Backend, config: TrainConfig) -> Callable[[], None]
 
 
 def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
-    """Kernel files and defines, slowest to compile first, except those that depend on the photographs.
+    """Kernel files and defines that do not depend on the photographs, the slowest to compile first.
 
     config: settings as requested. device: "cuda" or "cpu".
     """

@@ -128,7 +128,7 @@ def _train(job: _Job, checkpoint: Checkpoint | None, ranks: Ranks, timer: PhaseT
 
 
 def _save_inputs(job: _Job, plan: RunPlan, data: TrainingData, inputs: Inputs, has_refined: bool) -> None:
-    """Write the record of the run's inputs: views, cameras, the split if it is by name, settings.
+    """Write the record of the run's inputs: views, cameras, settings, and the split if it lists names.
 
     Called after all checks of the run and its checkpoint: a refused command changes nothing. has_refined:
     cameras.json has the refined poses of a run that continues.

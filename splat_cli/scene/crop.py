@@ -54,7 +54,7 @@ Crop = Box | Sphere
 
 
 def parse_crop(text: str) -> Crop:
-    """A sphere from `x,y,z,radius`, a box from `x0,y0,z0,x1,y1,z1`. Raises UsageError."""
+    """The sphere for `x,y,z,radius`, or the box for `x0,y0,z0,x1,y1,z1`. Raises UsageError."""
     try:
         values = [float(part) for part in text.split(",")]
     except ValueError:

@@ -36,7 +36,7 @@ def split(
 
 
 def sector_names(views: Sequence[View], test_every: int) -> frozenset[str]:
-    """Names of one photograph in `test_every`, in up to three groups of at least four neighbouring cameras each.
+    """Names of a share 1 / `test_every` of the photographs, in up to three groups of four or more neighbouring cameras.
 
     A held-out photograph of `split` is between two training photographs, which rewards interpolation. Here, the
     nearest cameras are held out, too. Groups are far from each other: each begins with the camera farthest from the

@@ -12,7 +12,7 @@ _MAX_LABEL = 0.6
 def wrapped(line: str, stream: TextIO) -> str:
     """The line, broken between words if `stream` is a narrower terminal.
 
-    If the line is a label, spaces and a text, the text is broken with an indent as wide as the label.
+    If the line is a label, spaces and a text, broken lines of the text are indented by the width of the label.
     """
     try:
         columns = os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0

@@ -128,7 +128,7 @@ class ViewScorer:
         return in_slots(self.rng.permutation(num_cameras).astype(np.int32), self.step.batch)[:num_views]
 
     def sums(self, views: np.ndarray) -> DeviceArray:
-        """Sums of the scores over `views` int32, as blend_scores leaves them; valid until the next call."""
+        """Sums of the scores over `views` int32, in the format of blend_scores; valid until the next call."""
         self._score(views)
         while self.views.grow_if_overflowed(self.step.state):
             self._score(views)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Throttle:
-    """Limits interruptions to `share` of the time: after a slow one, the next comes later."""
+    """Limits interruptions to `share` of the time: after a slow one, it delays the next one."""
 
     def __init__(self, share: float = 0.05) -> None:
         self._waits = 1 / share - 1

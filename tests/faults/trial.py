@@ -269,7 +269,7 @@ class Trials:
         return ended.struck
 
     def check(self, name: str, number: int, kind: str) -> str:
-        """The defect after a fault at operation `number` and a repetition; empty if there is no defect."""
+        """Run with a fault at operation `number`, then repeat; returns the defect found, empty if there is none."""
         scenario, path = self.scenarios[name], self.folder / f"trial-{os.getpid()}"
         scenario.prepare(path)
         ended = self._splat(scenario, path, number, KINDS.index(kind) + 1)

@@ -1,4 +1,4 @@
-"""Training views rendered from coarse splats: the share that each cell covers, and training pictures of cells."""
+"""Renders training views from coarse splats: the share that each cell covers, and training pictures of cells."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class CoarseViews:
         return self._weights()
 
     def mark(self, inside: np.ndarray) -> Any:
-        """The splats `inside`, bool [N], in the form that `render` takes."""
+        """The splats `inside`, bool [N], as an argument for `render`."""
         return self.backend.upload(inside.astype(np.float32)[:, None])
 
     def render(self, index: int, inside: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -50,7 +50,7 @@ def merged_splats(coarse: RunDir, out: Path, plan: CityPlan) -> SplatArrays:
 
 
 def levels_of(result: RunSummary, num_levels: int, display: Display) -> Path | None:
-    """The index of the levels of detail in the folder of the city; None if there are to be no levels.
+    """The index of the levels of detail in the folder of the city; None if no levels are wanted.
 
     Writes it if it is missing, older than the splats, or has another number of levels.
     """

@@ -72,7 +72,7 @@ def add_library(built: Path, path: Path) -> None:
     Atomic: other processes may add the same library.
     """
     digest = _digest(built.read_bytes())
-    built.chmod(0o700)  # regardless of the umask
+    built.chmod(0o700)  # independent of the umask
     with built.open("ab") as file:
         file.write(digest)
     flush(built)
@@ -100,7 +100,7 @@ def build_lock(path: Path) -> Iterator[None]:
 def build_folder() -> Iterator[Path]:
     """A temporary folder inside the cache; removes build folders of killed processes. Raises OSError."""
     for old in cache_dir().iterdir():
-        with suppress(OSError):  # the process that made it may be removing it
+        with suppress(OSError):  # the process that made the folder may be removing it
             if old.is_dir() and time.time() - old.stat().st_mtime > _STALE_SECONDS:
                 shutil.rmtree(old)
     with tempfile.TemporaryDirectory(dir=cache_dir(), ignore_cleanup_errors=True) as folder:

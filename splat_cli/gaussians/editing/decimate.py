@@ -1,4 +1,4 @@
-"""Coarser sets of splats: pairs of neighbours replaced by one splat each."""
+"""Coarser sets of splats: one splat replaces each pair of neighbours."""
 
 import dataclasses
 from typing import Any

@@ -33,7 +33,7 @@ def in_morton_order(splats: SplatArrays) -> SplatArrays:
 
 
 def merged(parts: list[SplatArrays]) -> SplatArrays:
-    """All splats of one or more sets, relative to the first stated origin; missing SH coefficients are zero."""
+    """All splats of one or more sets, relative to the first origin that a set has. Missing SH coefficients are zero."""
     origin = next((part.origin for part in parts if any(part.origin)), parts[0].origin)
     parts = [with_origin(part, origin) for part in parts]
     k = max(part.shN.shape[1] for part in parts)

@@ -31,7 +31,7 @@ def json_object(content: bytes) -> dict[str, Any]:
 
 
 def entry(values: Any, key: str | int, kind: type, default: Any = None, name: str = "its") -> Any:
-    """The value of `key` in an object or list of JSON. ValueError if it is missing or of another kind.
+    """The value of `key` in a JSON object or list. ValueError if it is missing or of another kind.
 
     default: for a value that may be missing. name: for the message, put before the key.
     """

@@ -98,7 +98,7 @@ def add_array(document: dict[str, Any], content: bytearray, array: np.ndarray) -
 
 
 class ArrayReader:
-    """Arrays of a document's accessors. Their total size is limited to the size of the buffer: splats share no data."""
+    """Arrays of a document's accessors. Their total size is limited to that of the buffer: accessors share no data."""
 
     def __init__(self, document: dict[str, Any], content: memoryview) -> None:
         self.document, self.content = document, content

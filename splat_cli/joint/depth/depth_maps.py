@@ -27,7 +27,7 @@ DEPTH_MAP_DTYPE = np.dtype([
 
 
 class MapTargets:
-    """Depth maps on the device, at all resolutions of training: a map is sampled at the centres of pixels.
+    """Depth maps on the device, for all resolutions of training, because maps are sampled at the centres of pixels.
 
     fit: float32 [3] of the last view: scale and shift of its map, and the divisor of the loss.
     """

@@ -42,8 +42,8 @@ class FreeSpaceRays:
     def add_gradients(self, state: IterState, rasterizer: Rasterizer, weight: float) -> None:
         """Queue the gradients of `weight` times the mean of squares of these opacities.
 
-        They are added to the gradients of projected splats, before or after blend_backward; in deterministic runs,
-        before.
+        They are added to the gradients of projected splats, before or after blend_backward (before it in
+        deterministic runs).
         """
         projection = rasterizer.projection
         if projection.fixed_sums is None:

@@ -62,7 +62,7 @@ class RunLog:
         self.board.close()
 
     def _speed(self, step: int, seconds: float) -> float:
-        """Steps per second since the last line, or over a longer interval if that is shorter than half a second."""
+        """Steps per second since the last line, or over a longer interval if less than half a second has passed."""
         if seconds - self._last_seconds > _INTERVAL / 2 or self._steps_per_second == 0:
             self._steps_per_second = (step - self._last_step) / max(seconds - self._last_seconds, 1e-6)
             self._last_step, self._last_seconds = step, seconds

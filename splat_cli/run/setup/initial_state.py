@@ -23,7 +23,7 @@ from splat_cli.scene.view import Scene
 from splat_cli.terminal.console import Display
 from splat_cli.train.initialization import frozen_splats
 
-_TRIES = 2  # pixels searched per splat: fewer than half yield a depth
+_TRIES = 2  # pixels searched per splat, because fewer than half yield a depth
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def starting_points(
 def _points_elsewhere(
     scene: Scene, training: ImageSet, config: ResolvedConfig, backend: Backend, display: Display
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Points found in the photographs, with --init auto in addition to the scene's, or random points."""
+    """Points found in the photographs (with --init auto, the scene's points, too), or random points."""
     rng, count = np.random.default_rng(config.seed), min(config.init_points, config.max_splats)
     if config.init == "random":
         return random_points(scene.views, count, rng)

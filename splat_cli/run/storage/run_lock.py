@@ -16,8 +16,8 @@ from splat_cli.run.storage.run_dir import RunDir
 def new_run_folder(path: Path) -> Iterator[RunDir]:
     """Create and lock `path` for a new run; removed if an error leaves it empty.
 
-    UsageError if it cannot be created or written, or is not empty. Files of a run that was killed before it began do
-    not count.
+    UsageError if it cannot be created or written, or is not empty. Files of a run that was killed before it began
+    do not count.
     """
     with locked_folder(path, make=True):
         if is_run(path):
@@ -47,7 +47,7 @@ def unused_folder(path: Path) -> Path:
 
 
 def numbered_folders(path: Path) -> Iterator[Path]:
-    """`path`, `path`-2, `path`-3, ..., endlessly."""
+    """Yields `path`, `path`-2, `path`-3, ... without end."""
     yield path
     for number in itertools.count(2):
         yield path.with_name(f"{path.name}-{number}")

@@ -74,7 +74,7 @@ def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path) -> 
 
 
 def find_colmap(root: Path) -> Path | None:
-    """The folder of the model under `root`, or a zip file there that holds one."""
+    """The folder of the model under `root`, or a zip file there that contains one."""
     return find_model(root) if has_model(root) else find_zip(root)
 
 

@@ -68,7 +68,7 @@ def collect_photographs(source: Path, images: Path) -> tuple[list[str], list[str
 
 
 def _utf8_name(name: str) -> str:
-    """The name with bytes that are not UTF-8, which COLMAP refuses, as %E9."""
+    """The name with bytes that are not UTF-8 written as %E9, because COLMAP refuses these bytes."""
     return "".join(f"%{ord(c) & 0xFF:02X}" if "\udc80" <= c <= "\udcff" else c for c in name)
 
 

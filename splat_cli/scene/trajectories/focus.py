@@ -82,8 +82,8 @@ def up_direction(views: Sequence[View], points: np.ndarray | None = None) -> np.
     """Up direction, float64 [3], unit length: perpendicular to the horizontal axes of most cameras.
 
     Unlike the mean of the cameras' up axes, it is unbiased if all look down from one side. Nearly parallel axes leave a
-    rotation undetermined. In this case the result is the normal of the ground, if `points` [P, 3] contain a ground on
-    which the cameras are level, otherwise the mean up axis.
+    rotation undetermined. The result is then the normal of the ground, if `points` [P, 3] contain one and the cameras
+    are level relative to it, otherwise the mean up axis.
     """
     right = np.array([view.w2c[0, :3] for view in views])
     mean = -np.mean([view.w2c[1, :3] for view in views], axis=0)

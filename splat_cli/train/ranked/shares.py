@@ -30,7 +30,7 @@ class ShareBuffers:
         self._states = zeros((ranks.size, ITER_STATE_DTYPE.itemsize // 4), "uint32")
 
     def send(self) -> None:
-        """Queue all shares to be sent, for `receive_share`."""
+        """Queue the sending of all shares; other ranks call `receive_share`."""
         for rank in range(1, self._ranks.size):
             for planes, part in zip(self._model.planes().values(), self._parts, strict=True):
                 self._copy(rank, planes, part, gather=False)

@@ -65,7 +65,7 @@ def compose(rendered: np.ndarray, photograph: np.ndarray | None, share: float, d
 
 
 def padded(picture: np.ndarray) -> np.ndarray:
-    """The picture; a portrait is padded to a square, to limit its height in the panel."""
+    """The picture. A portrait is padded to a square to limit its height in the panel."""
     height, width = picture.shape[:2]
     missing = max(height - width, 0)
     square = np.empty((height, width + missing, 3), np.uint8)

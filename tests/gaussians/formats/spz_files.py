@@ -1,4 +1,4 @@
-"""Files of .spz, changed or as other programs write them."""
+"""Changed .spz files, and files like those of other programs."""
 
 import gzip
 
@@ -17,5 +17,5 @@ def forget_axes(path):
 
 def write_unstated_rdf(path, splats):
     """A file in the axes of a PLY that does not state its axes, as SuperSplat's editor writes it."""
-    write_splats(path, to_ply_axes(splats, "RUB"))  # the writer turns them back
+    write_splats(path, to_ply_axes(splats, "RUB"))  # the writer reverses this
     forget_axes(path)

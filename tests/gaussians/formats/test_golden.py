@@ -34,7 +34,7 @@ LIMITS = {
         "shN": 0.001,
     },
 }
-"""File -> largest error of each number, given its bits."""
+"""File -> maximum error of each number, which follows from its number of bits."""
 
 
 def nearest_splat(splats, mean):
