@@ -18,28 +18,28 @@ from splat_cli.scene.lens import IMPOSSIBLE
 from splat_cli.scene.view import Scene, View, evenly_spread
 
 ALLOW = "--allow-implausible"
-_SAMPLE, _SIDE = 4, 160  # photographs that are looked at; their longer side in pixels
-_MOST = 0.75  # fraction of them
+_SAMPLE, _SIDE = 4, 160  # number of photographs examined; their longer side in pixels
+_MOST = 0.75  # fraction of these that must show a sign
 _PANORAMA, _RATIO_TOLERANCE = 2.0, 0.005  # width over height
-_SEAM = 0.4  # difference of the left and the right edge, relative to that of columns far apart
-_DARK = 24  # of 255, outside of a fisheye's circle
+_SEAM = 0.4  # difference between left and right edge / difference between distant columns
+_DARK = 24  # maximum level (of 255) outside of a fisheye's circle
 _NUM_DIRECTIONS = 72
-_MAX_IMPOSSIBLE = 0.03  # of the photographs
+_MAX_IMPOSSIBLE = 0.03  # fraction of the photographs
 _MIN_CAMERAS = 5
-_MAX_FOCAL_SPREAD = 1.35  # 90th over 10th percentile
-_MIN_FOCAL = 0.2  # of the longer side: 136 degrees
+_MAX_FOCAL_SPREAD = 1.35  # 90th percentile / 10th percentile
+_MIN_FOCAL = 0.2  # focal length / longer side: 136 degrees
 _MIN_VIEWS, _MIN_POINTS = 5, 50
 _DOT = 0.02  # radius that holds 90% of the points, relative to the viewing distance
 _ONE_PLACE = 0.02  # extent of the cameras, relative to the viewing distance: 1 degree
-_LINE = 0.002  # spread of the cameras across a line, relative to that along it
-_MIN_OBSERVATIONS = 30  # per photograph
+_LINE = 0.002  # spread of the cameras across a line / spread along it
+_MIN_OBSERVATIONS = 30  # points per photograph
 _MIN_TRACK_LENGTH = 2.3
-_MIN_SHARE = 0.2  # of the photographs, in a second group
+_MIN_SHARE = 0.2  # fraction of the photographs in a second group
 _MIN_REGISTERED = 0.5
-_LINK = 30  # points that two photographs share: COLMAP needs as many to register one
-_MAX_LINKS = 100  # points that two groups share
-_MAX_VIEWS, _MAX_TRACKED = 1000, 20_000  # of the search for groups
-_MAX_TURN_SHARE = 0.8  # of the matches; 0.56 in a walk around a house
+_LINK = 30  # common points of two photographs: COLMAP needs as many to register one
+_MAX_LINKS = 100  # common points of two groups
+_MAX_VIEWS, _MAX_TRACKED = 1000, 20_000  # limits of the search for groups
+_MAX_TURN_SHARE = 0.8  # fraction of the matches; a walk around a house has 0.56
 _TURN = "most photographs differ by a turn of the camera only (or show a flat wall): take them while moving"
 _ANOTHER_MODEL = "estimate the poses with another camera model (`splat sfm --camera-model`)"
 _CONNECT = "train a folder for each place, or add photographs that connect them"
@@ -61,7 +61,7 @@ def refuse_scene(scene: Scene) -> None:
 def signs_of_wrong_poses(scene: Scene) -> list[str]:
     """Signs with advice, one line each; empty for a plausible scene.
 
-    Only the cause is returned if it is known: panoramas, circles of a fisheye, a camera that only turned.
+    Returns only the cause if it is known: panoramas, circles of a fisheye, a camera that only turned.
     """
     if cause := _of_photographs([view.path for view in scene.views if view.path and not _has_fisheye(view)], False):
         return [f"the photographs {cause}"]
@@ -83,20 +83,20 @@ def _num_unregistered(root: Path) -> int:
 
 
 def _turn_share(database: Path) -> float:
-    """Share of COLMAP's matches in pairs that differ by a turn of the camera, or show a plane; 0 without a database."""
-    import sqlite3  # not above: colmap_worker.py must not load it
+    """Share of COLMAP's matches in pairs that differ by a rotation of the camera or show a plane; 0 without a database."""
+    import sqlite3  # imported here, because colmap_worker.py must not load it
 
     query = "SELECT sum(rows), sum(rows * (config IN (4, 5, 6))) FROM two_view_geometries"
     try:
         with closing(sqlite3.connect(f"{database.resolve().as_uri()}?immutable=1", uri=True)) as opened:
             num, turned = opened.execute(query).fetchone()
-    except sqlite3.Error:  # missing, damaged, or of another program
+    except sqlite3.Error:  # the database is missing, damaged, or from another program
         return 0.0
     return turned / num if num else 0.0
 
 
 def _of_photographs(paths: Sequence[Path], is_fisheye_model: bool) -> str | None:
-    """What most of a few photographs show, with advice; None for ordinary ones."""
+    """The sign that most of a few photographs show, with advice; None for ordinary photographs."""
     sample = [picture for path in evenly_spread(paths, _SAMPLE) if (picture := _thumbnail(path)) is not None]
     if not sample:
         return None
@@ -121,7 +121,7 @@ def _thumbnail(path: Path) -> np.ndarray | None:
         ratio = small.width / small.height
         size = (_SIDE, max(1, round(_SIDE / ratio))) if ratio >= 1 else (max(1, round(_SIDE * ratio)), _SIDE)
         return np.asarray(small.resize(size), np.float64)
-    except Exception:  # damaged files: decoders raise exceptions of any type; they are named when they are read
+    except Exception:  # damaged: decoders raise exceptions of any type; reading the scene will name the file
         return None
 
 
@@ -136,7 +136,7 @@ def _is_panorama(picture: np.ndarray) -> bool:
 
 
 def _has_circle(picture: np.ndarray) -> bool:
-    """Whether a picture [H, W] is black outside of a circle around its middle, and not inside near the circle."""
+    """Whether a picture [H, W] is black outside of a circle around its middle, but not just inside the circle."""
     height, width = picture.shape
     angles = np.linspace(0, 2 * np.pi, _NUM_DIRECTIONS, endpoint=False)
     radii = np.arange(0.3 * min(height, width), 0.5 * np.hypot(height, width))
@@ -157,7 +157,7 @@ def _has_fisheye(view: View) -> bool:
 
 
 def _impossible_lenses(scene: Scene) -> str | None:
-    """Cameras that bend light as no lens does, which is how a model of another kind of lens ends."""
+    """Cameras that distort more than any lens, the result of a camera model of another kind of lens."""
     impossible = [line for line in scene.skipped if IMPOSSIBLE in line]
     if len(impossible) <= _MAX_IMPOSSIBLE * len(scene.views):
         return None
@@ -166,7 +166,7 @@ def _impossible_lenses(scene: Scene) -> str | None:
 
 
 def _focal_lengths(scene: Scene) -> str | None:
-    """Focal lengths of one lens that disagree, or are too short: photographs of one size with names of one series."""
+    """Focal lengths that differ for one lens (photographs of one size, names of one series), or are too short."""
     cameras: dict[tuple[int, int, str], dict[int, View]] = defaultdict(dict)
     for view in scene.views:
         size = (view.lens.width, view.lens.height) if view.lens else (view.width, view.height)
@@ -193,7 +193,7 @@ def _exif_focal_length(path: Path) -> float | None:
     try:
         with open_image(path) as image:
             return float(image.getexif().get_ifd(IFD.Exif)[Base.FocalLength])
-    except Exception:  # none, or damaged: Pillow's parser raises exceptions of any type
+    except Exception:  # no EXIF data, or damaged: Pillow's parser raises exceptions of any type
         return None
 
 
@@ -212,7 +212,7 @@ def _places(scene: Scene) -> str | None:
 
 
 def _points(scene: Scene) -> str | None:
-    """A point cloud that is a dot among the cameras."""
+    """A point cloud that is tiny compared with the cameras' distances."""
     if min(len(scene.points) - _MIN_POINTS, len(scene.views) - _MIN_VIEWS) < 0:
         return None
     radius = np.percentile(_distances(scene.points.astype(np.float64)), 90)
@@ -245,7 +245,7 @@ def _tracks(scene: Scene) -> str | None:
 
 
 def _groups(scene: Scene) -> str | None:
-    """Photographs of two places: in two models, or in one whose parts share hardly any point."""
+    """Photographs of two places: in two models, or in one model whose parts have few common points."""
     visible = _visible(scene)
     num = len(visible)
     others = other_groups(find_model(scene.root)) if num else {}
@@ -266,8 +266,8 @@ def _visible(scene: Scene) -> dict[str, np.ndarray]:
 def _num_apart(visible: list[np.ndarray]) -> int:
     """Size of the smaller of two groups of views that share few points, 0 if there is one group.
 
-    visible: ids of the points that each view shows. One group has the view with the most points, and all that share
-    points with it or with another view of the group.
+    visible: ids of the points that each view shows. The first group has the view with the most points, and all views that
+    share points with a view of the group.
     """
     if not any(map(len, visible)):
         return 0

@@ -1,4 +1,4 @@
-"""Signs of wrong camera poses: each is named for a scene that has it, and a good scene has none."""
+"""Signs of wrong camera poses: each is reported for a scene that has it, and a good scene has none."""
 
 import dataclasses
 import sqlite3
@@ -50,7 +50,7 @@ def test_a_good_scene_has_no_sign(tmp_path):
 
 @pytest.mark.parametrize("radius", [0.8, 1.3])
 def test_focal_lengths_of_one_lens_may_differ_a_little(tmp_path, radius):
-    """Those of a phone that focuses, estimated one by one, or one that is far off."""
+    """Focal lengths of a phone with autofocus, estimated one by one, or with one that is far off."""
     focal = np.full(12, 35.0) * np.linspace(0.95, 1.05, 12)
     focal[3] *= radius
     assert signs_of_wrong_poses(good_scene(tmp_path, with_cameras(ring_of_views(12), focal))) == []
@@ -127,7 +127,7 @@ NAMES = [f"a_{i:02d}.jpg" for i in range(12)]
 
 
 def neighbours(first, count):
-    """Ids of points, of which each view shares 50 with the next."""
+    """Ids of points of each view; each view shares 50 with the next."""
     return [range(first + 50 * i, first + 50 * i + 100) for i in range(count)]
 
 

@@ -70,7 +70,7 @@ class Lens:
         return Pinhole(width, height, self.fx, self.fy, cx, cy)
 
     def _straight(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Converts pixels of the photograph to those of a pinhole camera with the same matrix, float64 [N, 2] or NaN."""
+        """Converts pixels of the photograph to those of a pinhole camera with the same matrix, [N, 2] or NaN."""
         assert self.distortion is not None
         focal, center = np.array([self.fx, self.fy]), np.array([self.cx, self.cy])
         return self.distortion.undistort((np.stack([x, y], axis=-1) - center) / focal) * focal + center
