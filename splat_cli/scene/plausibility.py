@@ -266,8 +266,8 @@ def _visible(scene: Scene) -> dict[str, np.ndarray]:
 def _num_apart(visible: list[np.ndarray]) -> int:
     """Size of the smaller of two groups of views that share few points, 0 if there is one group.
 
-    visible: ids of the points that each view shows. The first group has the view with the most points, and all views that
-    share points with a view of the group.
+    visible: ids of the points that each view shows. The first group has the view with the most points, and all views
+    that share points with a view of the group.
     """
     if not any(map(len, visible)):
         return 0
