@@ -15,5 +15,5 @@
 #define CAMERA_VALUES 17
 #define MATRIX_VALUES 12            // 2^exposure (I + D): its gradient is summed over pixels
 #define ISP_SUMS (MATRIX_VALUES + CAMERA_VALUES)
-#define OVEREXPOSED_SLOPE 0.1f      // of the curve beyond white, where photographs are clipped; not 0, so that colours can come back
+#define OVEREXPOSED_SLOPE 0.1f      // slope of the curve beyond white, where photographs are clipped; not 0, so that colours can return
 #define MAX_CURVATURE 0.9f          // limit of |b1| + |b2|; below 1 the curve rises everywhere

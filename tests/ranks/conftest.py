@@ -35,5 +35,5 @@ def alone(scene, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def grace(monkeypatch):
-    """Never end rank 0 for being slow: it is this process."""
+    """Never end rank 0 because it is slow: it is this process."""
     monkeypatch.setattr(watch, "_GRACE", 2 * HANG)

@@ -30,7 +30,7 @@ def histogram(residual: Array, mask: Array) -> Array:
 
 
 def quantile(histogram: Array, share: float) -> float:
-    """The residual below which `share` of the histogram lies; its root is interpolated within a bin."""
+    """The residual at the quantile `share` of the histogram; its square root is interpolated within a bin."""
     sums = np.cumsum(histogram)
     k = min(int(np.searchsorted(sums, share * sums[-1])), BINS - 1)
     return float(((k + (share * sums[-1] - (sums[k] - histogram[k])) / histogram[k]) / BINS) ** 2)

@@ -1,4 +1,4 @@
-// Stage 1: like stage 0, but the 256 threads of a tile fetch 256 splats together into shared memory, one each, and all read
+// Stage 1: like stage 0, but each of the 256 threads of a tile loads one of 256 splats into shared memory, and all read
 // them from there. Global memory is read once per tile instead of once per warp.
 #include "stages.cuh"
 

@@ -73,14 +73,14 @@ class Obstacles:
         return float(self.distances(np.concatenate([centers, between])).min())
 
     def depth(self, view: View) -> float:
-        """Depth of the obstacles nearest to a camera in its picture, world units; infinite for a few."""
+        """Depth of the nearest obstacles in a camera's picture, world units; infinite if there are only a few."""
         x, y, z = view.w2c[:3, :3].astype(np.float32) @ self._points.T + view.w2c[:3, 3:].astype(np.float32)
         ahead = (z > 0) & (np.abs(x) * 2 * view.fx < view.width * z) & (np.abs(y) * 2 * view.fy < view.height * z)
         depths = z[ahead]
         return float(np.partition(depths, _CELLS)[_CELLS]) if len(depths) > _CELLS else float("inf")
 
     def clearance_ratio(self, path: Sequence[View]) -> float:
-        """Least ratio of distances and depths of a path to the required ones; 1: both are large enough."""
+        """Minimum ratio of a path's distances and depths to the required values; 1 if all are large enough."""
         if self.required <= 0:
             return 1.0
         depth = min(self.depth(view) for view in evenly_spread(path, _CHECKED))
@@ -107,7 +107,7 @@ class Obstacles:
         return [_moved_back(view, by) for view, by in zip(path, amounts, strict=True)]
 
     def first_clear(self, make: Callable[[float], list[View]], options: Sequence[float]) -> list[View]:
-        """The first path make(option) that keeps the required distances, if necessary after moves backwards.
+        """The first path make(option) that keeps the required distances, moved backwards if necessary.
 
         If none does, the path with the largest `clearance_ratio`.
         """
