@@ -83,7 +83,7 @@ def _num_unregistered(root: Path) -> int:
 
 
 def _turn_share(database: Path) -> float:
-    """Share of COLMAP's matches in pairs that differ by a rotation of the camera or show a plane; 0 without a database."""
+    """Share of matches in pairs that differ by a rotation of the camera or show a plane; 0 without a database."""
     import sqlite3  # here, because colmap_worker.py must not load it
 
     query = "SELECT sum(rows), sum(rows * (config IN (4, 5, 6))) FROM two_view_geometries"
