@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from splat_cli.errors import FormatError, reason_of
+from splat_cli.io.files import regular
 
 MAX_HEADER_BYTES = 1 << 16
 _PREFIX = re.compile(r"^(scalar_)?(scal_)?")
@@ -24,7 +25,7 @@ def check_header(path: Path, wanted: str) -> dict[str, int]:
     """
     try:
         size = path.stat().st_size
-        with path.open("rb") as file:
+        with regular(path).open("rb") as file:
             start = file.read(MAX_HEADER_BYTES)
     except OSError as error:
         raise FormatError(f"{path} cannot be read: {error.strerror or error}") from error
@@ -52,12 +53,12 @@ def plain_name(name: str) -> str:
 
 
 def header_comments(path: Path) -> list[str]:
-    """Comments of the header; empty if the file is not a PLY."""
+    """Comments of the header; empty if the file is not a PLY. FormatError if it cannot be read."""
     try:
-        with path.open("rb") as file:
+        with regular(path).open("rb") as file:
             head, end, _ = file.read(MAX_HEADER_BYTES).partition(b"end_header")
-    except OSError:
-        return []
+    except OSError as error:  # without comments, splats would silently lose origin and antialiasing
+        raise FormatError(f"{path} cannot be read: {error.strerror or error}") from error
     if not (head.startswith(b"ply") and end):
         return []
     lines = head.decode("ascii", "replace").splitlines()

@@ -7,6 +7,7 @@ import pytest
 
 from splat_cli.errors import FormatError
 from splat_cli.gaussians.ply import read_ply, write_ply
+from splat_cli.io.ply_header import header_comments
 from tests.gaussians.some_splats import some_splats
 from tests.gaussians.test_ply import columns_of, write_foreign
 
@@ -15,6 +16,12 @@ from tests.gaussians.test_ply import columns_of, write_foreign
 def ply(tmp_path):
     write_ply(tmp_path / "a.ply", some_splats(20, 1))
     return tmp_path / "a.ply"
+
+
+def test_a_header_that_cannot_be_read_is_an_error(tmp_path):
+    """Splats without their comments would silently lose origin and antialiasing."""
+    with pytest.raises(FormatError, match=r"gone\.ply cannot be read"):
+        header_comments(tmp_path / "gone.ply")
 
 
 @pytest.mark.parametrize("eighths", range(8))
