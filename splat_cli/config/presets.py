@@ -10,6 +10,7 @@ from typing import Any
 
 from splat_cli.config import ALIASES, REPLACED, SETTINGS, TrainConfig
 from splat_cli.errors import UsageError, name_advice
+from splat_cli.io.files import regular
 from splat_cli.io.paths import resource_dir
 
 _MAX_TOML_LENGTH, _MAX_SEPARATORS = 1 << 18, 50
@@ -54,7 +55,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     Bytes that are not UTF-8, such as in file names, become surrogates.
     """
     try:
-        with path.open(encoding="utf-8-sig", errors="surrogateescape") as file:
+        with regular(path).open(encoding="utf-8-sig", errors="surrogateescape") as file:
             text = file.read(_MAX_TOML_LENGTH + 1)  # reading a device may never end
         _check_effort(text)
         return tomllib.loads(text)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from splat_cli.errors import DiskError, SceneError, SplatError, reason_of
-from splat_cli.io.files import is_full
+from splat_cli.io.files import is_full, regular
 
 MAX_EXPANSION = 32
 """Unpacked bytes per byte of the file. A splat takes at least 14 bytes in .spz and .sog, 56 to 236 unpacked."""
@@ -42,7 +42,7 @@ class _ZipReader(io.BufferedReader):
 @contextmanager
 def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
     """The zip file for reading; ZIP_ERRORS if it is not a zip file or its list of members is too long."""
-    with _ZipReader(io.FileIO(path)) as file, zipfile.ZipFile(file) as archive:
+    with _ZipReader(io.FileIO(regular(path))) as file, zipfile.ZipFile(file) as archive:
         file.is_open = True
         yield archive
 

@@ -4,7 +4,7 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -32,14 +32,14 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
     """Yield a temporary path in the same folder, which replaces `path` at the end, or is removed after an error.
 
     Creates missing parent folders. If `path` is a symbolic link, replaces the file that it points to. durable:
-    flushed to disk. DiskError if the disk is full or fails, UnwritableError if the folder cannot be written,
-    FolderLost if it belongs to a locked folder that was moved or removed.
+    flushed to disk. DiskError if the disk is full or fails, UnwritableError if the folder cannot be written or `path`
+    is a pipe, a socket or a device, FolderLost if it belongs to a locked folder that was moved or removed.
     """
     named, path = path, path.resolve() if path.is_symlink() else path
     temporary = _temporary(path)
     try:
         require_held(named)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        regular(path).parent.mkdir(parents=True, exist_ok=True)
         yield temporary
         if durable:
             flush(temporary)
@@ -65,7 +65,7 @@ def require_writable(path: Path) -> None:
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        path.parent.mkdir(parents=True, exist_ok=True)
+        regular(path).parent.mkdir(parents=True, exist_ok=True)
         temporary.touch()
     except OSError as error:
         raise write_error(path, error) from error
@@ -161,6 +161,13 @@ def entries(folder: Path) -> list[Path]:
         raise read_error(folder, error) from error
 
 
+def regular(path: Path) -> Path:
+    """The path. OSError for a pipe, a socket or a device: reading may hang, and a file must not replace it."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise OSError(errno.EPERM, "a pipe, a socket or a device", str(path))
+    return path
+
+
 def read_error(path: Path, error: OSError) -> UnreadableError:
     """The exception for a file that cannot be read now but may be intact."""
     return UnreadableError(f"{path} cannot be read: {reason_of(error)}; make it readable, then try again")
@@ -193,12 +200,20 @@ def require_space(path: Path, needed: int) -> None:
         raise DiskError(f"{path} was not written: it needs {size} and the disk has {room}; free some there")
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Remove temporary files of killed processes in `folder`; no process may be writing there."""
-    for path in files_below(folder):
-        if is_leftover(path):
-            with suppress(OSError):
-                path.unlink()
+def remove_leftovers(folder: Path, except_below: Sequence[Path] = ()) -> None:
+    """Remove temporary files and folders of killed processes in `folder`; no process may be writing there.
+
+    except_below: subfolders into which other processes may be writing.
+    """
+    for parent, folders, names in os.walk(folder):
+        for name in names:
+            if is_leftover(path := Path(parent, name)):
+                with suppress(OSError):
+                    path.unlink()
+        for name in folders:
+            if is_leftover(path := Path(parent, name)):
+                shutil.rmtree(path, ignore_errors=True)
+        folders[:] = [name for name in folders if Path(parent, name) not in except_below]
 
 
 def is_leftover(path: Path) -> bool:

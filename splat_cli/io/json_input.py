@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from splat_cli.io.files import regular
+
 MAX_JSON_BYTES = 64 << 20
 """Maximum size of a file. A dataset has at most 65,536 cameras, which take 40 MB."""
 _BASE_BYTES, _BYTES_PER_CHARACTER = 56 << 20, 4
@@ -16,7 +18,7 @@ _MAX_KEYS = 1000
 
 def read_json_text(path: Path) -> str:
     """Content of a UTF-8 file without its byte order mark. Raises OSError; ValueError if too long or not UTF-8."""
-    with path.open("rb") as file:
+    with regular(path).open("rb") as file:
         content = file.read(MAX_JSON_BYTES + 1)
     if len(content) > MAX_JSON_BYTES:
         raise ValueError(f"it is longer than {MAX_JSON_BYTES:,} bytes")

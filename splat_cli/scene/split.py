@@ -11,7 +11,7 @@ import numpy as np
 
 from splat_cli.device.launch import ceil_div
 from splat_cli.errors import FormatError
-from splat_cli.io.files import replacing
+from splat_cli.io.files import regular, replacing
 from splat_cli.io.json_input import parse_json, read_json_text
 from splat_cli.scene.dataset import MAX_PHOTOGRAPHS
 from splat_cli.scene.view import View
@@ -66,7 +66,7 @@ def _camera_distances(views: Sequence[View]) -> np.ndarray:
 def read_split(path: Path) -> frozenset[str]:
     """Names of held-out photographs: one per line, or `test` of a JSON object. Raises FormatError."""
     try:
-        with path.open(encoding="utf-8-sig", errors="surrogateescape") as file:
+        with regular(path).open(encoding="utf-8-sig", errors="surrogateescape") as file:
             is_json = file.read(_FIRST).lstrip().startswith("{")
             file.seek(0)
             lines = itertools.islice(iter(partial(file.readline, _MAX_LINE), ""), MAX_PHOTOGRAPHS)

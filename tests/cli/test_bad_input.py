@@ -1,6 +1,9 @@
 """Bad input ends with one line and exit code 2, and writes nothing."""
 
+import os
 import shutil
+import threading
+from contextlib import suppress
 
 import numpy as np
 import plyfile
@@ -151,3 +154,49 @@ def test_folder_above_a_scene_is_refused(refused, scene, tmp_path, where):
 def test_photographs_in_a_folder_of_another_size(refused, copy):
     (copy / "images").rename(copy / "images_4")
     refused(copy, "there is no folder", "such as --images images_4")
+
+
+def _make_pipe(path):
+    """A pipe at `path`; a thread opens and closes it for writing whenever someone opens it for reading."""
+    os.mkfifo(path)
+
+    def write():
+        while path.is_fifo():
+            with suppress(OSError):
+                path.open("wb").close()
+
+    threading.Thread(target=write, daemon=True).start()
+    return path
+
+
+pipes = pytest.mark.skipif(os.name == "nt", reason="Windows has no pipes in folders")
+
+
+@pipes
+@pytest.mark.parametrize(("option", "suffix"), [("--points", ".ply"), ("--split", ".txt"), ("--preset", ".toml")])
+def test_a_pipe_is_not_read(splat, scene, tmp_path, option, suffix):
+    path = _make_pipe(tmp_path / f"pipe{suffix}")
+    result = splat("train", scene, option, path, "--eval", "--device", "cpu", "--steps", "2")
+    assert (result.code, result.err.count("\n")) == (2, 1), result.err
+    assert f"{path} cannot be read: a pipe, a socket or a device" in result.err
+
+
+@pipes
+@pytest.mark.parametrize("name", ["metrics.json", "train.jsonl"])
+def test_a_pipe_in_a_run_is_not_read(splat, run_copy, name):
+    (run_copy / name).unlink()
+    _make_pipe(run_copy / name)
+    result = splat("report", run_copy, "--device", "cpu")
+    assert (result.code, result.err.count("\n")) == (2, 1), result.err
+    assert f"{run_copy / name} cannot be read: a pipe, a socket or a device" in result.err
+
+
+@pipes
+@pytest.mark.parametrize("command", [["export", "RUN", "OUT.ply"], ["report", "RUN", "-o", "OUT.html"]])
+def test_a_pipe_is_not_replaced(splat, trained, tmp_path, command):
+    """Nor a device: root could replace /dev/zero through a link."""
+    path = _make_pipe(tmp_path / command[-1])
+    result = splat(*[{"RUN": trained, command[-1]: path}.get(word, word) for word in command])
+    assert (result.code, result.err.count("\n")) == (2, 1), result.err
+    assert f"{path} cannot be written: a pipe, a socket or a device" in result.err
+    assert path.is_fifo()

@@ -26,7 +26,7 @@ from splat_cli.gaussians.formats.quantize import (
 )
 from splat_cli.gaussians.init import SH_C0
 from splat_cli.gaussians.ply import finite_splats, is_antialiased, splat_comments, stated_origin
-from splat_cli.io.files import replacing
+from splat_cli.io.files import regular, replacing
 from splat_cli.io.ply_header import MAX_HEADER_BYTES, check_header, damage_of, header_comments
 
 _CHUNK = 256
@@ -42,7 +42,7 @@ _SH_RANGE = 8.0
 def is_compressed_ply(path: Path) -> bool:
     """Whether the file has the header of a compressed PLY; False for unreadable files."""
     try:
-        with path.open("rb") as file:
+        with regular(path).open("rb") as file:
             return b"packed_position" in file.read(MAX_HEADER_BYTES).partition(b"end_header")[0]
     except OSError:
         return False

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.errors import FormatError
+from splat_cli.io.files import regular
 from splat_cli.io.json_input import parse_json
 
 _KINDS = {dict: "an object", list: "a list", int: "a whole number", str: "a text"}
@@ -14,7 +15,7 @@ _KINDS = {dict: "an object", list: "a list", int: "a whole number", str: "a text
 def read_bytes(path: Path) -> bytes:
     """Content of a file; FormatError if it cannot be read."""
     try:
-        return path.read_bytes()
+        return regular(path).read_bytes()
     except OSError as error:
         raise FormatError(f"{path} cannot be read: {error.strerror or error}") from error
 

@@ -39,7 +39,7 @@ from splat_cli.gaussians.formats.quantize import (
 )
 from splat_cli.gaussians.ply import finite_splats
 from splat_cli.io.archives import max_unpacked_bytes
-from splat_cli.io.files import replacing
+from splat_cli.io.files import regular, replacing
 
 MAGIC = b"NGSP"
 HEADER = struct.Struct("<4sIIBBBB")
@@ -211,7 +211,7 @@ def pack_streams(header: SpzHeader, columns: Sequence[np.ndarray], records: byte
 def read_streams(path: Path) -> tuple[SpzHeader, list[np.ndarray]]:
     """(header, uint8 [N, width] of each property). FormatError if the file is damaged or of another version."""
     try:
-        with path.open("rb") as file:
+        with regular(path).open("rb") as file:
             is_plain = file.read(len(MAGIC)) == MAGIC
             file.seek(0)
             return _read_zstd(path, file) if is_plain else _read_gzip(path, file)

@@ -17,7 +17,7 @@ from splat_cli import __version__
 from splat_cli.errors import ZIP_ERRORS, FormatError, UsageError, reason_of
 from splat_cli.gaussians.arrays import SH_DEGREE_FROM_COEFFICIENTS
 from splat_cli.io.archives import read_npz
-from splat_cli.io.files import read_error, replacing
+from splat_cli.io.files import read_error, regular, replacing
 from splat_cli.io.json_input import parse_json
 from splat_cli.render.iter_state import ITER_STATE_DTYPE
 
@@ -74,7 +74,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     UsageError if another version wrote it, UnreadableError if it cannot be read now: such a file may be intact.
     """
     try:
-        with path.open("rb") as file:
+        with regular(path).open("rb") as file:
             _check_digest(path, file)
         arrays = read_npz(path)
         metadata = parse_json(arrays.pop("header").tobytes())

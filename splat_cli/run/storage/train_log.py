@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from splat_cli.io.files import read_error, replacing
+from splat_cli.io.files import read_error, regular, replacing
 from splat_cli.io.folder_lock import require_held
 from splat_cli.run.storage.records import log_entry
 
@@ -25,7 +25,7 @@ class TrainLog:
     def append(self, entry: Mapping[str, Any]) -> None:
         """Append a line. After an OSError, the file is unchanged if the disk allows it. FolderLost as `replacing`."""
         require_held(self.path)
-        with self.path.open("ab", buffering=0) as file:
+        with regular(self.path).open("ab", buffering=0) as file:
             end, left = file.seek(0, os.SEEK_END), (json.dumps(entry) + "\n").encode()
             try:
                 while left:
@@ -37,7 +37,7 @@ class TrainLog:
     def entries(self) -> list[dict[str, Any]]:
         """All entries, except lines that are incomplete or invalid. UnreadableError if they cannot be read now."""
         try:
-            with self.path.open(encoding="utf-8", errors="replace") as file:
+            with regular(self.path).open(encoding="utf-8", errors="replace") as file:
                 lines = itertools.islice(iter(lambda: file.readline(_MAX_LINE), ""), _MAX_LINES)
                 return [entry for entry in map(log_entry, lines) if entry is not None]
         except FileNotFoundError:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from splat_cli.errors import SceneError
+from splat_cli.io.files import regular
 from splat_cli.scene.colmap.model import CAMERA_MODELS, MAX_PARAMETERS, Camera, Image, check_camera
 from splat_cli.scene.dataset import check_count
 
@@ -30,7 +31,7 @@ class Cursor:
         self.path = path
         self.pos = 0
         try:
-            with path.open("rb") as file:
+            with regular(path).open("rb") as file:
                 empty = path.stat().st_size == 0  # mmap rejects empty files
                 self.data: bytes | mmap.mmap = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except OSError as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from splat_cli.errors import SceneError
+from splat_cli.io.files import regular
 from splat_cli.scene.colmap.model import CAMERA_MODELS, MAX_PARAMETERS, MODEL_IDS, Camera, Image, check_camera
 from splat_cli.scene.dataset import check_count
 
@@ -95,7 +96,7 @@ def _lines(path: Path, keep_empty: bool = False) -> Iterator[tuple[int, str]]:
     """(number, text) of the lines that are not comments; bytes that are not UTF-8 become surrogates."""
     try:
         _refuse_utf16(path)
-        with path.open(encoding="utf-8-sig", errors="surrogateescape") as file:
+        with regular(path).open(encoding="utf-8-sig", errors="surrogateescape") as file:
             for number, line in enumerate(file, 1):
                 text = line.strip()
                 if not text.startswith("#") and (text or keep_empty):
@@ -106,7 +107,7 @@ def _lines(path: Path, keep_empty: bool = False) -> Iterator[tuple[int, str]]:
 
 def _refuse_utf16(path: Path) -> None:
     """SceneError for a file in UTF-16, as `>` of Windows PowerShell writes it. OSError."""
-    with path.open("rb") as file:
+    with regular(path).open("rb") as file:
         if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             raise SceneError(f"{path} is in UTF-16, but expected in UTF-8: save it in UTF-8, or export the model again")
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from splat_cli.errors import reason_of
 from splat_cli.io.decoder import decode
+from splat_cli.io.files import regular
 from splat_cli.scene.images.decode import check_pixels, decode_levels
 
 DEPTH_SUFFIXES = (".png", ".npy", ".exr", ".tif", ".tiff")
@@ -33,7 +34,7 @@ def read_confidence(path: Path, max_pixels: int) -> np.ndarray:
 
 def _read_npy(path: Path, max_pixels: int) -> np.ndarray:
     try:
-        values = np.load(path, mmap_mode="r", allow_pickle=False)  # a file that is too short is refused
+        values = np.load(regular(path), mmap_mode="r", allow_pickle=False)  # a file that is too short is refused
     except OSError:
         raise
     except Exception as error:  # damaged headers raise many types
@@ -51,7 +52,7 @@ def _read_exr(path: Path, max_pixels: int) -> np.ndarray:
     """The channel of depths of the first part."""
     if any(importlib.util.find_spec(name) is None for name in ("OpenEXR", "Imath")):
         raise ValueError("OpenEXR files need the extra exr: pip install 'splat-cli[exr]'")
-    path.open("rb").close()
+    regular(path).open("rb").close()
     header, _ = _decoded("exr header", path)
     width, height = header["size"]
     if not 0 < width * height <= max(1 << 21, 200 * path.stat().st_size):  # the limit of photographs

@@ -6,6 +6,8 @@ import hashlib
 import os
 from pathlib import Path
 
+from splat_cli.io.files import regular
+
 _NUM_BLOCKS, _BLOCK = 5, 4096
 """Number of blocks of a file that its fingerprint covers, and their size in bytes."""
 _UNCOMPRESSED = (".bmp", ".tif", ".tiff", ".npy", ".exr")
@@ -21,7 +23,7 @@ def fingerprint(path: Path) -> str:
     """
     digest = hashlib.sha256()
     try:
-        with path.open("rb", buffering=0) as file:
+        with regular(path).open("rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
             for number in range(_NUM_BLOCKS):
                 file.seek(max(size - _BLOCK, 0) * number // (_NUM_BLOCKS - 1))

@@ -9,6 +9,7 @@ import numpy as np
 import plyfile
 
 from splat_cli.errors import FormatError, UsageError, reason_of
+from splat_cli.io.files import regular
 from splat_cli.io.ply_header import MAX_HEADER_BYTES, check_header, damage_of, plain_name
 from splat_cli.processes.child_process import ending, kill, receive, start_worker
 from splat_cli.scene.dataset import Points
@@ -31,7 +32,7 @@ def read_las(path: Path) -> Points:
     if importlib.util.find_spec("laspy") is None:
         raise UsageError(f"{path} needs laspy: pip install 'splat-cli[las]'")
     try:
-        path.open("rb").close()
+        regular(path).open("rb").close()
     except OSError as error:
         raise FormatError(f"{path} cannot be read ({reason_of(error)})") from error
     process = start_worker(_PROGRAM, str(path))
@@ -63,7 +64,7 @@ def _received(stream: IO[bytes]) -> Points:
 def is_point_cloud(path: Path) -> bool:
     """Whether `path` is a LAS or LAZ file, or a PLY of points, not of splats."""
     try:
-        with path.open("rb") as file:
+        with regular(path).open("rb") as file:
             head = file.read(MAX_HEADER_BYTES).split(b"end_header")[0]
     except OSError:
         return False

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from splat_cli.errors import SceneError
+from splat_cli.io.files import regular
 from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, check_count, sanitize_name, usable_frames
 from splat_cli.scene.images.image_index import ImageIndex
 from splat_cli.scene.images.locate import export_image_folder
@@ -32,7 +33,7 @@ _FLIP_Y_AND_Z = np.diag([1.0, -1.0, -1.0])
 def find_bundler(root: Path) -> Path | None:
     """The first .out file in `root` that starts like Bundler's."""
     for path in filter(Path.is_file, sorted(root.glob("*.out"))):
-        with path.open("rb") as file:
+        with regular(path).open("rb") as file:
             if file.read(len(_HEADER)) == _HEADER:
                 return path
     return None
@@ -63,7 +64,7 @@ def read_bundler(root: Path, options: SceneOptions) -> Dataset:
 def _numbers(path: Path) -> np.ndarray:
     """float64 [N] of the numbers below the first line; ValueError for other words."""
     values, rest = array("d"), b""
-    with path.open("rb") as file:
+    with regular(path).open("rb") as file:
         file.readline()
         while chunk := file.read(_CHUNK):
             words = (rest + chunk).split()
@@ -81,7 +82,7 @@ def _labels(path: Path, num: int) -> list[str]:
     for name in _LISTS:
         beside = path.with_name(name.format(stem=path.stem))
         if beside.is_file():
-            lines = beside.read_text(encoding="utf-8-sig", errors="surrogateescape").splitlines()
+            lines = regular(beside).read_text(encoding="utf-8-sig", errors="surrogateescape").splitlines()
             labels = [_NUMBERS_OF_NAME.sub("", line.strip()) for line in lines if line.strip()]
             if len(labels) >= num:
                 return labels

@@ -12,6 +12,7 @@ from xml.etree.ElementTree import Element, ParseError, fromstring
 import numpy as np
 
 from splat_cli.errors import SceneError
+from splat_cli.io.files import regular
 from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, sanitize_name, usable_frames
 from splat_cli.scene.images.image_index import ImageIndex
 from splat_cli.scene.images.locate import export_image_folder
@@ -35,7 +36,7 @@ _NAMES = ("f", "cx", "cy", "b1", "b2", "k1", "k2", "k3", "k4", "p1", "p2")
 def find_metashape(root: Path) -> Path | None:
     """The first .xml file in `root` that is a Metashape document."""
     for path in filter(Path.is_file, sorted(root.glob("*.xml"))):
-        with path.open("rb") as file:
+        with regular(path).open("rb") as file:
             head = file.read(_HEAD_BYTES)
         if b"<document" in head and b"<chunk" in head:
             return path
@@ -71,7 +72,7 @@ def read_metashape(root: Path, options: SceneOptions) -> Dataset:
 def _document(path: Path) -> Element:
     """The root element. SceneError if it is not XML, or declares entities, which could grow without bound."""
     try:
-        content = path.read_bytes()
+        content = regular(path).read_bytes()
         if b"<!DOCTYPE" in content or b"<!ENTITY" in content:
             raise SceneError(f"{path} declares a document type, which Metashape does not: export the cameras again")
         num_elements = content.count(b"<") - content.count(b"</")

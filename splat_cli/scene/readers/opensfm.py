@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.errors import SceneError, reason_of
+from splat_cli.io.files import regular
 from splat_cli.io.json_input import parse_json
 from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, check_count, sanitize_name, usable_frames
 from splat_cli.scene.images.image_index import ImageIndex
@@ -44,7 +45,7 @@ def find_opensfm(root: Path) -> Path | None:
     """The reconstruction.json in `root` or in its folder `opensfm`, if it starts like OpenSfM's."""
     for path in (root / name for name in _FILES):
         if path.is_file():
-            with path.open("rb") as file:
+            with regular(path).open("rb") as file:
                 head = file.read(_HEAD_BYTES)
             if head.lstrip().startswith(b"[") and b'"projection_type"' in head:
                 return path
@@ -125,7 +126,7 @@ def _without_points(path: Path) -> tuple[bytes, np.ndarray]:
     Points as Python objects would take four times the memory of their text. Points in another layout stay in the JSON.
     OSError; ValueError for a file that is too long or a number that is damaged.
     """
-    with path.open("rb") as file:
+    with regular(path).open("rb") as file:
         content = file.read(_MAX_BYTES + 1)
     if len(content) > _MAX_BYTES:
         raise ValueError(f"it is longer than {_MAX_BYTES:,} bytes")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.errors import SceneError
+from splat_cli.io.files import regular
 from splat_cli.io.json_input import parse_json, read_json_text
 from splat_cli.scene.dataset import Dataset, Frame, FrameDepth, Points, Unusable, sanitize_name, usable_frames
 from splat_cli.scene.images.image_index import ImageIndex
@@ -51,7 +52,7 @@ def read_polycam(root: Path, options: SceneOptions) -> Dataset:
 def find_scanner_app(root: Path) -> Path | None:
     """The first frame_*.json with an ARKit pose, as in 3D Scanner App's "all data"."""
     for path in sorted(root.glob("frame_*.json"))[:1]:
-        if b"cameraPoseARFrame" in path.read_bytes():
+        if b"cameraPoseARFrame" in regular(path).read_bytes():
             return path
     return None
 

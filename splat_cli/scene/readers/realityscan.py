@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from splat_cli.errors import SceneError
+from splat_cli.io.files import regular
 from splat_cli.scene.dataset import (
     MAX_PHOTOGRAPHS,
     Dataset,
@@ -43,7 +44,7 @@ _MAX_LINE, _MAX_COLUMNS = 4096, 64
 def find_realityscan(root: Path) -> Path | None:
     """The first .csv file in `root` with the columns of a registration."""
     for path in filter(Path.is_file, sorted(root.glob("*.csv"))):
-        with path.open(encoding="utf-8-sig", errors="replace") as file:
+        with regular(path).open(encoding="utf-8-sig", errors="replace") as file:
             head = [file.readline(_MAX_LINE) for _ in range(2)]
         if any(set(_columns(line)) >= _POSE for line in head):
             return path
@@ -65,7 +66,7 @@ def read_realityscan(root: Path, options: SceneOptions) -> Dataset:
 def _rows(path: Path) -> list[dict[str, str]]:
     """The rows below the line with the columns, which may follow a line with the number of cameras."""
     try:
-        with path.open(encoding="utf-8-sig", errors="replace") as file:
+        with regular(path).open(encoding="utf-8-sig", errors="replace") as file:
             lines = iter(lambda: file.readline(_MAX_LINE), "")
             columns = next(found for found in map(_columns, lines) if set(found) >= _POSE)
             if not set(columns) >= _REQUIRED:
