@@ -24,10 +24,12 @@ from pathlib import Path
 from splat_cli.cli.main import run as run_splat
 from splat_cli.config.presets import read_toml
 from splat_cli.errors import FormatError
+from splat_cli.io.files import is_leftover
 from splat_cli.run.checkpoints.checkpointer import checkpoint_path, checkpoint_paths
 from splat_cli.run.checkpoints.file import read_checkpoint
 from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.sample import make_sample_city
 
 # Modules of the commands, imported once for all forks. Imports start no threads, because forks would not have them.
 for name in (
@@ -35,6 +37,8 @@ for name in (
     "splat_cli.cli.train_request",
     "splat_cli.cli.export",
     "splat_cli.cli.batch",
+    "splat_cli.cli.city",
+    "splat_cli.commands.city.stages",
     "splat_cli.device.cpu",
     "splat_cli.report",
     "splat_cli.run.resume",
@@ -71,6 +75,8 @@ _OPTIONS = [
     "--background=random",
 ]
 _BATCH_OPTIONS = ["--device=cpu", "--deterministic", "--steps=3", "--save-at=", "--no-report"]
+_CITY_OPTIONS = ["--device=cpu", "--deterministic", "--eval", "--test-every=3", "--init=points", "--lod=2"]
+_CITY_OPTIONS += ["--steps=2", "--cell-steps=2", "--max-splats=300", "--splat-budget=0", "--cell-splats=300"]
 _INPUTS = ("config.toml", "cameras.json", "inputs.json")
 """Files of a run that are the same from its beginning to its end."""
 _SECONDS = 240  # a trial takes one or two, on a busy machine ten
@@ -237,7 +243,50 @@ class Batch(Scenario):
         return "" if states in (["done"], ["skipped"]) else f"the summary says {states}"
 
 
-SCENARIOS = (Training, Resume, Export, ChunkExport, Batch)
+class Merge(Scenario):
+    """A city whose stages are trained: the command merges its one cell, evaluates it and writes levels of detail."""
+
+    name = "merge"
+
+    @property
+    def city(self) -> Path:
+        """A city that is trained once; its jobs are other processes."""
+        return self.whole.path.parent / "city-whole"
+
+    def prepare(self, path: Path) -> None:
+        if not self.city.exists():
+            make_sample_city(self.city.with_name("town"), blocks=(1, 1), num_views=6, width=24, height=18)
+            assert run_splat(self.command(self.city)) == 0
+        shutil.copytree(self.city, path)
+        run = RunDir(path)
+        for file in (*path.glob("*.json"), run.config_path):
+            if file.name != "city.json":
+                file.unlink()
+        for folder in ("point_cloud", "lod"):
+            shutil.rmtree(path / folder)
+
+    def command(self, path: Path) -> list[str]:
+        return ["city", str(self.city.with_name("town")), "-o", str(path), *_CITY_OPTIONS]
+
+    def wrong(self, path: Path) -> str:
+        found, expected = _files(path), _files(self.city)
+        for name in expected.keys() - found.keys():
+            if name.startswith(("coarse/", "cells/", "city.json")):
+                return f"{name} is gone"
+        for name in expected.keys() & found.keys() - {"seconds.json", "result.json"}:
+            if found[name] != expected[name]:
+                return f"another {name}"
+        is_whole = "lod/lod-meta.json" not in found or found.keys() >= {name for name in expected if "lod/" in name}
+        return "" if is_whole else "an index without its chunks"
+
+    def missing(self, path: Path) -> str:
+        found = _files(path).keys()
+        lost = [name for name in _files(self.city) if name not in {"seconds.json", *found}]
+        surplus = [name for name in found if any(is_leftover(Path(part)) for part in Path(name).parts)]
+        return f"{lost[0]} is missing" if lost else f"{surplus[0]} is left over" if surplus else ""
+
+
+SCENARIOS = (Training, Resume, Export, ChunkExport, Batch, Merge)
 
 
 class Trials:

@@ -46,7 +46,7 @@ def train_cell(out: Path, number: int, device: str, display: Display, timer: Pha
     if plan is None or number not in range(len(plan.cells)):
         raise UsageError(f"{out} has no cell {number}: `splat city` plans cells and starts this command for each")
     with locked_folder(files.run.path, make=True):
-        remove_leftovers(files.run.path)
+        remove_leftovers(files.folder)
         if files.run.result():
             return read_result(files.run)
         backend = open_device(device, city.config, display)

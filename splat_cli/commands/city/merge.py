@@ -76,11 +76,19 @@ def _has_levels(index: Path, splats: Path, num_levels: int) -> bool:
 
 
 def finish(run: RunDir, coarse: RunDir, num_cells: int, backend: Backend, display: Display) -> RunSummary:
-    """Evaluate the merged run, if photographs are held out, and write its result, which marks it as finished."""
+    """Evaluate the merged run, if photographs are held out, and write its result, which marks it as finished.
+
+    DiskError if the scores of the photographs cannot be written.
+    """
     parts = [read_result(one) for one in (coarse, *(CellFiles.of(run.path, i).run for i in range(num_cells)))]
     steps = run.saved_steps()[-1]
     num_splats = count_splats(run.ply_path(steps))
-    score = evaluate_run(run.path, None, backend, display).mean if run.config().eval else None
+    score = None
+    if run.config().eval:
+        evaluation = evaluate_run(run.path, None, backend, display)
+        if evaluation.unwritten:
+            raise evaluation.unwritten  # the same command continues here
+        score = evaluation.mean
     bad = {name: sum(part.nonfinite_counts[name] for part in parts) for name in parts[0].nonfinite_counts}
     result = RunSummary(run, steps, num_splats, sum(part.seconds for part in parts), score, bad)
     run.save_result(result.to_dict())

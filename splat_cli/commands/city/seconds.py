@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from splat_cli.engine.job import JobResult
-from splat_cli.errors import FormatError
+from splat_cli.errors import DiskError, FormatError
 from splat_cli.io.files import replacing
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.storage.train_log import sum_phases
@@ -25,7 +25,7 @@ def timed(out: Path, stage: str, display: Display) -> Iterator[None]:
     yield
     seconds = time.perf_counter() - start
     display.say(f"{stage}: {seconds:.1f} s")
-    _record(out, stage, round(seconds, 3))
+    _record(out, stage, round(seconds, 3), display)
 
 
 def show_job(out: Path, ended: JobResult, num_splats: int, display: Display) -> None:
@@ -34,7 +34,7 @@ def show_job(out: Path, ended: JobResult, num_splats: int, display: Display) -> 
     phases = sum_phases(RunDir(ended.job.run).log.entries())
     prepared = f"prepared in {phases['preparation']:.1f} s, " if "preparation" in phases else ""
     display.say(f"{ended.job.name}: {prepared}{num_splats:,} splats in {ended.seconds:.1f} s")
-    _record(out, ended.job.name, {"seconds": round(ended.seconds, 3), "place": ended.place, "phases": phases})
+    _record(out, ended.job.name, {"seconds": round(ended.seconds, 3), "place": ended.place, "phases": phases}, display)
 
 
 def _recorded(path: Path) -> dict[str, Any]:
@@ -46,8 +46,12 @@ def _recorded(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _record(out: Path, name: str, value: Any) -> None:
+def _record(out: Path, name: str, value: Any, display: Display) -> None:
+    """Add an entry to seconds.json. A disk error is only a warning."""
     path = out / "seconds.json"
     before = _recorded(path)
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps({**before, name: value}, indent=1) + "\n", encoding="utf-8")
+    try:
+        with replacing(path) as temporary:
+            temporary.write_text(json.dumps({**before, name: value}, indent=1) + "\n", encoding="utf-8")
+    except DiskError as error:
+        display.warn(str(error))

@@ -16,6 +16,7 @@ from splat_cli.config import TrainConfig
 from splat_cli.engine.engine import Engine, open_engine
 from splat_cli.engine.job import Job, resumed_on, train_job
 from splat_cli.errors import SplatError, UsageError
+from splat_cli.io.files import entries, remove_leftovers
 from splat_cli.run.device import open_device
 from splat_cli.run.ranks import rank_counts
 from splat_cli.run.storage.result import RunSummary, read_result
@@ -24,7 +25,12 @@ from splat_cli.terminal.console import Display
 
 
 def train_city(city: City, display: Display) -> RunSummary:
-    """Run the stages that are not finished. SplatError naming the cells that failed; Interrupted."""
+    """Run the stages that are not finished. The folder is locked.
+
+    SplatError naming the cells that failed; Interrupted.
+    """
+    cells = [path for path in entries(city.out / "cells") if path.is_dir()]
+    remove_leftovers(city.out, except_below=[city.coarse.path, *cells])  # there, lost workers may still write
     if city.out.joinpath("result.json").is_file():
         return read_result(RunDir(city.out))
     plan = read_plan(city.out)

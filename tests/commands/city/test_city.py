@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import psutil
@@ -16,6 +17,7 @@ from splat_cli.cli.main import run
 from splat_cli.commands.city.cell import own_splats
 from splat_cli.commands.city.coarse_views import CoarseViews
 from splat_cli.commands.city.plan import CellFiles, read_plan
+from splat_cli.errors import DiskError
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.sample import make_sample_city
@@ -359,6 +361,42 @@ def test_a_finished_stage_that_has_lost_its_splats_is_named(city, copy, splat, s
     result = splat("city", city[0], "-o", copy, *OPTIONS)
     assert result.code == 0, result.err
     assert RunDir(copy).ply_path(40).read_bytes() == RunDir(city[1]).ply_path(40).read_bytes()
+
+
+def test_temporary_files_of_a_killed_command_are_removed(city, copy, splat):
+    """Except in the coarse run and in cells, where other processes may be writing."""
+    left = [copy / "lod" / ".lod-meta.json.7.part", copy / "cells" / ".plan.json.7.part"]
+    kept = [copy / "coarse" / ".config.toml.7.part", CellFiles.of(copy, 0).folder / ".start.ply.7.part"]
+    left[0].mkdir()
+    for path in (left[0] / "means_l.webp", left[1], *kept):
+        path.write_text("begun")
+    assert splat("city", city[0], "-o", copy, *OPTIONS).code == 0
+    assert [path.exists() for path in (*left, *kept)] == [False, False, True, True]
+
+
+def test_a_cell_removes_what_its_killed_process_left(copy, splat):
+    left = CellFiles.of(copy, 0).folder / ".start.ply.7.part"
+    left.write_text("begun")
+    assert splat("cell", copy, "0", "--device", "cpu", "--json").code == 0
+    assert not left.exists()
+
+
+def test_seconds_that_cannot_be_written_do_not_stop_a_city(city, copy, splat):
+    (copy / "result.json").unlink()
+    (copy / "seconds.json").unlink()
+    (copy / "seconds.json").mkdir()
+    result = splat("city", city[0], "-o", copy, *OPTIONS)
+    assert (result.code, "Warning: " in result.err, "seconds.json" in result.err) == (0, True, True)
+    assert (copy / "result.json").is_file()
+
+
+def test_a_city_is_not_finished_without_the_scores_of_its_photographs(city, copy, splat, monkeypatch):
+    (copy / "result.json").unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(RunDir, "save_metrics", Mock(side_effect=DiskError("metrics.json was not written")))
+        failed = splat("city", city[0], "-o", copy, *OPTIONS)
+    assert (failed.code, failed.err.splitlines()[-1]) == (1, "Error: metrics.json was not written")
+    assert not (copy / "result.json").exists()
 
 
 def test_damaged_seconds_do_not_stop_a_city(city, copy, splat):
