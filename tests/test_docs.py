@@ -76,7 +76,7 @@ def test_the_citation_has_the_version():
 
 
 def test_continuous_integration_types_the_readme_and_installs_every_extra():
-    """It skips browsers, and installs nvrtc instead of the CUDA extras."""
+    """It skips browsers and PyTorch, and installs nvrtc instead of the CUDA extras."""
     script = (ROOT / ".ci" / "run").read_text()
     (pattern,) = re.findall(r"grep '(\^.+)' README\.md", script)
     endings = [
@@ -89,6 +89,7 @@ def test_continuous_integration_types_the_readme_and_installs_every_extra():
         "cuda12",
         "cuda13",
         "browser",
+        "lpips",
     }
 
 

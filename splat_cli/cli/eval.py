@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from splat_cli.cli.display import display_options
-from splat_cli.cli.options import PATH, device_option
+from splat_cli.cli.options import PATH, device_option, lpips_option
 from splat_cli.cli.output import Output
 
 if TYPE_CHECKING:
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    epilog="\b\nExample:\n  splat eval runs/garden\n  splat eval runs/garden/point_cloud/iteration_7000/point_cloud.ply"
+    epilog="\b\nExample:\n  splat eval runs/garden\n  splat eval runs/garden --lpips\n"
+    "  splat eval runs/garden/point_cloud/iteration_7000/point_cloud.ply"
 )
 @click.argument("source", type=PATH, metavar="RUN")
 @click.option(
@@ -26,26 +27,33 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="Write photograph, render and error map of each view side by side, PNG.",
 )
+@lpips_option
 @device_option
 @display_options
-def command(source: Path, scene: Path | None, save_pictures: Path | None, device: str, display: "Display") -> Output:
+def command(
+    source: Path, scene: Path | None, save_pictures: Path | None, lpips: str | None, device: str, display: "Display"
+) -> Output:
     """Evaluate the splats of a run on its held-out photographs.
 
     RUN is the folder of a run (evaluates its last step) or one of its PLY files. Prints a table of PSNR and SSIM, with
-    FLIP if the extra `flip` is installed, and the percentage of the scene's points hidden by splats. Adds the numbers
-    and the protocol to RUN/metrics.json.
+    FLIP if the extra `flip` is installed, LPIPS with --lpips, and the percentage of the scene's points hidden by
+    splats. Adds the numbers and the protocol to RUN/metrics.json.
     """
     from splat_cli.commands.evaluate import evaluate_run
     from splat_cli.device import open_backend
     from splat_cli.eval.metrics import has_flip
 
-    metrics = evaluate_run(source, scene, open_backend(device), display, pictures=save_pictures, with_flip=has_flip())
+    metrics = evaluate_run(
+        source, scene, open_backend(device), display, pictures=save_pictures, with_flip=has_flip(), lpips=lpips
+    )
     width = max(len(name) for name in metrics.scores)
     with_flip, with_fit = metrics.mean.flip is not None, metrics.mean.fitted_psnr is not None
-    title = f"{'photograph':<{width}}   PSNR    SSIM{'    FLIP' * with_flip}{'  fitted PSNR    SSIM' * with_fit}"
+    measures = f"   PSNR    SSIM{'    FLIP' * with_flip}{'   LPIPS' * bool(lpips)}{'  fitted PSNR    SSIM' * with_fit}"
+    title = f"{'photograph':<{width}}{measures}"
     lines = [title]
     for name, score in {**metrics.scores, "mean": metrics.mean}.items():
         looks = "" if score.flip is None else f"  {score.flip:.4f}"
+        looks += "" if score.lpips is None else f"  {score.lpips:.4f}"
         fit = "" if score.fitted_psnr is None else f"  {score.fitted_psnr:11.2f}  {score.fitted_ssim:.4f}"
         lines.append(f"{name:<{width}}  {score.psnr:5.2f}  {score.ssim:.4f}{looks}{fit}")
     if (hidden := metrics.free_space.get("hidden_points")) is not None:

@@ -25,6 +25,15 @@ device_option = click.option(
     help="Device to compute on; auto: the GPU if there is one.",
 )
 
+lpips_option = click.option(
+    "--lpips",
+    is_flag=False,
+    flag_value="vgg",
+    type=click.Choice(["vgg", "alex"]),
+    metavar="[NETWORK]",
+    help="Also LPIPS, with the network vgg (without a value) or alex; needs the extra `lpips`.",
+)
+
 
 spz_axes_option = click.option(
     "--spz-axes",

@@ -13,6 +13,7 @@ from splat_cli.device import Backend
 from splat_cli.errors import UsageError
 from splat_cli.eval.embedding_fit import has_appearances
 from splat_cli.eval.evaluate import evaluate
+from splat_cli.eval.lpips import Lpips
 from splat_cli.eval.metrics import Score, has_flip, mean_score
 from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.io.files import replacing
@@ -56,16 +57,23 @@ class ComparedRun:
 
 
 def compare_runs(
-    paths: Sequence[Path], scene: Path | None, backend: Backend, display: Display, page: Path | None
+    paths: Sequence[Path],
+    scene: Path | None,
+    backend: Backend,
+    display: Display,
+    page: Path | None,
+    lpips: str | None = None,
 ) -> list[ComparedRun]:
     """Evaluate the last splats of each run on the held-out photographs, which all runs share; write the page.
 
-    scene: folder of the photographs, by default as in training. UsageError if two runs cannot be compared.
+    scene: folder of the photographs, by default as in training. lpips: also LPIPS with this network. UsageError if two
+    runs cannot be compared.
     """
     runs = [open_run(path) for path in paths]
     _check_runs(runs)
     if page is not None:
         refuse_other_file(page)
+    distance = None if lpips is None else Lpips(lpips)
     names = _distinct_names([run.path for run in runs])
     first: ImageSet | None = None
     compared = []
@@ -75,7 +83,7 @@ def compare_runs(
             first = photographs
         else:
             _check_photographs(names[0], first, name, photographs)
-        compared.append(_evaluated(run, name, photographs, backend, display, for_page=page is not None))
+        compared.append(_evaluated(run, name, photographs, backend, display, distance, for_page=page is not None))
     assert first is not None
     if page is not None:
         with replacing(page) as temporary:
@@ -132,7 +140,14 @@ def _distinct_names(paths: Sequence[Path]) -> list[str]:
 
 
 def _evaluated(
-    run: RunDir, name: str, photographs: ImageSet, backend: Backend, display: Display, *, for_page: bool
+    run: RunDir,
+    name: str,
+    photographs: ImageSet,
+    backend: Backend,
+    display: Display,
+    lpips: Lpips | None,
+    *,
+    for_page: bool,
 ) -> ComparedRun:
     """Scores of a run. for_page: with its renders."""
     splats, field = load_model(find_splats(run.path)[0], backend)
@@ -145,7 +160,7 @@ def _evaluated(
             count(1)
 
         model = TrainedModel(splats, field, run.background(), run.responses())
-        scores = evaluate(model, photographs, run.config(), on_render=on_render, with_flip=has_flip())
+        scores = evaluate(model, photographs, run.config(), on_render=on_render, with_flip=has_flip(), lpips=lpips)
     return ComparedRun(name, run, scores, renders, splats.num, run.result().get("seconds"))
 
 

@@ -11,6 +11,7 @@ from splat_cli.errors import DiskError, UsageError
 from splat_cli.eval.error_map import side_by_side
 from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.free_space import free_space_metrics
+from splat_cli.eval.lpips import Lpips
 from splat_cli.eval.metrics import Score, mean_score
 from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.gaussians.ply import read_ply
@@ -60,17 +61,20 @@ def evaluate_run(
     *,
     pictures: Path | None = None,
     with_flip: bool = False,
+    lpips: str | None = None,
 ) -> Evaluation:
     """Evaluate a run's splats (`source`: the run or its PLY) on its held-out photographs; updates metrics.json.
 
     scene: folder of the photographs, by default as in training. pictures: folder for PNGs of photograph, render and
-    error map. with_flip: also FLIP, from the extra `flip`; 1.2 s per megapixel on one core.
+    error map. with_flip: also FLIP, from the extra `flip`; 1.2 s per megapixel on one core. lpips: also LPIPS
+    with this network, from the extra `lpips`.
     """
     ply, run = find_splats(source)
     if run is None:
         raise UsageError(
             f"{source} is not in the folder of a run, which records the photographs: name the run's folder"
         )
+    distance = None if lpips is None else Lpips(lpips)
     photographs = load_run_images(run, run.views("test"), scene, backend, display)
     splats, field = load_model(ply, backend) if source.is_dir() else (Splats.from_arrays(backend, read_ply(ply)), None)
     names = png_names([view.name for view in photographs.views])
@@ -85,12 +89,12 @@ def evaluate_run(
             count(1)
 
         model = TrainedModel(splats, field, run.background(), run.responses())
-        scores = evaluate(model, photographs, run.config(), on_render=on_render, with_flip=with_flip)
+        scores = evaluate(model, photographs, run.config(), on_render=on_render, with_flip=with_flip, lpips=distance)
     step, views = step_of(ply), {"": photographs.views, "_train": run.views("train")}
     points = read_run_scene(run, scene).points
     free_space = free_space_metrics(backend, splats, views, points, run.config().antialias)
     extra = {"num_splats": splats.num, **free_space}
-    metrics, unwritten = updated_metrics(run, run.config(), step, scores, backend.describe(), extra), None
+    metrics, unwritten = updated_metrics(run, run.config(), step, scores, backend.describe(), extra, lpips), None
     try:
         run.save_metrics(metrics)
     except DiskError as error:

@@ -13,6 +13,7 @@ from splat_cli.device import Backend, DeviceArray
 from splat_cli.device.host import num_cores
 from splat_cli.errors import SceneError
 from splat_cli.eval.embedding_fit import fit_held_out_embeddings, half, has_appearances
+from splat_cli.eval.lpips import Lpips
 from splat_cli.eval.metrics import Score, flip
 from splat_cli.eval.picture_scorer import PictureScorer
 from splat_cli.eval.trained_model import TrainedModel
@@ -55,11 +56,12 @@ def evaluate(
     *,
     on_render: Callable[[int, np.ndarray], object] = lambda index, render: None,
     with_flip: bool = False,
+    lpips: Lpips | None = None,
 ) -> dict[str, Score]:
     """Scores of renders against their photographs, by name; background and antialiasing as in training.
 
-    on_render: called with number and render (uint8 [H, W, 3]) of each view. with_flip: also FLIP. If training fitted
-    the appearance of photographs, only right halves are compared. SceneError if no photograph can be used.
+    on_render: called with number and render (uint8 [H, W, 3]) of each view. with_flip, lpips: also these. If training
+    fitted the appearance of photographs, only right halves are compared. SceneError if no photograph can be used.
     """
     splats, field, backend = model.splats, model.field, model.splats.backend
     background = model.background or background_color(config.background)
@@ -80,6 +82,8 @@ def evaluate(
         rendered = backend.download(scorer.rounded)
         if with_flip:
             one = dataclasses.replace(one, flip=flip(rendered, photograph, mask))
+        if lpips:
+            one = dataclasses.replace(one, lpips=lpips.score(rendered, photograph, mask))
         if config.appearance != "none":
             fitted = _fitted_score(scorer, planes, photograph, mask)
             one = dataclasses.replace(one, fitted_psnr=fitted.psnr, fitted_ssim=fitted.ssim)

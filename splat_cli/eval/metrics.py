@@ -1,4 +1,4 @@
-"""PSNR, SSIM and FLIP of an image, their mean over images, and the evaluation protocol.
+"""PSNR, SSIM and FLIP of an image, the mean of all measures over images, and the evaluation protocol.
 
 FLIP (Andersson et al., "FLIP: A Difference Evaluator for Alternating Images", HPG 2020) is the perceived difference of
 two images, from 0 (identical) to 1. NVIDIA's package computes it; it comes with the extra `flip`.
@@ -18,6 +18,10 @@ _MOVED = (
 )
 _HALVES = "only right halves, with the colour field's appearance that fits the left half best; "
 _FLIP = f"FLIP at {PIXELS_PER_DEGREE} pixels per degree, mean over pixels, then over images; "
+_LPIPS = (
+    "LPIPS 0.1 by the package lpips, network {network}, input from -1 to 1, excluded pixels filled from the "
+    "photograph, mean over images; "
+)
 _FREE_SPACE = (
     "`hidden_points`: share of rays to points of the dataset, from at most 8 of these views, on which splats nearer "
     "than 80 % of the point's depth have more than 10 % opacity; `opacity_before_points`: mean of this opacity; "
@@ -28,7 +32,7 @@ _FITTED = "`fitted_`: over the right half of an image, after the affine change o
 
 @dataclass(frozen=True)
 class Score:
-    """PSNR in dB, SSIM and, if computed, FLIP of an image.
+    """PSNR in dB, SSIM and, if computed, FLIP and LPIPS of an image.
 
     fitted: score of the right half after colour correction fitted to the left half, with --appearance.
     """
@@ -36,6 +40,7 @@ class Score:
     psnr: float
     ssim: float
     flip: float | None = None
+    lpips: float | None = None
     fitted_psnr: float | None = None
     fitted_ssim: float | None = None
 
@@ -51,6 +56,7 @@ def protocol(
     named: bool = False,
     refined: bool = False,
     with_flip: bool = False,
+    lpips: str | None = None,
     fitted: bool = False,
     halves: bool = False,
     free_space: bool = False,
@@ -59,15 +65,17 @@ def protocol(
 
     named: the images are those listed in split.json. refined: camera poses were refined. fitted: also scored after
     colour correction. halves: appearance embeddings were fitted to left halves. free_space: floaters were measured.
+    lpips: network of LPIPS, if computed.
     """
     seen = "held out from training" if held_out else "NOT held out: training saw them too"
+    distance = "" if lpips is None else _LPIPS.format(network=lpips)
     every = f"images sorted by name, numbers 0, {test_every}, {2 * test_every}, ..."
     return (
         f"{'images that split.json names' if named else every} ({seen}); {_MOVED * refined}{_HALVES * halves}"
         "rendered at the training size; render and photograph rounded to 8 bits; "
         "PSNR over all pixels and channels of one image, then the mean over images; "
         "SSIM with an 11x11 Gaussian window of sigma 1.5, zero padding, mean over pixels and channels, then over "
-        f"images; {_FLIP * with_flip}{_FITTED * fitted}{_FREE_SPACE * free_space}"
+        f"images; {_FLIP * with_flip}{distance}{_FITTED * fitted}{_FREE_SPACE * free_space}"
         "pixels that a mask excludes, or that undistortion leaves blank, do not count"
     )
 

@@ -51,13 +51,15 @@ def comparison_page(runs: Sequence[Row], pictures: Sequence[ComparedPicture]) ->
 
 def _table(runs: Sequence[Row]) -> Markup:
     with_flip = all(run.mean.flip is not None for run in runs)
-    titles = ["run", "PSNR", "SSIM", *(["FLIP"] if with_flip else []), "splats", "training"]
+    with_lpips = all(run.mean.lpips is not None for run in runs)
+    titles = ["run", "PSNR", "SSIM", *(["FLIP"] * with_flip), *(["LPIPS"] * with_lpips), "splats", "training"]
     best = max(run.mean.psnr for run in runs)
     rows = []
     for run in runs:
         psnr = f"{run.mean.psnr:.2f} dB"
         cells: list[object] = [tag("b", psnr) if run.mean.psnr == best else psnr, f"{run.mean.ssim:.4f}"]
         cells += [f"{run.mean.flip:.4f}"] if with_flip else []
+        cells += [f"{run.mean.lpips:.4f}"] if with_lpips else []
         cells += [f"{run.num_splats:,}", "not finished" if run.seconds is None else duration(run.seconds)]
         rows.append(tag("tr", tag("th", run.name), *(tag("td", cell) for cell in cells)))
     head = tag("tr", *(tag("th", title) for title in titles))

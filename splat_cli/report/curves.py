@@ -15,6 +15,7 @@ _NAMES = {
     "psnr": "PSNR",
     "ssim": "SSIM",
     "flip": "FLIP",
+    "lpips": "LPIPS",
     "fitted_psnr": "PSNR, colours fitted",
     "fitted_ssim": "SSIM, colours fitted",
 }

@@ -253,6 +253,7 @@ def _tiles(data: RunData, splats: SplatArrays | None) -> Markup:
         if "fitted_psnr" in measured:
             tiles.append(("PSNR, colours fitted", f"{measured['fitted_psnr']:.2f}", "dB"))
         tiles += [(f"FLIP, {data.seen}", f"{measured['flip']:.4f}", "")] if "flip" in measured else []
+        tiles += [(f"LPIPS, {data.seen}", f"{measured['lpips']:.4f}", "")] if "lpips" in measured else []
     if "hidden_points" in measured:
         tiles.append(("Points hidden by floaters", f"{100 * measured['hidden_points']:.1f}", "%"))
     if splats:

@@ -57,6 +57,23 @@ def test_best_run_of_each_photograph_is_counted(splat, runs):
     assert sorted(map(int, counts)) == [0, 3]
 
 
+def test_lpips_is_a_column_of_table_and_page(splat, runs, monkeypatch):
+    class Distance:
+        def __init__(self, network):
+            assert network == "alex"
+
+        def score(self, render, photograph, mask):
+            return 0.125
+
+    monkeypatch.setattr("splat_cli.commands.compare.Lpips", Distance)
+    result = splat("compare", runs["short"], runs["long"], "--lpips", "alex", "-o", "lpips.html", "--device", "cpu")
+    assert result.code == 0, result.err
+    assert result.out.count("  0.1250") == 2
+    source = Path("lpips.html").read_text()
+    assert source.count("<th>LPIPS</th>") == 1
+    assert source.count("<td>0.1250</td>") == 2
+
+
 def test_page_holds_all_renders_and_can_be_written_again(splat, runs):
     for _ in range(2):
         result = splat("compare", runs["short"], runs["long"], "-o", "page.html", "--device", "cpu")

@@ -65,6 +65,25 @@ def test_flip_is_computed_if_it_is_installed(splat, run_copy, monkeypatch, insta
     assert (RunDir(run_copy).metrics()["steps"]["20"].get("flip") == 0.125) is installed
 
 
+def test_lpips_is_computed_on_demand(splat, run_copy, monkeypatch):
+    networks = []
+    monkeypatch.setattr("splat_cli.commands.evaluate.Lpips", lambda network: networks.append(network) or _Distance())
+    result = splat("eval", run_copy, "--lpips", "--device", "cpu")
+    assert result.code == 0, result.err
+    assert "LPIPS" in result.out.splitlines()[0]
+    assert "  0.2500" in result.out
+    assert RunDir(run_copy).metrics()["steps"]["20"]["lpips"] == 0.25
+    assert "network vgg, input from -1 to 1" in RunDir(run_copy).metrics()["protocol"]
+    assert "network alex" in splat("eval", run_copy, "--lpips", "alex", "--device", "cpu").out
+    assert networks == ["vgg", "alex"]
+    assert splat("eval", run_copy, "--lpips", "resnet").code == 2
+
+
+class _Distance:
+    def score(self, render, photograph, mask):
+        return 0.25
+
+
 def test_an_earlier_step(splat, run_copy):
     result = splat("eval", RunDir(run_copy).ply_path(10), "--device", "cpu")
     assert result.code == 0, result.err

@@ -57,11 +57,17 @@ def read_result(run: RunDir) -> RunSummary:
 
 
 def updated_metrics(
-    run: RunDir, config: TrainConfig, step: int, scores: dict[str, Score], device: str, extra: dict[str, float]
+    run: RunDir,
+    config: TrainConfig,
+    step: int,
+    scores: dict[str, Score],
+    device: str,
+    extra: dict[str, float],
+    lpips: str | None = None,
 ) -> dict[str, Any]:
     """Content of the run's metrics.json with the scores after `step` steps and `extra`; writes nothing.
 
-    config: settings of the run as requested; config.toml may be missing.
+    config: settings of the run as requested; config.toml may be missing. lpips: network of LPIPS, if computed.
     """
     metrics = run.metrics()
     steps = metrics.get("steps", {})
@@ -76,6 +82,7 @@ def updated_metrics(
         named=is_named,
         refined=config.pose_opt,
         with_flip=has_flips,
+        lpips=lpips,
         fitted=config.appearance != "none",
         halves=halves,
         free_space="hidden_points" in extra,
