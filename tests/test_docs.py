@@ -88,6 +88,7 @@ def test_continuous_integration_types_the_readme_and_installs_every_extra():
         "all",
         "cuda12",
         "cuda13",
+        "sfm-cuda",
         "browser",
         "lpips",
     }

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    epilog="\b\nExample:\n  splat sfm photos -o scenes/garden\n  splat sfm walk.mp4 -o scenes/street --frames 200"
+    epilog="\b\nExample:\n  splat sfm photos -o scenes/garden\n  splat sfm walk.mp4 -o scenes/street --frames 200\n"
+    "  splat sfm photos -o scenes/square --masks people"
 )
 @click.argument("photos", type=PATH)
 @click.option("-o", "--out", type=PATH, required=True, metavar="SCENE", help="Folder of the scene, new or empty.")
@@ -39,8 +40,15 @@ if TYPE_CHECKING:
     "--one-camera/--any-cameras",
     default=None,
     help="Share one camera among all photographs.  [default: for videos; otherwise among photographs with the same "
-    "make, model, lens, focal length and size]",
+    "make, model, lens, focal length and size, and among those of one size without EXIF data if they fit as well]",
 )
+@click.option(
+    "--masks",
+    metavar="DIR",
+    help="Folder of masks (NAME.png or NAME.jpg.png; features in black pixels are ignored); by default PHOTOS/masks; "
+    "none: no masks.",
+)
+@click.option("--invert-masks", is_flag=True, help="Ignore the white pixels of masks instead of the black ones.")
 @click.option(
     "--frames",
     type=WholeRange(3, 100_000),
@@ -69,6 +77,8 @@ def command(
     matcher: str,
     camera_model: str,
     one_camera: bool | None,
+    masks: str | None,
+    invert_masks: bool,
     frames: int,
     seed: int,
     allow_implausible: bool,
@@ -76,18 +86,19 @@ def command(
 ) -> Output:
     """Estimate the camera poses of PHOTOS with COLMAP.
 
-    PHOTOS is a folder of photographs or a video. Writes images, sparse/0 and database.db to SCENE, for `splat train
-    SCENE`; unregistered.txt lists photographs without a pose. GPS data of the photographs determine scale and level.
-    After an interruption, run the same command again to continue. Needs the extra `sfm` (pip install
-    'splat-cli[sfm]') and no GPU. `splat train PHOTOS` does the same with the default options.
+    PHOTOS is a folder of photographs or a video. Writes images, masks, sparse/0 and database.db to SCENE, for `splat
+    train SCENE`; unregistered.txt lists photographs without a pose. GPS data of the photographs determine scale and
+    level. After an interruption, run the same command again to continue. Needs the extra `sfm` (pip install
+    'splat-cli[sfm]') and no GPU; `sfm-cuda` uses one. `splat train PHOTOS` does the same with the default options.
     """
     from splat_cli.commands.photo_scene import refuse_run
     from splat_cli.scene import read_scene
     from splat_cli.scene.plausibility import signs_of_wrong_poses
-    from splat_cli.scene.sfm import SfmOptions, make_scene
+    from splat_cli.scene.sfm import SfmOptions, find_masks, make_scene
 
     refuse_run(photos)
-    options = SfmOptions(frames, matcher, camera_model, one_camera, seed)
+    roots = [photos, photos.parent] if photos.name == "images" else [photos]
+    options = SfmOptions(frames, matcher, camera_model, one_camera, seed, find_masks(roots, masks), invert_masks)
     found = make_scene(photos, out, options, display.counting, display.say, allow_implausible)
     for sign in signs_of_wrong_poses(read_scene(out)):
         display.warn(f"the poses look wrong: {sign}")

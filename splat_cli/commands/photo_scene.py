@@ -14,10 +14,10 @@ from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.storage.run_lock import numbered_folders
 from splat_cli.scene.formats import has_dataset, has_photographs, nested_scenes, num_photographs
 from splat_cli.scene.images.locate import given_image_folder
-from splat_cli.scene.options import SceneOptions
+from splat_cli.scene.options import NO_MASKS, SceneOptions
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.readers.transforms import without_training_frames
-from splat_cli.scene.sfm import SfmOptions, is_video, job_record, make_scene
+from splat_cli.scene.sfm import SfmOptions, find_masks, is_video, job_record, make_scene
 from splat_cli.scene.sfm.mapping import require_pycolmap
 from splat_cli.scene.sfm.photographs import MIN_PHOTOGRAPHS
 from splat_cli.scene.sfm.scene_folder import can_be_made, is_made_of
@@ -50,8 +50,8 @@ def prepared_scene(path: Path, config: TrainConfig, display: Display) -> tuple[P
     """The scene to train on, and the settings for it.
 
     The scene is `path` itself, or is made in scenes/NAME from a zip file, photographs or a video. A scene made from the
-    photographs of --images stores them in its own folder: the setting is then None. Raises UsageError, SceneError and
-    Interrupted.
+    photographs of --images and masks of --masks stores them in its own folders: the settings are then None. Raises
+    UsageError, SceneError and Interrupted.
     """
     refuse_run(path)
     if is_zipped_scene(path):
@@ -60,7 +60,9 @@ def prepared_scene(path: Path, config: TrainConfig, display: Display) -> tuple[P
     is_empty = photographs is not None and path.is_dir() and not has_dataset(path) and has_photographs(photographs)
     if not (is_empty or lacks_poses(path)):
         return path, config
-    return _with_poses(path, photographs, config, display), dataclasses.replace(config, images=None)
+    masks = NO_MASKS if config.masks == NO_MASKS else None
+    prepared = _with_poses(path, photographs, config, display)
+    return prepared, dataclasses.replace(config, images=None, masks=masks, invert_masks=False)
 
 
 def refuse_run(path: Path) -> None:
@@ -102,7 +104,8 @@ def _with_poses(source: Path, photographs: Path | None, config: TrainConfig, dis
     """
     if photographs is None:
         photographs = source / "images" if (source / "images").is_dir() else source
-    options = SfmOptions(seed=config.seed)
+    masks = find_masks([source, photographs], config.masks)
+    options = SfmOptions(seed=config.seed, masks=masks, invert_masks=config.invert_masks)
     record = job_record(photographs, options)
     name = source.resolve().stem if is_video(source) else source.resolve().name
     folders = numbered_folders(SCENES / name)

@@ -147,14 +147,15 @@ class _PlainCount:
     def __init__(self, label: str, total: int, say: Callable[[str], None]) -> None:
         self._label, self._total, self._say = label, total, say
         self._done = 0
-        self._last = time.perf_counter()
+        self._begun = self._last = time.perf_counter()
 
     def __call__(self, count: int) -> None:
         self._done += count
         now = time.perf_counter()
-        if now - self._last >= _PLAIN_INTERVAL:
+        if now - self._last >= _PLAIN_INTERVAL and self._done:
             self._last = now
-            self._say(f"{self._label}: {self._done:,} of {self._total:,}")
+            left = tqdm.format_interval((now - self._begun) / self._done * max(self._total - self._done, 0))
+            self._say(f"{self._label}: {self._done:,} of {self._total:,}, {left} left")
 
 
 def first_of(lines: Sequence[str], count: int = _SHOWN, separator: str = "; ") -> str:

@@ -56,7 +56,7 @@ def test_no_compiler_and_no_gpu(splat, no_compiler):
 def test_extras_are_those_that_can_be_installed():
     """Each extra lists the modules of its packages. Extras for GPUs and for development are not listed."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert doctor._EXTRAS.keys() == declared.keys() - {"all", "cuda12", "cuda13", "nvrtc", "dev"}
+    assert doctor._EXTRAS.keys() == declared.keys() - {"all", "cuda12", "cuda13", "sfm-cuda", "nvrtc", "dev"}
     brought_by = importlib.metadata.packages_distributions()
     for extra, (_, modules) in doctor._EXTRAS.items():
         assert len(modules) == len(declared[extra])

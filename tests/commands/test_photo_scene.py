@@ -290,3 +290,33 @@ def test_run_is_refused_as_a_scene(splat, scene, run_copy, tmp_path, command):
     result = splat(command[0], run_copy, "-o", tmp_path / "out", *command[1:])
     assert (result.code, "is the folder of a run, not a scene: `splat train --resume" in result.err) == (2, True)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("folder", "options"), [("masks", ()), ("people", ("--masks", "people", "--invert-masks"))])
+def test_masks_beside_photographs_are_used_for_poses_and_training(splat, photos, colmap, tmp_path, folder, options):
+    (tmp_path / "shed").mkdir()
+    photos.rename(tmp_path / "shed/images")
+    name = min(path.name for path in (tmp_path / "shed/images").iterdir())
+    (tmp_path / "shed" / folder).mkdir()
+    mask = Image.new("L", (40, 30), 0)
+    mask.paste(255, (0, 0, 40, 10))
+    mask.save(tmp_path / "shed" / folder / f"{name}.png")
+    result = splat("train", tmp_path / "shed", *OPTIONS, *options)
+    assert result.code == 0, result.err
+    assert "9 photographs, 1 with masks" in result.err
+    made = Path(colmap[0]["masks"])
+    assert made == tmp_path / "cwd/scenes/shed/masks"
+    with Image.open(made / f"{name}.png") as written:
+        assert written.getpixel((5, 5)) == (0 if options else 255), "white counts"
+
+
+def test_a_scene_from_panoramas_is_not_estimated_unless_told(splat, photos, colmap, tmp_path):
+    for number in range(9):
+        Image.radial_gradient("L").resize((64, 32)).convert("RGB").save(photos / f"p{number}.jpg")
+    for path in photos.glob("a_*"):
+        path.unlink()
+    result = splat("train", photos, *OPTIONS)
+    assert (result.code, "the photographs are panoramas" in result.err, colmap) == (2, True, []), result.err
+    assert not (tmp_path / "cwd/scenes/garden").exists()
+    splat("train", photos, *OPTIONS, "--allow-implausible")
+    assert len(colmap) == 1

@@ -71,7 +71,7 @@ def test_long_work_is_counted_in_log_files(clock):
     with Display(stream).counting("pictures", 4000) as count:
         for clock[0] in (4.0, 11.0, 12.0, 30.0):
             count(500)
-    assert stream.getvalue() == "pictures: 1,000 of 4,000\npictures: 2,000 of 4,000\n"
+    assert stream.getvalue() == "pictures: 1,000 of 4,000, 00:33 left\npictures: 2,000 of 4,000, 00:30 left\n"
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """Structure from motion of photographs or a video, with pycolmap (the optional extra `sfm`)."""
 
 import dataclasses
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 from splat_cli.scene.plausibility import refuse_photographs
 from splat_cli.scene.sfm.mapping import Mapping, map_photographs, require_pycolmap
+from splat_cli.scene.sfm.masks import collect_masks, find_masks, mask_files
 from splat_cli.scene.sfm.options import SfmOptions
 from splat_cli.scene.sfm.photographs import collect_photographs, is_video, source_files
 from splat_cli.scene.sfm.scene_folder import new_scene_folder
@@ -13,7 +15,7 @@ from splat_cli.scene.sfm.video import extract_frames
 from splat_cli.terminal.console import Counting
 from splat_cli.terminal.interrupt import Interrupted
 
-__all__ = ["Mapping", "SfmOptions", "is_video", "job_record", "make_scene"]
+__all__ = ["Mapping", "SfmOptions", "find_masks", "is_video", "job_record", "make_scene"]
 
 _SHOWN = 5
 
@@ -33,19 +35,22 @@ def make_scene(
     """
     require_pycolmap()
     record = job_record(source, options)
-    if options.one_camera is None:
-        options = dataclasses.replace(options, one_camera=is_video(source))
+    if options.one_camera is None and is_video(source):
+        options = dataclasses.replace(options, one_camera=True)
     try:
         with new_scene_folder(scene, record):
             if is_video(source):
                 with counting("frames", options.num_frames) as count:
                     names = extract_frames(source, scene / "images", options.num_frames, count)
             else:
-                names, skipped = collect_photographs(source, scene / "images")
+                names, skipped = collect_photographs(source, scene / "images", options.masks)
                 if skipped:
                     say(f"Left out {len(skipped)} of the photographs: {'; '.join(skipped[:_SHOWN])}")
             if not allow_implausible:
                 refuse_photographs([scene / "images" / name for name in names], options.camera_model)
+            if options.masks is not None:
+                num_masks = collect_masks(options.masks, options.invert_masks, scene, names)
+                say(f"Masks: {num_masks} of {len(names)} photographs, from {options.masks}")
             return map_photographs(scene, names, options, counting, is_video(source))
     except KeyboardInterrupt as error:
         raise Interrupted("Interrupted; the same command again continues", error) from None
@@ -54,7 +59,9 @@ def make_scene(
 def job_record(source: Path, options: SfmOptions) -> dict[str, object]:
     """Everything that determines the result, as JSON: files with sizes and times, options."""
     files = {
-        str(path.relative_to(source.parent)): [path.stat().st_size, path.stat().st_mtime_ns]
-        for path in source_files(source)
+        os.path.relpath(path, source.parent): [path.stat().st_size, path.stat().st_mtime_ns]
+        for path in [*source_files(source, options.masks), *(mask_files(options.masks) if options.masks else ())]
     }
-    return {"files": files, **dataclasses.asdict(options)}
+    record = dataclasses.asdict(options)
+    masks, inverted = record.pop("masks"), record.pop("invert_masks")  # absent without: records of before had none
+    return {"files": files, **record} | ({"masks": str(masks), "invert_masks": inverted} if masks else {})

@@ -9,11 +9,15 @@ long as the parent lives. Messages, one JSON object per line after MARK, go to t
 COLMAP logs.
 """
 
+import ctypes
 import json
 import os
+import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +27,12 @@ from splat_cli.device.launch import ceil_div
 from splat_cli.processes.child_process import end_with_parent
 
 MARK = "@splat "
+SEPARATE = "separate.db"
+"""Database with a camera for each photograph, beside that of the scene while photographs are mapped."""
 _MIN_MODEL_SIZE = 3
+_MIN_REGISTERED = 0.8
+_MIN_ERROR = 0.9  # with a camera each, relative to that of a shared camera; 0.95 for photographs of one camera
+_OWN_CAMERA = 1_000_000  # added to an image's id
 _BLOCKS = 8
 _MIN_BLOCK, _MAX_BLOCK = 5, 50
 _LISTED_BLOCK = 100
@@ -43,11 +52,14 @@ def main() -> None:
     pycolmap.set_random_seed(job["seed"])
     scene = Path(job["scene"])
     images, database = scene / "images", scene / "database.db"
-    _register(pycolmap, database, images, job)
+    _register(pycolmap, database, images, job, job["groups"] + job["sizes"])
     _extract(pycolmap, database, images, job)
     _match(pycolmap, database, job)
     models = _map(pycolmap, database, images, scene / "sparse", job)
-    _send(models=len(models), **_keep_largest(pycolmap, models, scene / "sparse" / "0", job))
+    guessed = {name for group in job["sizes"] for name in group}
+    if guessed and not _is_shared(pycolmap, models, guessed, len(job["names"])):
+        models = _map_separately(pycolmap, models, database, images, scene / "sparse", job)
+    _send(models=len(models), **_write(pycolmap, models, scene / "sparse", job))
 
 
 def _send(**message: Any) -> None:
@@ -55,7 +67,9 @@ def _send(**message: Any) -> None:
     os.write(1, f"\n{MARK}{json.dumps(message)}\n".encode())
 
 
-def _register(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any]) -> None:
+def _register(
+    pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any], groups: Sequence[Sequence[str]]
+) -> None:
     """Register photographs and cameras: one camera per group, and one for each other photograph.
 
     Before feature extraction: COLMAP then skips what an interrupted process has done.
@@ -66,9 +80,9 @@ def _register(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any
         path.unlink()
     _num_registered(pycolmap, database)  # creates the file
     reader = pycolmap.ImageReaderOptions(camera_model=job["camera_model"])
-    grouped = {name for group in job["groups"] for name in group}
+    grouped = {name for group in groups for name in group}
     others = [name for name in job["names"] if name not in grouped]
-    batches = [(group, pycolmap.CameraMode.SINGLE) for group in job["groups"]]
+    batches = [(group, pycolmap.CameraMode.SINGLE) for group in groups]
     for names, mode in [*batches, *([(others, pycolmap.CameraMode.AUTO)] if others else [])]:
         pycolmap.import_images(database, images, mode, names, reader)
 
@@ -81,9 +95,28 @@ def _num_registered(pycolmap: Any, database: Path) -> int:
 
 
 def _extract(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any]) -> None:
-    """Extract features of the registered photographs."""
+    """Extract features of the registered photographs, outside of black pixels of masks."""
     _send(phase="features", total=len(job["names"]))
-    pycolmap.extract_features(database, images, image_names=job["names"])
+    masks = Path(job["masks"]) if job["masks"] else None
+    masked = [name for name in job["names"] if masks and (masks / f"{name}.png").is_file()]
+    others = [name for name in job["names"] if name not in set(masked)]
+    for names, folder in ((masked, masks), (others, None)):  # COLMAP skips photographs without a mask in the folder
+        if names:
+            reader = pycolmap.ImageReaderOptions(**({"mask_path": folder} if folder else {}))
+            pycolmap.extract_features(
+                database, images, image_names=names, reader_options=reader, device=_device(pycolmap)
+            )
+
+
+def _device(pycolmap: Any) -> Any:
+    """A GPU if there is one and pycolmap was built for it (the extra `sfm-cuda`), else the CPU."""
+    num = ctypes.c_int(0)
+    if pycolmap.has_cuda:
+        with suppress(OSError):  # no driver
+            driver = ctypes.CDLL("libcuda.so.1")
+            if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(num)):
+                num.value = 0
+    return pycolmap.Device.cuda if num.value else pycolmap.Device.cpu
 
 
 def _match(pycolmap: Any, database: Path, job: Mapping[str, Any]) -> None:
@@ -91,22 +124,26 @@ def _match(pycolmap: Any, database: Path, job: Mapping[str, Any]) -> None:
     num, pairs = len(job["names"]), job["pairs"]
     _send(phase="pairs", total=num * (num - 1) // 2 if pairs is None else len(pairs))
     verification = pycolmap.TwoViewGeometryOptions()
+    device = _device(pycolmap)
     verification.ransac.random_seed = job["seed"]
     if pairs is None:
         pairing = pycolmap.ExhaustivePairingOptions()
         pairing.block_size = min(max(ceil_div(num, _BLOCKS), _MIN_BLOCK), _MAX_BLOCK)
-        pycolmap.match_exhaustive(database, pairing_options=pairing, verification_options=verification)
+        pycolmap.match_exhaustive(database, pairing_options=pairing, verification_options=verification, device=device)
     elif any(" " in name for name in job["names"]):  # spaces separate the names in a list of pairs
-        pycolmap.match_sequential(database, verification_options=verification)
+        pycolmap.match_sequential(database, verification_options=verification, device=device)
     else:
         with tempfile.TemporaryDirectory() as folder:
             listed = Path(folder) / "pairs.txt"
             listed.write_text("".join(f"{first} {second}\n" for first, second in pairs), encoding="utf-8")
             listing = pycolmap.ImportedPairingOptions(match_list_path=listed, block_size=_LISTED_BLOCK)
-            pycolmap.match_image_pairs(database, pairing_options=listing, verification_options=verification)
+            pycolmap.match_image_pairs(
+                database, pairing_options=listing, verification_options=verification, device=device
+            )
 
 
-def _map(pycolmap: Any, database: Path, images: Path, sparse: Path, job: Mapping[str, Any]) -> dict[int, Any]:
+def _map(pycolmap: Any, database: Path, images: Path, sparse: Path, job: Mapping[str, Any]) -> list[Any]:
+    """The models of the scene's parts, the largest first."""
     num, seed = len(job["names"]), job["seed"]
     _send(phase="placed", total=num)
     options = pycolmap.IncrementalPipelineOptions(min_model_size=min(_MIN_MODEL_SIZE, num), random_seed=seed)
@@ -114,17 +151,97 @@ def _map(pycolmap: Any, database: Path, images: Path, sparse: Path, job: Mapping
     models: dict[int, Any] = pycolmap.incremental_mapping(
         database, images, sparse, options=options, next_image_callback=lambda: _send(placed=1)
     )
+    return sorted(models.values(), key=lambda model: model.num_reg_images(), reverse=True)
+
+
+def _is_shared(pycolmap: Any, models: Sequence[Any], guessed: Set[str], num: int) -> bool:
+    """Whether the photographs `guessed` to be of one camera fit as well as with a camera each.
+
+    Zoom lenses and two phones do not: photographs are left out, or a camera each lowers the reprojection error.
+    """
+    if not models or models[0].num_reg_images() < _MIN_REGISTERED * num:
+        return False
+    split = _split_cameras(pycolmap, models[0], guessed)
+    options = pycolmap.BundleAdjustmentOptions(print_summary=False)
+    pycolmap.bundle_adjustment(split, options)
+    split.update_point_3d_errors()
+    error: float = split.compute_mean_reprojection_error()
+    return error > _MIN_ERROR * models[0].compute_mean_reprojection_error()
+
+
+def _split_cameras(pycolmap: Any, model: Any, names: Set[str]) -> Any:
+    """A copy of the model in which each of the photographs has a camera of its own."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        model.write_text(folder)
+        for stem in ("rigs", "frames"):  # of the shared cameras; read_text makes others
+            (folder / f"{stem}.txt").unlink(missing_ok=True)
+        cameras = dict(line.split(maxsplit=1) for line in _lines(folder / "cameras.txt"))
+        images: list[str] = []
+        used: dict[str, str] = {}
+        lines = iter(_lines(folder / "images.txt"))
+        for line, points in zip(lines, lines, strict=True):
+            *pose, camera, image = line.split(maxsplit=9)
+            own = str(_OWN_CAMERA + int(pose[0])) if image in names else camera
+            used[own] = cameras[camera]
+            images += [" ".join((*pose, own, image)), points]
+        (folder / "images.txt").write_text("".join(f"{line}\n" for line in images), encoding="utf-8")
+        (folder / "cameras.txt").write_text("".join(f"{camera} {line}\n" for camera, line in used.items()))
+        split = pycolmap.Reconstruction()
+        split.read_text(folder)
+    return split
+
+
+def _lines(path: Path) -> list[str]:
+    """Lines of a text model, without comments."""
+    return [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+
+
+def _map_separately(
+    pycolmap: Any, shared: list[Any], database: Path, images: Path, sparse: Path, job: Mapping[str, Any]
+) -> list[Any]:
+    """Map again with a camera for each photograph without EXIF data; `shared` if that registers more photographs."""
+    separate = database.with_name(SEPARATE)
+    for path in separate.parent.glob(f"{separate.name}*"):
+        path.unlink()
+    _register(pycolmap, separate, images, job, job["groups"])
+    _copy_matches(pycolmap, database, separate)
+    models = _map(pycolmap, separate, images, sparse, job)
+    if shared and (not models or models[0].num_reg_images() < shared[0].num_reg_images()):
+        separate.unlink()
+        return shared
+    separate.replace(database)
     return models
 
 
-def _keep_largest(pycolmap: Any, models: dict[int, Any], target: Path, job: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the model with the most photographs to `target`, aligned to GPS data; returns its statistics."""
+def _copy_matches(pycolmap: Any, source: Path, target: Path) -> None:
+    """Copy features and matches between databases of the same photographs, whose ids may differ."""
+    old, new = pycolmap.Database.open(source), pycolmap.Database.open(target)
+    ids = {image.image_id: new.read_image_with_name(image.name).image_id for image in old.read_all_images()}
+    with pycolmap.DatabaseTransaction(new):
+        for before, now in ids.items():
+            new.write_keypoints(now, old.read_keypoints(before))
+            new.write_descriptors(now, old.read_descriptors(before))
+        for first, second in combinations(ids, 2):
+            if old.exists_matches(first, second):
+                new.write_matches(ids[first], ids[second], old.read_matches(first, second))
+            if old.exists_two_view_geometry(first, second):
+                geometry = old.read_two_view_geometry(first, second)
+                new.write_two_view_geometry(ids[first], ids[second], geometry)
+    old.close()
+    new.close()
+
+
+def _write(pycolmap: Any, models: Sequence[Any], sparse: Path, job: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the models to sparse/0, 1, ..., the largest aligned to GPS data; returns its statistics."""
     if not models:
         return {}
-    largest = max(models.values(), key=lambda model: model.num_reg_images())
+    largest = models[0]
     gps_error = _align(pycolmap, largest, job["locations"], job["seed"])
-    target.mkdir(parents=True, exist_ok=True)
-    largest.write(target)
+    shutil.rmtree(sparse, ignore_errors=True)
+    for number, model in enumerate(models):
+        (sparse / str(number)).mkdir(parents=True)
+        model.write(sparse / str(number))
     placed = {image.name for image in largest.images.values() if image.has_pose}
     return {
         "unregistered": [name for name in job["names"] if name not in placed],

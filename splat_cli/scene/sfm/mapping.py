@@ -4,6 +4,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import combinations, pairwise
@@ -50,6 +51,19 @@ def camera_groups(images: Path, names: Sequence[str]) -> list[list[str]]:
         key = _camera(images / name)
         if key is not None:
             groups[key].append(name)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def size_groups(images: Path, names: Sequence[str]) -> list[list[str]]:
+    """Groups of two or more names with equal size in pixels, sorted, of photographs without a camera in EXIF data.
+
+    Messengers remove EXIF data: such photographs may be of one camera, or of two phones, or of a zoom lens.
+    """
+    groups = defaultdict(list)
+    for name in sorted(names):
+        if _camera(images / name) is None:
+            with suppress(ValueError):
+                groups[image_size(images / name)].append(name)
     return [group for group in groups.values() if len(group) > 1]
 
 
@@ -233,12 +247,16 @@ def map_photographs(
     """
     require_pycolmap()
     found_groups = [] if is_video else camera_groups(scene / "images", names)
-    groups = [names] if options.one_camera else found_groups
+    groups, sizes = [names] if options.one_camera else found_groups, list[list[str]]()
+    if options.one_camera is None:
+        sizes = size_groups(scene / "images", names)
     matcher = choose_matcher(options.matcher, names, is_video, bool(found_groups))
     job = {
         "scene": str(scene.absolute()),
         "names": names,
         "groups": groups,
+        "sizes": sizes,
+        "masks": str((scene / "masks").absolute()) if (scene / "masks").is_dir() else None,
         "camera_model": options.camera_model,
         "locations": gps_locations(scene / "images", names),
         "seed": options.seed,

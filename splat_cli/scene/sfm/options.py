@@ -1,6 +1,7 @@
 """Options of structure from motion."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -8,7 +9,8 @@ class SfmOptions:
     """num_frames: extracted from a video. matcher: "exhaustive", "sequential" or "auto".
 
     camera_model: COLMAP's name. one_camera: whether all photographs share a camera; by default, frames of a video and
-    photographs with equal EXIF data do.
+    photographs with equal EXIF data do, and those of one size without EXIF data if they fit as well. masks: folder of
+    masks; features are found in their white pixels, with invert_masks in their black ones.
     """
 
     num_frames: int = 200
@@ -16,3 +18,5 @@ class SfmOptions:
     camera_model: str = "SIMPLE_RADIAL"
     one_camera: bool | None = None
     seed: int = 0
+    masks: Path | None = None
+    invert_masks: bool = False

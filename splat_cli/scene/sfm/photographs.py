@@ -26,22 +26,26 @@ def is_photograph(path: Path) -> bool:
     return path.suffix.lower() in PHOTOGRAPH_SUFFIXES and path.is_file()
 
 
-def source_files(source: Path) -> list[Path]:
-    """The video, or the photographs in a folder and its subfolders, sorted. UsageError for other paths."""
+def source_files(source: Path, masks: Path | None = None) -> list[Path]:
+    """The video, or the photographs in a folder and its subfolders, sorted. UsageError for other paths.
+
+    masks: a folder to leave out.
+    """
     if is_video(source):
         return [source]
     if not source.is_dir():
         raise UsageError(f"{source} is neither a folder of photographs nor a video ({', '.join(_VIDEOS)})")
-    return sorted(filter(is_photograph, source.rglob("*")))
+    return sorted(path for path in filter(is_photograph, source.rglob("*")) if masks not in path.parents)
 
 
-def collect_photographs(source: Path, images: Path) -> tuple[list[str], list[str]]:
+def collect_photographs(source: Path, images: Path, masks: Path | None = None) -> tuple[list[str], list[str]]:
     """Link the photographs of a folder and its subfolders into `images`, or copy them from another disk.
 
+    masks: a folder to leave out.
     Returns their names, and "name: reason" of skipped files. UsageError if fewer than three are left.
     """
     names, skipped = [], []
-    paths = source_files(source)
+    paths = source_files(source, masks)
     taken = {path.relative_to(source).as_posix().lower() for path in paths}
     for path in paths:
         name = _utf8_name(path.relative_to(source).as_posix())

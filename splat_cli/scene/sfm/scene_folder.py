@@ -10,9 +10,16 @@ from splat_cli.errors import UsageError
 from splat_cli.io.files import replacing
 from splat_cli.io.folder_lock import LOCK_NAME, locked_folder
 from splat_cli.scene.colmap import UNREGISTERED
+from splat_cli.scene.sfm.colmap_worker import SEPARATE
 
 _MARKER, _RECORD = ".unfinished", "sfm.json"
-_CONTENTS = ("images", "sparse", "database.db", "database.db-shm", "database.db-wal", UNREGISTERED)
+_CONTENTS = (
+    "images",
+    "masks",
+    "sparse",
+    *(f"{name}{end}" for name in ("database.db", SEPARATE) for end in ("", "-shm", "-wal")),
+    UNREGISTERED,
+)
 
 
 @contextmanager

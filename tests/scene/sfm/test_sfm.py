@@ -15,7 +15,7 @@ from PIL import Image
 from splat_cli.errors import DiskError, UsageError
 from splat_cli.scene import read_scene
 from splat_cli.scene.sfm import SfmOptions, mapping, video
-from splat_cli.scene.sfm.mapping import Mapping, camera_groups, map_photographs
+from splat_cli.scene.sfm.mapping import Mapping, camera_groups, map_photographs, size_groups
 from splat_cli.scene.sfm.photographs import collect_photographs
 from splat_cli.scene.sfm.scene_folder import new_scene_folder
 from splat_cli.scene.sfm.video import extract_frames
@@ -84,6 +84,7 @@ def test_photographs_of_one_camera_are_found(tmp_path):
         Image.new("RGB", (8, 6)).save(tmp_path / name, **({"exif": exif} if exif else {}))
     Image.new("RGB", (8, 7)).save(tmp_path / "large.jpg", exif=camera_exif("Phone 7"))
     assert camera_groups(tmp_path, [*names, "large.jpg"]) == [["a.jpg", "b.jpg", "sub/c.jpg"]]
+    assert size_groups(tmp_path, [*names, "large.jpg"]) == [["none1.jpg", "none2.jpg"]]
 
 
 def test_photographs_are_collected_and_others_named(tmp_path):
@@ -218,6 +219,21 @@ def test_advice_only_where_few_were_registered():
     assert "registered: 5.jpg, 6.jpg, 7.jpg, 8.jpg, 9.jpg and 10 more (" in named
     assert "Only 5 of 20" in advice[0]
     assert "2 groups" in advice[1]
+
+
+@pytest.mark.parametrize(("one_camera", "guessed"), [(None, True), (True, False), (False, False)])
+def test_photographs_of_one_size_may_share_a_camera(tmp_path, monkeypatch, one_camera, guessed):
+    names = ["a.jpg", "b.jpg", "c.jpg"]
+    jobs = []
+    found = {"models": 1, "unregistered": [], "points": 9, "error": 0.5, "track_length": 4.0, "gps_error": None}
+    monkeypatch.setattr(mapping, "require_pycolmap", lambda: None)
+    monkeypatch.setattr(mapping, "run_colmap", lambda job, counting: jobs.append(job) or found)
+    (tmp_path / "images").mkdir()
+    for name in names:
+        Image.new("RGB", (8, 6)).save(tmp_path / "images" / name)
+    map_photographs(tmp_path, names, SfmOptions(one_camera=one_camera), Display().counting)
+    assert jobs[0]["sizes"] == ([names] if guessed else [])
+    assert jobs[0]["groups"] == ([names] if one_camera else [])
 
 
 def test_photographs_without_a_pose_are_listed(tmp_path, monkeypatch):

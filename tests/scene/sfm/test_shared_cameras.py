@@ -1,0 +1,95 @@
+"""Photographs of one size without EXIF data: one camera if that fits as well, else mapped again with one each."""
+
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from splat_cli.scene.sfm import colmap_worker
+from tests.subprocesses import finished
+
+PROGRAM = """
+import json, sys
+from pathlib import Path
+from PIL import Image
+import pycolmap
+from splat_cli.scene.sfm import colmap_worker as worker
+
+pycolmap.logging.minloglevel = 2
+folder = Path(sys.argv[1])
+pycolmap.set_random_seed(0)
+options = pycolmap.SyntheticDatasetOptions(
+    num_rigs=1, num_cameras_per_rig=1, num_frames_per_rig=8, num_points3D=4000, camera_width=400, camera_height=300
+)
+database = pycolmap.Database.open(folder / "database.db")
+model = pycolmap.synthesize_dataset(options, database)
+noise = pycolmap.SyntheticNoiseOptions()
+noise.point2D_stddev = 0.5
+pycolmap.synthesize_noise(noise, model)
+for number in [number for number, point in model.points3D.items() if point.track.length() < 2]:
+    model.delete_point3D(number)
+pycolmap.bundle_adjustment(model)
+model.update_point_3d_errors()
+counts = [database.num_keypoints(), database.num_verified_image_pairs(), database.num_matches()]
+database.close()
+names = [image.name for image in model.images.values()]
+for name in names:
+    (folder / "images" / name).parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (400, 300)).save(folder / "images" / name, "JPEG")
+split = worker._split_cameras(pycolmap, model, set(names[:5]))
+job = {"names": names[::-1], "camera_model": "SIMPLE_RADIAL"}
+worker._register(pycolmap, folder / "separate.db", folder / "images", job, [])
+worker._copy_matches(pycolmap, folder / "database.db", folder / "separate.db")
+copied = pycolmap.Database.open(folder / "separate.db")
+print("RESULT", json.dumps({
+    "cameras": len(split.cameras), "points": [model.num_points3D(), split.num_points3D()],
+    "errors": [one.compute_mean_reprojection_error() for one in (model, split)],
+    "shared": worker._is_shared(pycolmap, [model], set(names), 8),
+    "counts": counts, "num_cameras": copied.num_cameras(),
+    "copied": [copied.num_keypoints(), copied.num_verified_image_pairs(), copied.num_matches()],
+}), flush=True)
+copied.close()
+"""
+
+
+def test_cameras_are_split_and_matches_copied(tmp_path):
+    pytest.importorskip("pycolmap")
+    done = finished([sys.executable, "-c", PROGRAM, str(tmp_path)])
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+    found = json.loads(line.removeprefix("RESULT "))
+    assert (found["cameras"], found["shared"]) == (6, True)
+    assert found["points"][0] == found["points"][1] > 30
+    assert found["errors"][1] == pytest.approx(found["errors"][0])
+    assert (found["num_cameras"], found["copied"]) == (8, found["counts"])
+
+
+def model(num_registered, error=1.0):
+    return SimpleNamespace(
+        num_reg_images=lambda: num_registered,
+        compute_mean_reprojection_error=lambda: error,
+        update_point_3d_errors=lambda: None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("models", "split_error", "expected"),
+    [([], 1, False), ([model(7)], 1, False), ([model(8)], 0.95, True), ([model(8)], 0.85, False)],
+)
+def test_one_camera_must_fit_as_well(monkeypatch, models, split_error, expected):
+    library = SimpleNamespace(BundleAdjustmentOptions=lambda **options: None, bundle_adjustment=lambda *args: None)
+    monkeypatch.setattr(colmap_worker, "_split_cameras", lambda *args: model(8, split_error))
+    assert colmap_worker._is_shared(library, models, set(), 10) == expected
+
+
+@pytest.mark.parametrize(("num_separate", "kept"), [(9, "separate"), (7, "separate"), (6, "shared"), (0, "shared")])
+def test_the_mapping_with_more_photographs_is_kept(tmp_path, monkeypatch, num_separate, kept):
+    (tmp_path / "database.db").write_text("shared")
+    monkeypatch.setattr(colmap_worker, "_register", lambda library, path, *args: path.write_text("separate"))
+    monkeypatch.setattr(colmap_worker, "_copy_matches", lambda *args: None)
+    separate = [model(num_separate)] if num_separate else []
+    monkeypatch.setattr(colmap_worker, "_map", lambda *args: separate)
+    shared = [model(7)]
+    found = colmap_worker._map_separately(None, shared, tmp_path / "database.db", tmp_path, tmp_path, {"groups": []})
+    assert found is (shared if kept == "shared" else separate)
+    assert [path.read_text() for path in tmp_path.glob("*.db")] == [kept]
