@@ -12,7 +12,7 @@ import click
 from splat_cli.cli.display import display_options
 from splat_cli.cli.options import PATH, spz_axes_of
 from splat_cli.cli.output import Output
-from splat_cli.cli.param_types import FiniteRange, FormatName, Numbers, WholeRange
+from splat_cli.cli.param_types import FiniteRange, FormatName, Length, Numbers, WholeRange
 
 if TYPE_CHECKING:
     from splat_cli.commands.export import ExportJob
@@ -51,7 +51,16 @@ _OPTIONS = (
         help="Maximum number of splats: keeps those that contribute most to training views; for files, the largest.",
     ),
     click.option("--scale", type=FiniteRange(1e-6, 1e6), metavar="X", help="Scale everything by this factor."),
+    click.option(
+        "--scale-by", type=(Numbers("X,Y,Z"), Numbers("X,Y,Z"), Length()), metavar="A B LENGTH",
+        help="Scale everything to metres: points A and B, each X,Y,Z, are LENGTH apart, such as 1.25m or 80cm. "
+        "splat view measures points.",
+    ),
     click.option("--rotate", type=Numbers("X,Y,Z"), help="Rotate about x, then y, then z, in degrees."),
+    click.option(
+        "--upright", is_flag=True,
+        help="Rotate so that the y axis points straight down: by the cameras of a run, or by the ground of a file.",
+    ),
     click.option(
         "--translate", type=Numbers("X,Y,Z"), help="Translate by this, in world units, after scaling and rotation."
     ),
@@ -73,11 +82,16 @@ def edit_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def edits_of(crop: str | None, **values: Any) -> Edits:
-    """The edits that the options describe. UsageError if `crop` is invalid."""
-    from splat_cli.gaussians.editing.edits import Edits
+def edits_of(crop: str | None, scale_by: tuple[Any, Any, float] | None = None, **values: Any) -> Edits:
+    """The edits that the options describe. UsageError if they are invalid or contradict each other."""
+    from splat_cli.errors import UsageError
+    from splat_cli.gaussians.editing.edits import Edits, scale_between
     from splat_cli.scene.crop import parse_crop
 
+    if scale_by is not None:
+        if values["scale"] is not None:
+            raise UsageError("--scale and --scale-by exclude each other: leave one of them out")
+        values["scale"] = scale_between(*scale_by)
     return Edits(crop=parse_crop(crop) if crop and crop != "none" else None, **values)
 
 
@@ -89,6 +103,7 @@ _LEVELS, _LOD_STEPS = 5, 500
     epilog="\b\nExample:\n  splat export runs/garden garden.ply --sh-degree 1 --min-opacity 0.02\n"
     "  splat export runs/garden garden.sog --crop 0,0,0,5 --max-splats 500000\n"
     "  splat export runs/garden garden.spz --lod 4\n"
+    "  splat export runs/garden garden.glb --upright --scale-by 0.1,0.4,2 1.3,0.4,2 80cm\n"
     "  splat export house.spz garden.splat both.compressed.ply --rotate 90,0,0\n"
     "  splat export runs/garden garden.html --start-view DSC_0042"
 )
@@ -151,6 +166,7 @@ def command(
     spz_axes: str | None,
     display: Display,
     crop: str | None,
+    upright: bool,
     **edits: Any,
 ) -> Output:
     """Write the splats of runs or files as one file for viewers.
@@ -162,6 +178,7 @@ def command(
     OUT is replaced if it exists.
 
     Splats are first removed, in the coordinates of the sources; the rest are then scaled, rotated and translated.
+    Coordinates are in the units of the scene, or in metres with --scale-by.
     """
     from splat_cli.commands.export import ExportJob
     from splat_cli.errors import UsageError
@@ -180,6 +197,7 @@ def command(
         appearance=appearance,
         spz_axes=axes,
     )
+    job = job.upright() if upright else job
     if out.name == STREAMED and format_name is None:
         return _streamed(job, out, lod or _LEVELS)
     write = _page_writer(job, start_view) if is_page else _file_writer(out, format_name, start_view, axes)

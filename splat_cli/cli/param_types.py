@@ -13,6 +13,7 @@ from splat_cli.errors import UsageError
 from splat_cli.io.color import parse_color
 
 _MAX_SIDE = 16384
+_METRES = {"mm": 0.001, "cm": 0.01, "m": 1.0, "km": 1000.0, "in": 0.0254, "ft": 0.3048, "": 1.0}
 
 
 class WholeRange(click.IntRange):
@@ -49,6 +50,23 @@ class Numbers(click.ParamType):
         if len(numbers) != self.name.count(",") + 1 or not all(map(math.isfinite, numbers)):
             self.fail(f"{value!r}: expected {self.name}, finite numbers separated by commas", param, ctx)
         return numbers
+
+
+class Length(click.ParamType):
+    """`1.25m` -> 1.25 metres; also mm, cm, km, in and ft. A number without a unit counts as metres."""
+
+    name = "LENGTH"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        text = str(value).strip().lower()
+        number = text.rstrip("abcdefghijklmnopqrstuvwxyz ")
+        try:
+            metres = float(number) * _METRES[text[len(number) :].strip()]
+        except (ValueError, KeyError):
+            metres = math.nan
+        if not 0 < metres < math.inf:
+            self.fail(f"{value!r}: expected a length over 0 in mm, cm, m, km, in or ft, like 1.25m", param, ctx)
+        return metres
 
 
 class Size(click.ParamType):

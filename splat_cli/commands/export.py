@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,18 +15,22 @@ from splat_cli.field.bake_sh import bake_field
 from splat_cli.field.file import read_field
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.edits import Edits, SplatStats
-from splat_cli.gaussians.editing.move import with_origin
+from splat_cli.gaussians.editing.move import angles_about_axes, with_origin
 from splat_cli.gaussians.editing.selection import keep_largest, merged
 from splat_cli.gaussians.formats import FORMATS
 from splat_cli.gaussians.knn import neighbor_distances
 from splat_cli.gaussians.ply import finite_splats
 from splat_cli.render.contribution import contributions
 from splat_cli.run.export_splats import fine_tune
+from splat_cli.run.storage.find_run import find_splats
 from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.run.storage.load_splats import bake_for_viewers, field_path, load_trained_splats
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.crop import parse_crop
 from splat_cli.scene.georeferenced import relative_crop
+from splat_cli.scene.poses import rotation_from_vector
+from splat_cli.scene.trajectories.focus import ground_normal, up_direction
+from splat_cli.scene.trajectories.look_at import UP
 from splat_cli.terminal.console import Display
 
 
@@ -64,6 +69,28 @@ class ExportJob:
     appearance: str | None = None
     spz_axes: str = "RUB"
     notes: list[str] = field(default_factory=list)
+
+    def upright(self) -> ExportJob:
+        """The job with the rotation that turns the up direction to -y. UsageError if it rotates already.
+
+        Up is that of the cameras of the first run among the sources (see `up_direction`). Without one, it is the
+        normal of the ground of the first file, within 25 degrees of -y.
+        """
+        if self.edits.rotate is not None:
+            raise UsageError("--upright and --rotate exclude each other: leave one of them out")
+        source = next((source for source in self.sources if find_splats(source)[1]), self.sources[0])
+        splats, run = load_trained_splats(source, self.spz_axes)
+        up = up_direction(run.views("all"), splats.means) if run else ground_normal(splats.means, UP)
+        if up is None:
+            raise UsageError(f"{source} has neither cameras nor a ground for --upright: name a run, or use --rotate")
+        axis, cosine = np.cross(up, UP), float(np.clip(up @ UP, -1, 1))
+        length = np.linalg.norm(axis)
+        axis = axis / length if length > 1e-9 else np.array([1.0, 0.0, 0.0])
+        angles = angles_about_axes(rotation_from_vector(axis * np.arccos(cosine)))
+        note = f"upright: turned by {np.degrees(np.arccos(cosine)):.1f} degrees, as --rotate {_listed(angles)}"
+        return dataclasses.replace(
+            self, edits=dataclasses.replace(self.edits, rotate=angles), notes=[*self.notes, note]
+        )
 
     def splats(self) -> SplatArrays:
         """All sources merged and edited. UsageError, DeviceError."""
@@ -133,6 +160,10 @@ class ExportJob:
         if crop is not None:
             splats = splats.select(relative_crop(parse_crop(crop), run.origin()).contains(splats.means))
         return bake_for_viewers(splats, run) if self.bake else splats
+
+
+def _listed(numbers: Iterable[float]) -> str:
+    return ",".join(f"{number:.4g}" for number in numbers)
 
 
 def level_path(out: Path, level: int) -> Path:

@@ -10,6 +10,8 @@ from PIL import Image
 from splat_cli.gaussians.formats import FORMATS, read_splats, write_splats
 from splat_cli.gaussians.ply import read_ply, write_ply
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.scene.cameras_json import read_cameras
+from tests.gaussians.some_splats import some_splats
 from tests.gaussians.test_ply import columns_of, write_foreign
 from tests.viewer.page import Page
 
@@ -202,6 +204,60 @@ def test_edits(splat, trained, tmp_path):
     distances = np.linalg.norm(moved[:, None] - expected, axis=2)
     assert len(moved) == len(source) - 1
     assert distances.min(axis=1).max() < 1e-4
+
+
+@pytest.mark.parametrize(("length", "metres"), [("1.25m", 1.25), ("80cm", 0.8), ("2 FT", 0.6096), ("3", 3.0)])
+def test_two_points_and_a_length_set_the_scale(splat, trained, tmp_path, length, metres):
+    source = read_ply(RunDir(trained).ply_path(20))
+    a, b = source.means[0], source.means[-1]
+    points = [",".join(map(str, point)) for point in (a, b)]
+    result = splat("export", trained, "a.ply", "--no-bake", "--scale-by", *points, length, "--cameras", "a.json")
+    assert result.code == 0, result.err
+    moved = read_splats(tmp_path / "cwd" / "a.ply").means
+    factor = metres / np.linalg.norm(b - a)
+    assert np.linalg.norm(moved[-1] - moved[0]) == pytest.approx(metres, rel=1e-5)
+    np.testing.assert_allclose(moved, source.means * factor, rtol=1e-5, atol=1e-5)
+    cameras = read_cameras(tmp_path / "cwd" / "a.json")
+    np.testing.assert_allclose(cameras[0].center, factor * RunDir(trained).views("all")[0].center, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--scale-by", "0,0,0", "0,0,0", "1m"], "at one place"),
+        (["--scale-by", "0,0,0", "1,0,0", "1m", "--scale", "2"], "exclude each other"),
+        (["--scale-by", "0,0,0", "1,0,0", "1 parsec"], "expected a length over 0"),
+        (["--scale-by", "0,0,0", "1,0,0", "-1m"], "expected a length over 0"),
+        (["--scale-by", "0,0", "1,0,0", "1m"], "expected X,Y,Z"),
+        (["--upright", "--rotate", "0,0,1"], "exclude each other"),
+    ],
+)
+def test_wrong_scales_and_rotations_are_refused(splat, trained, options, expected):
+    result = splat("export", trained, "a.ply", *options)
+    assert (result.code, expected in result.err) == (2, True)
+
+
+def test_upright_turns_the_up_direction_of_the_cameras_to_minus_y(splat, trained, tmp_path, monkeypatch):
+    up = np.array([0.6, 0.0, -0.8])
+    monkeypatch.setattr("splat_cli.commands.export.up_direction", lambda views, points: up)
+    result = splat("export", trained, "a.ply", "--no-bake", "--upright")
+    assert result.code == 0, result.err
+    assert "upright: turned by 90.0 degrees, as --rotate " in result.out
+    before, after = read_ply(RunDir(trained).ply_path(20)).means, read_splats(tmp_path / "cwd" / "a.ply").means
+    np.testing.assert_allclose(after[:, 1], -before @ up, atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(after, axis=1), np.linalg.norm(before, axis=1), atol=1e-5)
+
+
+def test_upright_levels_the_ground_of_a_file(splat, tmp_path):
+    ground = some_splats(2000)
+    ground.means[:, 1] = 0.2 * ground.means[:, 0] + 3
+    write_ply(tmp_path / "ground.ply", ground)
+    result = splat("export", tmp_path / "ground.ply", "a.ply", "--upright")
+    assert result.code == 0, result.err
+    assert np.ptp(read_splats(tmp_path / "cwd" / "a.ply").means[:, 1]) < 1e-4 * np.ptp(ground.means[:, 0])
+    write_ply(tmp_path / "ground.ply", some_splats(10))
+    result = splat("export", tmp_path / "ground.ply", "a.ply", "--upright")
+    assert (result.code, "neither cameras nor a ground" in result.err) == (2, True)
 
 
 def test_cameras_move_with_the_splats(splat, trained, tmp_path):

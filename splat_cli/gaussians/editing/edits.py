@@ -1,6 +1,7 @@
 """Edits of `splat export`, in order of application."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,14 @@ from splat_cli.scene.georeferenced import relative_crop
 from splat_cli.scene.poses import Similarity
 
 _MAX_SH_DEGREE = 3
+
+
+def scale_between(a: Iterable[float], b: Iterable[float], length: float) -> float:
+    """Factor that puts points `a` and `b` [3] `length` apart. UsageError if they are at one place."""
+    distance = math.dist(tuple(a), tuple(b))
+    if not 0 < length / (distance or math.inf) < math.inf:
+        raise UsageError("both points of --scale-by are at one place: name two different ones")
+    return length / distance
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,14 @@ def rotation_about_axes(degrees: tuple[float, float, float]) -> np.ndarray:
     return about_z @ about_y @ about_x
 
 
+def angles_about_axes(rotation: np.ndarray) -> tuple[float, float, float]:
+    """Angles about x, y, z, degrees, with which `rotation_about_axes` gives the matrix [3, 3]."""
+    x = np.arctan2(rotation[2, 1], rotation[2, 2])
+    y = np.arctan2(-rotation[2, 0], np.hypot(rotation[2, 1], rotation[2, 2]))
+    z = np.arctan2(rotation[1, 0], rotation[0, 0])
+    return float(np.degrees(x)), float(np.degrees(y)), float(np.degrees(z))
+
+
 def _multiplied(quat: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Products [N, 4] of a quaternion wxyz [4] with others [N, 4], which are applied first."""
     w, vector = quat[0], quat[1:]

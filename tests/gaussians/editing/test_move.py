@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from splat_cli.gaussians.editing.edits import Edits
-from splat_cli.gaussians.editing.move import rotated, rotation_about_axes
+from splat_cli.gaussians.editing.move import angles_about_axes, rotated, rotation_about_axes
 from splat_cli.gaussians.splats import Splats
 from tests.gaussians.some_splats import some_splats
 from tests.views import render_view, ring_of_views
@@ -49,6 +49,12 @@ def test_colors_turn_with_the_splats(backend):
     stale = dataclasses.replace(moved, shN=splats.shN)
     pictures = [render_view(backend, Splats.from_arrays(backend, s), moved_along(view)) for s in (moved, stale)]
     assert np.abs(pictures[0] - pictures[1]).mean() > 0.01
+
+
+@pytest.mark.parametrize("degrees", [DEGREES, (0.0, 0.0, 0.0), (170.0, 90.0, -20.0), (-30.0, 60.0, 179.0)])
+def test_angles_of_a_rotation(degrees):
+    rotation = rotation_about_axes(degrees)
+    np.testing.assert_allclose(rotation_about_axes(angles_about_axes(rotation)), rotation, atol=1e-7)
 
 
 def test_there_and_back():
