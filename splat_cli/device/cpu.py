@@ -14,6 +14,7 @@ import numpy as np
 from splat_cli.device.arguments import Parameter, check_count, check_launch, check_pointer, scalar_value, struct_value
 from splat_cli.device.backend import Unit
 from splat_cli.device.compilation.host_compiler import check_preloaded, find_compiler
+from splat_cli.device.compilation.kernel_cache import load_library
 from splat_cli.device.compilation.sources import KernelSource, read_source, source_folders
 from splat_cli.device.compiled_units import CompiledUnits
 from splat_cli.device.host import how_limited, main_memory, num_cores, peak_memory
@@ -158,7 +159,7 @@ class CpuBackend:
         # sanitized builds have static __shared__ memory, so that it gets red zones: one block at a time
         self._threads = 1 if sanitize else threads or num_cores()
         runtime = self._compiler.library("runtime", '#include "cpu/runtime.cpp"\n', self._folders, {})
-        self._runtime = ctypes.CDLL(str(runtime))
+        self._runtime = load_library(runtime)
         self._runtime.splat_simd.restype = ctypes.c_char_p
         self._recorder = Recorder()
         self._kernels: dict[tuple, CpuKernel] = {}
@@ -180,7 +181,7 @@ class CpuBackend:
 
     def _load_library(self, file: str, defines: dict[str, int]) -> tuple[KernelSource, ctypes.CDLL]:
         source = read_source(self._folders, file)
-        return source, ctypes.CDLL(str(self._compiler.library(file, source.cpu_unit(), self._folders, defines)))
+        return source, load_library(self._compiler.library(file, source.cpu_unit(), self._folders, defines))
 
     def upload(self, array: np.ndarray) -> np.ndarray:
         """See Backend.upload."""

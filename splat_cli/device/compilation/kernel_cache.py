@@ -1,5 +1,6 @@
 """Cache of compiled kernels: a private folder of the user, with a checksum at the end of every library."""
 
+import ctypes
 import hashlib
 import os
 import shutil
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import filelock
 
-from splat_cli.errors import DeviceError
+from splat_cli.errors import DeviceError, one_line
 from splat_cli.io.files import flush
 
 _DIGEST = 64  # bytes: SHA-256 in hexadecimal; loaders ignore bytes after the last section of a library
@@ -77,6 +78,17 @@ def add_library(built: Path, path: Path) -> None:
         file.write(digest)
     flush(built)
     built.replace(path)
+
+
+def load_library(path: Path) -> ctypes.CDLL:
+    """The library, loaded into this process. DeviceError if the system refuses it, as on a disk mounted noexec."""
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise DeviceError(
+            f"compiled kernels cannot be loaded ({one_line(error)}): set XDG_CACHE_HOME to a folder on a disk that is "
+            "not mounted noexec"
+        ) from error
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from splat_cli.device.compilation.host_compiler import HostCompiler
-from splat_cli.device.compilation.kernel_cache import cache_dir, is_intact
+from splat_cli.device.compilation.kernel_cache import cache_dir, is_intact, load_library
 from splat_cli.errors import DeviceError
 from tests.device.compilation.small_kernel import KERNEL, value
 
@@ -99,6 +99,13 @@ def test_cache_that_cannot_be_written(sources, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(DeviceError, match=r"cannot keep compiled kernels in .*: set XDG_CACHE_HOME"):
         value(sources)
+
+
+def test_a_library_that_the_system_refuses(tmp_path):
+    """As on a disk mounted noexec."""
+    (tmp_path / "k.so").write_text("no library")
+    with pytest.raises(DeviceError, match=r"cannot be loaded \(.*k\.so: .*\): set XDG_CACHE_HOME to a folder on"):
+        load_library(tmp_path / "k.so")
 
 
 def test_no_home(sources, monkeypatch):
