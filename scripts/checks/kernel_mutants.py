@@ -20,9 +20,9 @@ _CONDITION = re.compile(r"\b(if|while) \((.+?)\)(?= |$)")
 _STATEMENT = re.compile(r"^\s*(if \(.*\) (return|continue|break)|[\w.\[\]>()\->]+ ([-+*|&]?=) .*|\w+\(.*\));$")
 _SAYS_NOTHING = re.compile(
     r"^\s*(#|//|template|struct|using|static_assert|extern|__device__|__global__|\}|$)|__launch_bounds__|__restrict__|"
-    r"(THREADS|WARPS|BLOCKS)\b.*=|__syncwarp|assert\("
+    r"(THREADS|WARPS|BLOCKS)\b.*=|__syncwarp|assert\(|__builtin_prefetch"
 )
-"""Lines with useless mutants: signatures, types, and launch shapes, which change times but not results."""
+"""Lines with useless mutants: signatures, types, launch shapes and hints, which change times but not results."""
 
 
 def kernel_mutants_of(source: str) -> list[Mutant]:

@@ -85,7 +85,7 @@ KERNEL_TESTS = {
     "optim/smooth_3d.cu": ["render/test_smooth_3d.py"],
     "raster/*sort*": ["render/test_sort.py", "render/test_tiles.py"],
     "raster/tile*": ["render/test_tiles.py", "render/test_pipeline.py"],
-    "raster/blend_scores.cu": ["render/test_contribution.py", "density/test_ratings.py"],
+    "raster/blend_scores.cu": ["render/test_contribution.py", "render/test_fixed_sums.py", "density/test_ratings.py"],
     "raster/blend*": ["render/test_blend.py", "render/test_pipeline.py", "render/test_fixed_sums.py"],
     "raster/project*": ["render/test_project.py", "render/test_pipeline.py", "model/test_adam.py"],
     "raster/exchange.cu": ["ranks/test_exchange.py", "ranks/test_ranks.py"],

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from splat_cli.device import Backend
-from splat_cli.joint.per_view import Decay
+from splat_cli.device.cpu import CpuBackend
+from splat_cli.joint.per_view import SUM_THREADS, Decay
 from splat_cli.joint.poses import PoseRefinement, pose_decay
 from splat_cli.render.camera import CAMERA_DTYPE
 from splat_cli.scene.poses import moved_pose
@@ -62,6 +63,17 @@ def test_gradient(backend: Backend, comparison: Comparison, options: Options, se
     comparison.check(
         "pose_backward", "rotation and translation", actual, pose.d_axes(scene.camera.w2c, d_w2c), BACKWARD
     )
+
+
+def test_threads_of_a_block_are_summed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on the GPU; on the CPU, blocks have one thread."""
+    found = []
+    for num_threads in (1, 32):
+        monkeypatch.setitem(SUM_THREADS, "cpu", num_threads)
+        device, poses = refinement(CpuBackend(threads=1), Options())
+        poses.accumulate(device.splats, device.state, device.rasterizer, None)
+        found.append(poses.d_pose.sum(axis=0))
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-4, atol=1e-6 * np.abs(found[0]).max())
 
 
 @pytest.mark.parametrize(("step", "rate"), [(7, RATES.first), (75, np.sqrt(RATES.first * RATES.last))])
@@ -136,10 +148,11 @@ def test_nothing_moves_in_a_skipped_step(backend: Backend, broken: dict) -> None
     assert not device.download(poses.offsets).any()
 
 
-def test_a_nonfinite_gradient_moves_nothing(backend: Backend) -> None:
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e19])
+def test_a_nonfinite_gradient_moves_nothing(backend: Backend, value: float) -> None:
     device, poses = refinement(backend, Options())
     poses.d_pose[...] = 0
-    poses.d_pose[3, 2] = np.nan
+    poses.d_pose[3, 2] = value
     device.state.write(step=1)
     poses.step(device.state)
     assert not device.download(poses.offsets).any()

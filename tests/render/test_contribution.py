@@ -71,4 +71,7 @@ def test_scores_by_segments_equal_scores_by_tiles(backend: Backend) -> None:
     assert state.read()["num_segments"] > 2 * view.width * view.height / 256  # long lists
     expected, got = backend.download(sums), backend.download(by_segments)
     assert (expected > 0.01).sum() > 1000
+    shown = 1 - backend.download(picture.final_T)[: view.width * view.height]
+    error = backend.download(errors).reshape(-1)[: 3 * len(shown)].reshape(3, -1).mean(axis=0)
+    np.testing.assert_allclose(expected.sum(axis=0), [shown.sum(), (shown * error).sum()], rtol=1e-4)
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)

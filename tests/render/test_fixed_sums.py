@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from splat_cli.device import open_backend
+from splat_cli.render.blend import blend_scores
 from tests.noise_trainer import launch_anew, noise_trainer
 
 SETTINGS = {"steps": 40, "densify_start": 5, "densify_interval": 10, "noise_scale": 1000.0, "absgrad": True}
@@ -41,6 +42,20 @@ def test_fixed_sums_equal_float_sums():
     np.testing.assert_array_equal(fixed.rasterizer.projection.fixed_sums, 0)
     for one, other in zip(fixed.scratch.scorer.scores(4), floats.scratch.scorer.scores(4), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-2, atol=1e-3)
+
+
+def test_fixed_scores_equal_float_scores():
+    trainer = _trainer(2)
+    raster, state = trainer.rasterizer, trainer.state
+    state.write(view=1)
+    raster.forward(trainer.splats, state)
+    errors = np.random.default_rng(0).random(raster.picture.image.shape, np.float32)
+    floats, fixed = (np.zeros((trainer.splats.capacity, columns), np.float32) for columns in (2, 4))
+    for scores in (floats, fixed):
+        arrays = raster.cameras, state, raster.projection, raster.tiles, raster.picture, errors, scores
+        blend_scores(*arrays, fixed_sums=scores is fixed)
+    assert (floats > 0.01).sum() > 1000
+    np.testing.assert_allclose(fixed.view(np.int64) / 2.0**24, floats, rtol=1e-4, atol=1e-4)
 
 
 def test_sum_that_does_not_fit_skips_the_splat():

@@ -93,6 +93,18 @@ def test_sigmas_follow_the_sampling_of_the_views(backend: Backend, comparison: C
     comparison.check("smooth_3d_sigmas", "sigmas", actual, expected, FORWARD)
 
 
+@pytest.mark.parametrize("place", [(0, 9, 3), (0, -9, 3), (9, 0, 3), (-9, 0, 3), (0, 0, -3), (0, 0, 3)], ids=str)
+def test_splats_outside_all_views_have_no_sigma(backend: Backend, place: tuple[int, int, int]) -> None:
+    """place: in the camera's axes. Only the last one is in the picture."""
+    scene = hard_scene(1)
+    w2c = scene.camera.w2c
+    means = scene.splats.means.copy()
+    means[0] = (np.array(place) - w2c[:3, 3]) @ w2c[:3, :3]
+    device, _ = with_sigmas(backend, replace(scene, splats=replace(scene.splats, means=means)), Options())
+    update_smooth_3d_sigmas(device.splats, device.cameras, 0.3)
+    assert (device.download(device.splats.smooth_3d_sigmas)[0, 0] > 0) == (place == (0, 0, 3))
+
+
 def test_host_splats_are_smoothed(backend: Backend) -> None:
     """Some opacities and scales are at the limits of float32."""
     device, sigmas = with_sigmas(backend, hard_scene(2), Options())

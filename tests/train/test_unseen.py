@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from splat_cli.density.unseen import mark_unseen, max_unseen_steps
+from splat_cli.density.unseen import mark_unseen, max_unseen_steps, restart_clocks
 from splat_cli.device.cpu import CpuBackend
 from splat_cli.gaussians.splats import MEANS, OPACITY
 from splat_cli.run.checkpoints.state import capture_state, restore_state
@@ -80,6 +80,16 @@ def test_splats_of_a_single_view_stay(backend):
         assert not trainer.backend.download(mark_unseen(trainer.model, step - limit))[near].any()
         assert near.sum() >= 5
     assert len(seen_steps) > 2
+
+
+def test_splats_of_the_step_itself_are_seen(backend):
+    """With more splats than a block has threads; the clock of an index that is given twice restarts once."""
+    model = noise_trainer(backend, 700, **SETTINGS | {"max_splats": 700}).model
+    model.last_seen[:] = 5
+    restart_clocks(model, backend.upload(np.array([*range(300, 700), 699])), 9)
+    assert backend.download(model.last_seen)[:700].tolist() == [5] * 300 + [9] * 400
+    assert backend.download(mark_unseen(model, 6)).tolist() == [True] * 300 + [False] * 400
+    assert not backend.download(mark_unseen(model, 5)).any()
 
 
 def test_frozen_splats_stay(backend):
