@@ -421,7 +421,9 @@ def main(scene: Path, folder: Path, num_trials: int, job: int, num_jobs: int, se
     trials = Trials(scene, folder)
     chosen = chosen_trials(trials.operations, num_trials, seed)[job::num_jobs]
     passed = dict.fromkeys(trials.operations, 0)
-    for name, number, kind in chosen:
+    for done, (name, number, kind) in enumerate(chosen):
+        if done and not done % 100:
+            print(f"{sum(passed.values())} of {done} trials passed so far", flush=True)
         if wrong := trials.check(name, number, kind):
             print(f"WRONG {wrong}", flush=True)
         else:
