@@ -14,6 +14,7 @@ CAMERA = {"appearance": "camera"}
 ELSEWHERE = {
     "allow_implausible",  # no effect on plausible scenes: test_plausibility
     "report",  # concerns the command, not the run: test_reports
+    "trials",  # without --steps only: tests/run/setup/test_trials.py
     "sky",  # at most two photographs of this scene show the same direction: test_initialization
 }
 

@@ -16,10 +16,15 @@ class RunSettings:
 
     steps: int | None = setting(
         None,
-        "Number of training steps; by default 120 per training photograph, at least 15,000 and at most 30,000.",
+        "Number of training steps; by default 120 per training photograph, 15,000 to 30,000, or half of it (--trials).",
         low=1,
         high=10_000_000,  # the order of the photographs is drawn before the first step
         common=True,
+    )
+    trials: bool = setting(
+        True,
+        "Without --steps, choose the number of steps and --free-space by two or three short runs on small photographs; "
+        "only with 24 to 250 training photographs, and if splats alone are trained.",
     )
     gpus: int = setting(
         1,

@@ -10,6 +10,7 @@ from splat_cli.errors import UsageError
 from splat_cli.run.callback import OnProgress
 from splat_cli.run.setup.build_run_trainer import build_trainer_from_data
 from splat_cli.run.setup.training_data import TrainingData, load_data
+from splat_cli.run.setup.trials import choose_settings
 from splat_cli.scene.view import Scene
 from splat_cli.terminal.console import Display, Progress
 from splat_cli.train.initialization import check_source
@@ -27,6 +28,7 @@ def train_in_memory(
         raise UsageError("training in memory uses one GPU: leave out gpus, or train into a folder")
     check_source(config)
     data = load_data(scene, config, backend, display)
+    config, _ = choose_settings(config, data, backend, display)
     trainer = build_trainer_from_data(data, config, backend, display)
     with display.training(trainer.config.steps) as show, suppress(_Stopped):
 

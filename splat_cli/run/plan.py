@@ -26,7 +26,9 @@ DEPTH_WEIGHT = 0.1  # with depth maps: docs/experiments/depth.md
 FREE_SPACE_WEIGHT = 0.1  # with --appearance grid: docs/experiments/appearance.md
 STEPS_PER_VIEW = 120  # default maximum; with more steps, held-out views get worse
 STEPS_RANGE = (15_000, 30_000)
+FEW_VIEWS, STEPS_OF_FEW = 10, 5_000  # docs/experiments/validation.md
 SHORT_RUN = 5_000  # steps; shorter runs start with large splats and split them, which converges sooner
+SHORT_START, LONG_START = (0.1, 1.0, 0.0), (0.5, 0.1, 30_000.0)  # init_opacity, init_scale, noise_scale
 BATCH, MIN_VIEWS_OF_BATCH = 4, 40  # with 17 photographs, batches reduce quality: docs/experiments/optimizer.md
 REFERENCE_OVERLAP = 30.0  # lr_shN is given for this number of views per point
 SH_FACTOR_RANGE = (0.3, 4.0)  # bounds of the factor of lr_shN by views per point
@@ -143,7 +145,7 @@ def resolve_schedule(config: TrainConfig, steps: int, from_splats: bool = False)
         return step if step is not None else max(1, round(share * steps))
 
     short = steps < SHORT_RUN
-    opacity, scale, noise_scale = (0.1, 1.0, 0.0) if short else (0.5, 0.1, 30_000.0)
+    opacity, scale, noise_scale = SHORT_START if short else LONG_START
     factor = 1.0 if from_splats else lr_factor(steps)
     growth = (1 + config.growth_rate) ** min(REFERENCE_STEPS / steps, 100) - 1
     return {
@@ -170,7 +172,9 @@ def lr_factor(steps: int) -> float:
 
 
 def default_steps(num_views: int) -> int:
-    """Default number of training steps: proportional to the number of views, within bounds."""
+    """Default number of training steps: proportional to the number of views, within bounds; fewer for few views."""
+    if num_views < FEW_VIEWS:
+        return STEPS_OF_FEW
     low, high = STEPS_RANGE
     return min(max(STEPS_PER_VIEW * num_views, low), high)
 

@@ -53,6 +53,8 @@ def interrupted_run(folders: Iterable[Path], scene: Path, config: TrainConfig) -
 def _is_interrupted(run: RunDir, scene: Path, wanted: TrainConfig) -> bool:
     before = run.config()
     asked = wanted if wanted.batch else dataclasses.replace(wanted, batch=before.batch)
+    if wanted.steps is None and wanted.free_space is None and run.trials():
+        asked = dataclasses.replace(asked, free_space=before.free_space)
     same = before == with_whole_batches(asked, asked.steps or before.num_steps)
     return same and not run.result() and run.provenance().get("scene") == str(scene.resolve())
 

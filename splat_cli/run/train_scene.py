@@ -28,6 +28,8 @@ from splat_cli.run.session import Session
 from splat_cli.run.setup.build_run_trainer import build_trainer_within_memory
 from splat_cli.run.setup.initial_state import InitialState, find_initial_state, placeholder_state
 from splat_cli.run.setup.training_data import TrainingData, read_data, with_fixed_paths
+from splat_cli.run.setup.trials import Trials, choose_settings
+from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.inputs import inputs_of, refuse_other_inputs
 from splat_cli.run.storage.records import Inputs
 from splat_cli.run.storage.result import RunSummary
@@ -103,11 +105,16 @@ def _train(job: _Job, checkpoint: Checkpoint | None, ranks: Ranks, timer: PhaseT
     wait_for_kernels = prepare_kernels(backend, job.config)
     with timer("reading the scene"):
         data = read_data(job.scene_path, job.config, backend, display, is_new=checkpoint is None)
-        plan = data.plan(job.config)
+        if backend.name == "cpu":
+            expected = data.plan(job.config).config
+            warn_of_duration(expected, data.training.views, checkpoint.step if checkpoint else 0, display)
+    is_restart = job.config.steps is None and is_run(run.path)  # after the loss of a rank
+    with timer("trial runs"):
+        config, trials = choose_settings(run.config() if is_restart else job.config, data, backend, display)
+    with timer("reading the scene"):
+        plan = data.plan(config)
         for line in plan.warnings:
             display.warn(line)
-        if backend.name == "cpu":
-            warn_of_duration(plan.config, data.training.views, checkpoint.step if checkpoint else 0, display)
         start = _initial_state(plan, data, checkpoint, backend, display)
         inputs = inputs_of(data.scene.views)
     display.say(f"Device: {backend.describe()}")
@@ -120,15 +127,17 @@ def _train(job: _Job, checkpoint: Checkpoint | None, ranks: Ranks, timer: PhaseT
     require_space(run.path, (checkpoint_bytes if plan.requested.keep else ply_bytes)(trainer.model.num, rows))
     if checkpoint:
         session.restore(checkpoint)
-    _save_inputs(job, plan, data, inputs, has_refined=checkpoint is not None and plan.requested.pose_opt)
+    _save_inputs(job, plan, data, inputs, trials, has_refined=checkpoint is not None and plan.requested.pose_opt)
     session.begin(checkpoint)
     if job.callback:
         job.callback.begin(trainer, run)
     return session.train(wait_for_kernels)
 
 
-def _save_inputs(job: _Job, plan: RunPlan, data: TrainingData, inputs: Inputs, has_refined: bool) -> None:
-    """Write the record of the run's inputs: views, cameras, settings, and the split if it lists names.
+def _save_inputs(
+    job: _Job, plan: RunPlan, data: TrainingData, inputs: Inputs, trials: Trials | None, has_refined: bool
+) -> None:
+    """Write the record of the run's inputs: views, cameras, trials, settings, and the split if it lists names.
 
     Called after all checks of the run and its checkpoint: a refused command changes nothing. has_refined:
     cameras.json has the refined poses of a run that continues.
@@ -138,6 +147,8 @@ def _save_inputs(job: _Job, plan: RunPlan, data: TrainingData, inputs: Inputs, h
         job.run.save_cameras(data.scene.views)
     if data.is_split_by_name:
         write_split(job.run.split_path, *data.split)
+    if trials:
+        job.run.save_trials(dataclasses.asdict(trials))
     job.run.save_config(plan.requested, job.scene_path, job.backend.describe(), data.scene.origin)  # makes it a run
 
 

@@ -65,7 +65,8 @@ def test_given_settings_are_kept():
 
 
 def test_steps_follow_the_number_of_photographs():
-    assert [default_steps(count) for count in (1, 125, 126, 200, 250, 10_000)] == [
+    assert [default_steps(count) for count in (9, 10, 125, 126, 200, 250, 10_000)] == [
+        5_000,
         15_000,
         15_000,
         15_120,

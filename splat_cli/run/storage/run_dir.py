@@ -24,6 +24,7 @@ from splat_cli.run.storage.records import (
     check_metrics,
     check_responses,
     check_result,
+    check_trials,
 )
 from splat_cli.run.storage.train_log import TrainLog
 from splat_cli.scene.cameras_json import read_cameras, write_cameras
@@ -103,6 +104,11 @@ class RunDir:
     @property
     def result_path(self) -> Path:
         return self.path / "result.json"
+
+    @property
+    def trials_path(self) -> Path:
+        """Record of the trials that chose settings; absent if there were none."""
+        return self.path / "trials.json"
 
     @property
     def report_path(self) -> Path:
@@ -196,6 +202,13 @@ class RunDir:
 
     def save_metrics(self, metrics: dict[str, Any]) -> None:
         _write_json(self.metrics_path, metrics)
+
+    def trials(self) -> dict[str, Any]:
+        """Content of trials.json (run/setup/trials.py: Trials), empty if no trials chose settings."""
+        return _read_json(self.trials_path, check_trials)
+
+    def save_trials(self, trials: dict[str, Any]) -> None:
+        _write_json(self.trials_path, trials)
 
     def result(self) -> dict[str, Any]:
         """Content of result.json (RunSummary.to_dict), empty if the run is not finished."""

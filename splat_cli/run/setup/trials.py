@@ -1,0 +1,195 @@
+"""Trial runs: short trainings on small photographs that choose the number of steps and --free-space of a run.
+
+Each trial leaves out some training photographs and is scored on them; the run itself then trains on all of them. Where
+poses are inexact, or few photographs show the background, splats in front of cameras overfit: fewer steps and a penalty
+on opacity in free space are better there, but worse on other scenes (docs/experiments/validation.md).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from dataclasses import dataclass
+from typing import Any
+
+from splat_cli.config import TrainConfig
+from splat_cli.device import Backend
+from splat_cli.errors import OutOfMemory
+from splat_cli.eval.evaluate import evaluate
+from splat_cli.eval.metrics import mean_score
+from splat_cli.eval.trained_model import TrainedModel
+from splat_cli.run.plan import LONG_START, default_batch, default_steps
+from splat_cli.run.resume import free_memory
+from splat_cli.run.setup.build_run_trainer import build_trainer_within_memory
+from splat_cli.run.setup.initial_state import InitialState, find_initial_state
+from splat_cli.run.setup.training_data import TrainingData
+from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.scene.plane_sweep.grayscale import small_copies, whole_mask
+from splat_cli.terminal.console import Display
+from splat_cli.terminal.phase_timer import PhaseTimer
+
+VIEWS = (24, 250)  # training photographs: with fewer, too few are left out; more have never overfitted
+LEFT_OUT_EVERY, FIRST_LEFT_OUT = 6, 3
+MAX_PIXELS = 300_000  # per photograph; at most a quarter of the original's
+SHARES = (1 / 6, 1 / 3)  # steps of a short and a long trial, relative to the default
+PENALTY = 1.0  # --free-space
+MIN_GAIN = 0.2  # dB, from which the penalty or fewer steps are chosen; trials of other seeds differ by 0.1 to 0.2
+OVERFITTED = 0.4  # dB that the long trial gains; scenes that gain more have never been better with the penalty
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Steps, weight of the penalty, and PSNR (dB) of photographs that the trial did not train on."""
+
+    steps: int
+    free_space: float
+    psnr: float
+
+
+@dataclass(frozen=True)
+class Trials:
+    """All trials of a run, and the settings chosen by them. width, height: of the first photograph, in pixels."""
+
+    width: int
+    height: int
+    left_out: list[str]
+    trials: list[Trial]
+    chosen: dict[str, Any]
+
+    def line(self) -> str:
+        """The result in one line of text."""
+        scores = ", ".join(
+            f"{trial.psnr:.2f} dB after {trial.steps:,} steps"
+            + f" with --free-space {trial.free_space:g}" * (trial.free_space > 0)
+            for trial in self.trials
+        )
+        options = " ".join(f"--{name.replace('_', '-')} {value:g}" for name, value in self.chosen.items())
+        return f"Trials on {self.width}x{self.height}: {scores}; chosen: {options} (--no-trials: defaults)"
+
+
+def needs_trials(config: TrainConfig, data: TrainingData) -> bool:
+    """Whether trials choose settings of the run: --steps is not given, and no option makes scores misleading.
+
+    Photographs that are left out have no refined pose and no fitted appearance.
+    """
+    low, high = VIEWS
+    fitted = config.pose_opt or config.appearance != "none" or config.color == "field"
+    from_splats = config.init_from is not None or config.frozen is not None
+    return (
+        config.trials
+        and config.steps is None
+        and not (fitted or from_splats)
+        and (low <= len(data.training.views) <= high)
+    )
+
+
+def choose_settings(
+    config: TrainConfig, data: TrainingData, backend: Backend, display: Display
+) -> tuple[TrainConfig, Trials | None]:
+    """The settings with those that trials choose, and the trials; None if the run needs none or memory runs out."""
+    if not needs_trials(config, data):
+        return config, None
+    try:
+        trials = _Runner(config, data, backend, display).run()
+    except (MemoryError, OutOfMemory):
+        display.warn("no trial runs: out of memory; training uses the defaults")
+        return config, None
+    display.say(trials.line())
+    return dataclasses.replace(config, **trials.chosen), trials
+
+
+class _Runner:
+    """Small photographs, split into those to train on and those left out, and the initial points of all trials."""
+
+    def __init__(self, config: TrainConfig, data: TrainingData, backend: Backend, display: Display) -> None:
+        self.backend, self.display, self.config = backend, display, config
+        self.has_points, self.default = len(data.scene.points) > 0, default_steps(len(data.training.views))
+        small = _small(data.training)
+        left_out = range(FIRST_LEFT_OUT, len(small.views), LEFT_OUT_EVERY)
+        self.left_out = _subset(small, left_out)
+        self.size = small.views[0].width, small.views[0].height
+        rest = _subset(small, [index for index in range(len(small.views)) if index not in left_out])
+        self.data = TrainingData(data.scene, rest, None, (rest.views, []), False)
+
+    def run(self) -> Trials:
+        given = self.config.free_space
+        short, long = (round(share * self.default) for share in SHARES)
+        start = self._initial_state(long)
+        trials = [self._trial(steps, given or 0.0, start) for steps in (short, long)]
+        if given is None and self.has_points and trials[1].psnr - trials[0].psnr < OVERFITTED:
+            trials.append(self._trial(long, PENALTY, start))
+        return Trials(*self.size, [view.name for view in self.left_out.views], trials, choose(trials, self.default))
+
+    def _trial(self, steps: int, free_space: float, start: InitialState) -> Trial:
+        weight = f" with --free-space {free_space:g}" if free_space else ""
+        self.display.say(f"Trial run: {steps:,} steps{weight} at {self.size[0]}x{self.size[1]}")
+        try:
+            return Trial(steps, free_space, self._psnr(self._settings(steps, free_space), start))
+        finally:
+            free_memory(self.backend)
+
+    def _settings(self, steps: int, free_space: float) -> TrainConfig:
+        """Settings of a trial, which starts like a long run."""
+        opacity, scale, noise = LONG_START
+        config, views = self.config, len(self.data.training.views)
+        return dataclasses.replace(
+            config,
+            steps=steps,
+            free_space=free_space,
+            gpus=1,
+            batch=default_batch(config, self.default, views) if config.batch is None else config.batch,
+            strategy="copies" if config.strategy == "default" else config.strategy,
+            init_opacity=opacity if config.init_opacity is None else config.init_opacity,
+            init_scale=scale if config.init_scale is None else config.init_scale,
+            noise_scale=noise if config.noise_scale is None else config.noise_scale,
+            depth_weight=0.0,
+            save_at=None,
+        )
+
+    def _initial_state(self, steps: int) -> InitialState:
+        plan = self.data.plan(self._settings(steps, 0.0))
+        return find_initial_state(self.data.scene, self.data.training, plan.config, self.backend, _silent())
+
+    def _psnr(self, config: TrainConfig, start: InitialState) -> float:
+        plan = self.data.plan(config)
+        trainer = build_trainer_within_memory(
+            self.backend, plan, self.data, start, _silent(), PhaseTimer("training steps")
+        )
+        steps = trainer.config.steps
+        with self.display.training(steps) as show:
+            trainer.run_until(steps, show)
+        scores = evaluate(TrainedModel(trainer.splats, None, trainer.background), self.left_out, trainer.config)
+        return mean_score(scores.values()).psnr
+
+
+def choose(trials: list[Trial], default: int) -> dict[str, Any]:
+    """Settings by the trials [short, long] or [short, long, long with penalty]; default: number of steps.
+
+    The penalty, with half the steps, if it gains MIN_GAIN; half the steps if the short trial is better by MIN_GAIN.
+    """
+    short, long, *penalized = trials
+    if penalized and penalized[0].psnr - long.psnr >= MIN_GAIN:
+        return {"steps": default // 2, "free_space": PENALTY}
+    return {"steps": default // 2 if short.psnr - long.psnr >= MIN_GAIN else default}
+
+
+def _small(photographs: ImageSet) -> ImageSet:
+    """Copies with half the width or less, of at most MAX_PIXELS."""
+    largest = max(photographs.views, key=lambda view: view.width * view.height)
+    factor = 2
+    while largest.width * largest.height > MAX_PIXELS * factor**2:
+        factor *= 2
+    longest = max(max(view.width, view.height) for view in photographs.views)
+    return small_copies(photographs, range(len(photographs.views)), max(longest // factor, 16), whole_mask)
+
+
+def _subset(photographs: ImageSet, indices: range | list[int]) -> ImageSet:
+    def pick(items: Any) -> list[Any]:
+        return [items[index] for index in indices]
+
+    return ImageSet(pick(photographs.views), pick(photographs.images), pick(photographs.masks), [])
+
+
+def _silent() -> Display:
+    """A display that prints nothing: the run itself repeats the same messages."""
+    return Display(io.StringIO())
