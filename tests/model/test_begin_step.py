@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from splat_cli.device import Backend
-from splat_cli.render.iter_state import LEARNING_RATES, IterState
+from splat_cli.render.iter_state import LEARNING_RATES, IterState, copy_view_state
 from splat_cli.train.schedule import SCHEDULE_DTYPE
 
 SUMS = ("num_large", "num_pairs", "num_segments", "loss_l1", "loss_l2", "loss_ssim")
@@ -60,3 +60,12 @@ def test_each_step_has_its_view_and_starts_from_zero(backend: Backend, step: int
     state = state_of(backend, step, order=(7, 3, 5))
     assert (state["step"], state["view"], state["sh_degree"]) == (step, view, min(2, (step - 1) // 10))
     assert {name: state[name] for name in SUMS} == dict.fromkeys(SUMS, 0)
+
+
+def test_a_copied_view_keeps_what_accumulates_over_steps(backend: Backend) -> None:
+    """Views that are projected ahead have a state of their own."""
+    accumulated = {"loss": 7, "psnr": 8, "skipped_updates": 9, "skipped_steps": 10}
+    view = {"step": 3, "view": 2, "num_pairs": 40, "overflowed": 1, "loss_l1": 0.5}
+    source, target = IterState(backend, **view, **dict.fromkeys(accumulated, 1)), IterState(backend, **accumulated)
+    copy_view_state(source, target)
+    assert {name: target.read()[name] for name in view | accumulated} == view | accumulated
