@@ -32,7 +32,7 @@ struct Camera {
     float w2c[12];                  // rows of [R | t], world to camera
     float position[3];              // camera centre, world
     float fx, fy, cx, cy;           // px
-    float k1, k2;                   // coefficients of radial distortion; only with RADIAL_DISTORTION
+    float k1, k2;                   // RADIAL_DISTORTION: its coefficients. LENS: halves of the address of the LensModel (lens/lens.cuh)
     int width, height;              // px
     int tiles_x, tiles_y;
     int num_pixels;                 // pixels that count: all, or those that the mask keeps

@@ -12,6 +12,13 @@ SPLAT_CPU_INLINE Floats per_lane(Floats a, float (*f)(float))
 SPLAT_CPU_INLINE vfloat expf(vfloat a) { return SPLAT_CPU_EACH(Floats, per_lane(a.part[i], ::expf)); }
 SPLAT_CPU_INLINE vfloat logf(vfloat a) { return SPLAT_CPU_EACH(Floats, per_lane(a.part[i], ::logf)); }
 
+SPLAT_CPU_INLINE Floats per_lane(Floats a, Floats b, float (*f)(float, float))
+{
+    for (int i = 0; i < WIDTH; ++i) a[i] = f(a[i], b[i]);
+    return a;
+}
+SPLAT_CPU_INLINE vfloat atan2f(vfloat a, vfloat b) { return SPLAT_CPU_EACH(Floats, per_lane(a.part[i], b.part[i], ::atan2f)); }
+
 SPLAT_CPU_INLINE vfloat sqrtf(vfloat a) { return vsqrt(a); }
 SPLAT_CPU_INLINE vfloat rsqrtf(vfloat a) { return 1.0f / vsqrt(a); }
 SPLAT_CPU_INLINE vfloat fabsf(vfloat a) { return vabs(a); }

@@ -39,9 +39,13 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) pose_backward(
         const float3 ray = sub(g.mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));
         const float3 d_ray = ray_backward(params + i, stride, true, state->sh_degree, ray, rsqrtf(dot(ray, ray)), d_color);
         const float3 translation = mul(w, add(d.mean, d_ray));        // shifting the camera along its axes shifts all splats
+#ifdef LENS
+        const float focal = d.focal;
+#else
         const float3 t = to_camera(camera, g.mean);
         const float moved = (d.d_x * camera.fx * t.x + d.d_y * camera.fy * t.y) / t.z;
         const float focal = (RADIAL ? d.distortion * moved : moved) + d.log_scale.x + d.log_scale.y + d.log_scale.z;
+#endif
         const float gradient[POSE_SUMS] = {
             d.rotation.x, d.rotation.y, d.rotation.z, translation.x, translation.y, translation.z, focal, d.d_x, d.d_y,
 #ifdef RADIAL_DISTORTION

@@ -63,7 +63,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend(
     for (unsigned first = begin; first < end; first += BATCH) {
         if (!__syncthreads_or(any_pixel(y, live))) break;
         const int n = min((unsigned)BATCH, end - first);
-        stage(batch, n, splat_from_pair + first, means2d, conic_opacity, colors);
+        stage(batch, n, camera, tile, splat_from_pair + first, means2d, conic_opacity, colors);
         if (states && first > begin) {
             float* s = states + state_slot(tile, begin, (first - begin) / SEGMENT);
             FOR_PIXELS(k) {

@@ -19,6 +19,9 @@
 #pragma once
 #include "common.cuh"
 #include "lanes.cuh"
+#ifdef LENS
+#include "lens/lens.cuh"
+#endif
 
 #ifndef PIXELS
 #error "a kernel that includes blend.cuh defines PIXELS first: 1, 2 or 4"
@@ -36,7 +39,7 @@ struct Staged {                             // a batch in shared memory, scaled 
 };
 
 __device__ __forceinline__ void stage(
-    Staged& s, int n,
+    Staged& s, int n, const Camera& camera, unsigned tile,
     const unsigned* __restrict__ splat_from_pair,   // [n] of this batch
     const float2* __restrict__ means2d,             // [capacity] px
     const float4* __restrict__ conic_opacity,       // [capacity] conic in px^-2, opacity
@@ -44,7 +47,10 @@ __device__ __forceinline__ void stage(
 {
     BLOCK_FOR(i, n) {
         const unsigned id = splat_from_pair[i];
-        const float2 m = means2d[id];
+        float2 m = means2d[id];
+#ifdef LENS
+        m.x = wrapped_near(camera, m.x, (tile % camera.tiles_x + 0.5f) * TILE);
+#endif
         const float4 q = conic_opacity[id];
         float4 shape, rest;
         shape.x = m.x; shape.y = m.y; shape.z = -0.5f * LOG2E * q.x; shape.w = -LOG2E * q.y;

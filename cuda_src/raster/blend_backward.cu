@@ -52,7 +52,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
     const int warp = threadIdx.y;
     const unsigned begin = tile_begins[tile], first = begin + segment * SEGMENT;
     const int n = min((unsigned)BATCH, tile_begins[tile + 1] - first);
-    stage(batch, n, splat_from_pair + first, means2d, conic_opacity, colors);
+    stage(batch, n, camera, tile, splat_from_pair + first, means2d, conic_opacity, colors);
 #ifdef SPLAT_CPU                                    // otherwise each sum would wait for its row of d_splats
     BLOCK_FOR(i, n) {
         const float* row = d_splats + (size_t)splat_from_pair[first + i] * SPLAT_SUMS;

@@ -50,7 +50,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_scores(
     for (unsigned first = begin; first < end; first += BATCH) {
         if (!__syncthreads_or((int)first < warp_last)) break;
         const int n = min((unsigned)BATCH, end - first);
-        stage(batch, n, splat_from_pair + first, means2d, conic_opacity, colors);
+        stage(batch, n, camera, tile, splat_from_pair + first, means2d, conic_opacity, colors);
         __syncthreads();
         for (int group = 0; group < min(n, warp_last - (int)first); group += 32) {
             for (unsigned hits = hits_of_warp(batch, group, n, pixels); hits; hits &= hits - 1) {

@@ -4,6 +4,9 @@
 #pragma once
 #include "common.cuh"
 #include "vectors.cuh"
+#ifdef LENS
+#include "lens/lens.cuh"
+#endif
 
 struct Ellipse {                    // the set a dx^2 + 2 b dx dy + c dy^2 <= reach around (x, y)
     vfloat x, y, a, b, c;
@@ -41,6 +44,35 @@ __device__ __forceinline__ Span tiles_meeting(vfloat lo, vfloat hi, int size, in
     return s;
 }
 
+// Columns of tiles that meet [lo, hi]. In a picture that wraps around, the columns of its copies to both sides count on: -1 is the last
+// column of the copy to the left.
+__device__ __forceinline__ Span columns_meeting(vfloat lo, vfloat hi, const Camera& camera)
+{
+#ifdef LENS
+    if (wraps_around(camera)) {
+        const float width = camera.width;
+        const vfloat first = fmaxf(ceilf(__fadd_rn(lo, -0.5f)), vfloat(-2.0f * width));    // columns of pixels
+        const vfloat last = fminf(floorf(__fadd_rn(hi, -0.5f)), vfloat(3.0f * width));
+        const vfloat first_copy = floorf(__fdiv_rn(first, width)), last_copy = floorf(__fdiv_rn(last, width));
+        Span s;
+        s.begin = to_int(first_copy) * camera.tiles_x + to_int(floorf((first - first_copy * width) * (1.0f / TILE)));
+        s.end = to_int(last_copy) * camera.tiles_x + to_int(floorf((last - last_copy * width) * (1.0f / TILE))) + 1;
+        s.end = select(first <= last, s.end, s.begin);
+        return s;
+    }
+#endif
+    return tiles_meeting(lo, hi, camera.width, camera.tiles_x);
+}
+
+// Index of a tile from its row and column.
+__device__ __forceinline__ vint tile_at(const Camera& camera, vint row, vint column)
+{
+#ifdef LENS
+    column -= camera.tiles_x * to_int(floorf(__fdiv_rn(to_float(column), (float)camera.tiles_x)));     // in any copy
+#endif
+    return row * camera.tiles_x + column;
+}
+
 // Rows of tiles that the bounding box touches.
 __device__ __forceinline__ Span tile_rows(const Ellipse& e, const Camera& camera)
 {
@@ -63,7 +95,10 @@ __device__ __forceinline__ Span tile_span(const Ellipse& e, const Camera& camera
     const vfloat root_left = __fsqrt_rn(fmaxf(__fmaf_rn(-e.det, __fmul_rn(dy_left, dy_left), reach_a), 0.0f));
     const vfloat hi = __fadd_rn(e.x, __fdiv_rn(__fsub_rn(root_right, __fmul_rn(e.b, dy_right)), e.a));
     const vfloat lo = __fsub_rn(e.x, __fdiv_rn(__fadd_rn(root_left, __fmul_rn(e.b, dy_left)), e.a));
-    span = tiles_meeting(lo, hi, camera.width, camera.tiles_x);
+    span = columns_meeting(lo, hi, camera);
+#ifdef LENS
+    span.end = vmin(span.end, span.begin + camera.tiles_x);     // no tile twice
+#endif
     span.end = select(meets, span.end, span.begin);
     return span;
 }
@@ -86,7 +121,7 @@ __device__ __forceinline__ TileBox tile_box(const Ellipse& e, const Camera& came
 {
     TileBox box;
     box.rows = tile_rows(e, camera);
-    box.columns = tiles_meeting(__fsub_rn(e.x, e.x_max), __fadd_rn(e.x, e.x_max), camera.width, camera.tiles_x);
+    box.columns = columns_meeting(__fsub_rn(e.x, e.x_max), __fadd_rn(e.x, e.x_max), camera);
     return box;
 }
 

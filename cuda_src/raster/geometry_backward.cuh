@@ -46,6 +46,9 @@ struct GeometryGradient {
     vfloat3 rotation;                   // gradient of a rotation vector of the camera about its centre, in camera axes
     vfloat distortion;                  // factor d of radial_distortion.cuh; only with RADIAL_DISTORTION
     vfloat k1, k2;                      // gradients of the camera's coefficients; only with RADIAL_DISTORTION
+#ifdef LENS
+    vfloat focal;                       // gradient of the log of both focal lengths
+#endif
 };
 
 // dL/d colour before clamping; `color` is 0 in clamped channels.
@@ -54,6 +57,10 @@ __device__ __forceinline__ vfloat3 unclamped(const SplatSums& s, vfloat4 color)
     const vfloat zero = 0.0f;
     return make_vec(select(color.x > zero, s.red, zero), select(color.y > zero, s.green, zero), select(color.z > zero, s.blue, zero));
 }
+
+#ifdef LENS
+#include "raster/unscented_backward.cuh"
+#else
 
 __device__ __forceinline__ GeometryGradient geometry_backward(const Gaussian& g, const Camera& k, const SplatSums& s, int antialias)
 {
@@ -126,3 +133,5 @@ __device__ __forceinline__ GeometryGradient geometry_backward(const Gaussian& g,
     out.rotation = add(cross(p.t, d_t), add(cross(mul(w, d_u0), j0), cross(mul(w, d_u1), j1)));
     return out;
 }
+
+#endif

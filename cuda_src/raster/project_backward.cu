@@ -16,8 +16,10 @@
 #include "raster/visible.cuh"
 #include "optim/splat_adam.cuh"
 
-#ifdef RADIAL_DISTORTION
-#define MIN_BLOCKS 3                // blocks of 128 threads that must fit on a multiprocessor
+#ifdef LENS
+#define MIN_BLOCKS 2                // blocks of 128 threads that must fit on a multiprocessor
+#elif defined(RADIAL_DISTORTION)
+#define MIN_BLOCKS 3
 #else
 #define MIN_BLOCKS 4
 #endif

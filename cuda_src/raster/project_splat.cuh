@@ -1,10 +1,14 @@
-// Projects the splats of a warp into a view: EWA splatting (Zwicker et al. 2001), colours from spherical harmonics.
+// Projects the splats of a warp into a view, by EWA splatting (Zwicker et al. 2001) or, with LENS, through a lens (unscented.cuh); colours
+// from spherical harmonics.
 #pragma once
 #include "lanes.cuh"
 #include "raster/ellipse.cuh"
 #include "raster/projection.cuh"
 #include "raster/sh.cuh"
 #include "raster/smooth_3d.cuh"
+#ifdef LENS
+#include "raster/unscented.cuh"
+#endif
 
 // params: the lane's own element of the first plane.
 __device__ __forceinline__ vfloat3 color_from_sh(
@@ -47,18 +51,35 @@ __device__ __forceinline__ vbool project_splat(
     const float* __restrict__ smooth_3d_sigmas /* [1, stride] or null */, vfloat gain, SplatInView& out)
 {
     const vfloat3 mean = load_vec(params, stride, m);
+#ifdef LENS
+    vbool seen = m & lens_sees(lens_of(camera), to_camera(camera, mean));
+#else
     vbool seen = m & (to_camera(camera, mean).z > NEAR_PLANE);
+#endif
     if (!some(seen)) return seen;
     Gaussian g = load_gaussian(params, stride, seen);
     if (smooth_3d_sigmas) smooth_3d(g, load_own(smooth_3d_sigmas, seen));
+#ifdef LENS
+    const Unscented p = project_through_lens(g, camera, antialias);
+#else
     const Projected p = project_gaussian(g, camera, antialias);
+#endif
     const vfloat opacity = gain * g.opacity * compensation(p, antialias);
+#ifdef LENS
+    seen = seen & has_outline(lens_of(camera), p);
+#endif
     seen = seen & (opacity > ALPHA_MIN) & (p.det > 0.0f) & (p.det < 1e30f);
     if (!some(seen)) return seen;
+#ifdef LENS
+    out.depth = sqrtf(dot(p.t, p.t));
+    out.x = p.x + camera.cx;
+    out.y = p.y + camera.cy;
+#else
     out.depth = p.t.z;
     const vfloat d = RADIAL ? p.distortion.d : vfloat(1.0f);
     out.x = camera.fx * d * p.t.x / p.t.z + camera.cx;
     out.y = camera.fy * d * p.t.y / p.t.z + camera.cy;
+#endif
     seen = seen & (fabsf(out.x) + fabsf(out.y) < 1e9f);
     if (!some(seen)) return seen;
     vfloat4& conic = out.conic_opacity;

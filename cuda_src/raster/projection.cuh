@@ -93,7 +93,8 @@ __device__ __forceinline__ Projected project_gaussian(const Gaussian& g, const C
 
 // Factor of the opacity after dilation: 1, or with antialiasing sqrt(det0 / det), which keeps the splat's energy (Mip-Splatting, Yu et al.
 // 2024, sec. 5.2).
-__device__ __forceinline__ vfloat compensation(const Projected& p, int antialias)
+template <class P>
+__device__ __forceinline__ vfloat compensation(const P& p, int antialias)
 {
     if (!antialias) return 1.0f;
     return sqrtf(p.det0 / p.det);

@@ -24,7 +24,7 @@ struct TileWork {                   // in shared memory, one row per thread
     int row[WORK_THREADS];                              // first tile of its box
     int column[WORK_THREADS], last_column[WORK_THREADS];
     float depth[WORK_THREADS];
-    int offset[WORK_THREADS];                           // for_each_tile_of_large: index of a tile minus its place in the running sum
+    int offset[WORK_THREADS];                           // for_each_tile_of_large: index of a tile (LENS: its column) minus its place in the running sum
 };
 
 // Thread of the block that is lane 0 of this warp.
@@ -102,7 +102,7 @@ __device__ __forceinline__ void for_each_tile(
         for (int k = 0; k < IN_FLIGHT; ++k) {
             const vint column = begin + k;
             batch.on[k] = on & (column >= span.begin) & (column < span.end) & (column <= last_column);
-            batch.tile[k] = row * camera.tiles_x + column;
+            batch.tile[k] = tile_at(camera, row, column);
         }
         visit(batch);
     }
@@ -124,7 +124,12 @@ __device__ __forceinline__ void for_each_tile_of_large(
         const vint count = select(inside, vmax(span.end - span.begin, 0), vint(0));
         store_own(work.count + me, count, true);
         const int total = sum_over_warp(work);
+#ifdef LENS
+        store_own(work.row + me, row, true);
+        store_own(work.offset + me, span.begin - (load_own(work.end + me, true) - count), true);
+#else
         store_own(work.offset + me, row * camera.tiles_x + span.begin - (load_own(work.end + me, true) - count), true);
+#endif
         __syncwarp();
         for (int first = 0; first < total; first += 32 * IN_FLIGHT) {
             TileBatch batch;
@@ -134,7 +139,12 @@ __device__ __forceinline__ void for_each_tile_of_large(
             for (int k = 0; k < IN_FLIGHT; ++k) {
                 const vint at = first + 32 * k + lane_id();
                 batch.on[k] = at < total;
+#ifdef LENS
+                const vint owner = owner_of(work, at, batch.on[k]);
+                batch.tile[k] = tile_at(camera, load(work.row, owner, batch.on[k]), load(work.offset, owner, batch.on[k]) + at);
+#else
                 batch.tile[k] = load(work.offset, owner_of(work, at, batch.on[k]), batch.on[k]) + at;
+#endif
             }
             visit(batch);
         }

@@ -14,4 +14,4 @@ def update_smooth_3d_sigmas(splats: Splats, cameras: CameraTable, variance: floa
     """
     views, params = (cameras.array, len(cameras.views)), (splats.params, splats.capacity, splats.num)
     arguments = *views, *params, variance**0.5, splats.smooth_3d_sigmas
-    launch(splats.backend, "optim/smooth_3d", "smooth_3d_sigmas", splats.capacity, *arguments)
+    launch(splats.backend, "optim/smooth_3d", "smooth_3d_sigmas", splats.capacity, *arguments, **cameras.lens_defines)

@@ -58,7 +58,7 @@ def blend(cameras: CameraTable, state: IterState, projection: Projection, tiles:
     lists = tiles.tile_order, tiles.tile_begins, tiles.splat_from_pair
     splats = projection.means2d, projection.conic_opacity, projection.colors
     outputs = out.image, out.final_T, out.last_pair, out.states, out.segments
-    kernel = tiles.backend.kernel("raster/blend", "blend")
+    kernel = tiles.backend.kernel("raster/blend", "blend", **cameras.wrap_defines)
     kernel((cameras.extent.tiles,), (32, FORWARD_WARPS), cameras.array, state.array, *lists, *splats, *outputs)
 
 
@@ -84,7 +84,7 @@ def blend_scores(
     blocks = cameras.extent.tiles if segments is None else len(segments)
     lists = tiles.tile_order, segments, states, tiles.tile_begins, tiles.splat_from_pair
     inputs = projection.means2d, projection.conic_opacity, projection.colors, errors, picture.last_pair
-    defines = {"FIXED_SUMS": 1} if fixed_sums else {}
+    defines = ({"FIXED_SUMS": 1} if fixed_sums else {}) | cameras.wrap_defines
     kernel = tiles.backend.kernel("raster/blend_scores", "blend_scores", **defines)
     kernel((blocks,), (32, BACKWARD_WARPS), cameras.array, state.array, *lists, *inputs, scores)
 
@@ -109,6 +109,7 @@ def blend_backward(
     defines = ({"ABSGRAD": 1} if absgrad else {}) | ({} if fixed is None else {"FIXED_SUMS": 1})
     if matrix_sums and not defines and tiles.backend.name == "cuda":
         defines = {"MATRIX_SUMS": 1}
+    defines = defines | cameras.wrap_defines
     lists = picture.segments, tiles.tile_begins, tiles.splat_from_pair
     splats = projection.means2d, projection.conic_opacity, projection.colors
     pixels = picture.image, picture.last_pair, picture.states, picture.d_image

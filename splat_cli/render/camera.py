@@ -11,6 +11,7 @@ import numpy as np
 
 from splat_cli.device import Backend, DeviceArray
 from splat_cli.device.launch import ceil_div
+from splat_cli.scene.lens.distortion import NUM_COEFFICIENTS, Equirectangular, Polynomial
 from splat_cli.scene.view import View
 
 TILE = 16  # px, as in cuda_src/common.cuh
@@ -27,8 +28,16 @@ CAMERA_DTYPE = np.dtype([
 ])  # fmt: skip
 
 
+# Mirrors `struct LensModel` in cuda_src/lens/lens.cuh.
+LENS_MODEL_DTYPE = np.dtype([
+    ("c", np.float32, NUM_COEFFICIENTS), ("family", np.int32), ("tangential_last", np.int32),
+    ("sin_max", np.float32), ("cos_max", np.float32), ("max_angle", np.float32),
+    ("max_radius", np.float32), ("slope", np.float32), ("cull_cos", np.float32),
+])  # fmt: skip
+
 assert CAMERA_DTYPE.fields is not None
 _INTRINSICS = CAMERA_DTYPE.fields["fx"][1]  # offset in bytes; the pose comes before
+_LENS_FIELDS = CAMERA_DTYPE.fields["k1"][1]  # with lenses, k1 and k2 hold an address
 _IMAGE_FIELDS = CAMERA_DTYPE.fields["num_pixels"][1]  # offset in bytes; the photograph's fields follow
 
 
@@ -58,7 +67,8 @@ class CameraTable:
     photos: uint8 [H, W, 3] device arrays, one per view, or empty. masks: uint8 [H, W] or None, one per view, or empty.
     The arrays are kept alive, because the table holds their addresses. views: at full resolution, which determines
     buffer sizes (max_tiles, max_pixels); current_views: as last resized, with their `extent`. radial: whether a view
-    has radial distortion or will get it (--refine-distortion). defines: defines of kernels that project splats.
+    has radial distortion or will get it (--refine-distortion). lenses: `struct LensModel` [num_views] if a view keeps
+    its lens, else None. defines: defines of kernels that project splats.
     """
 
     def __init__(
@@ -71,12 +81,13 @@ class CameraTable:
         self.backend, self.views = backend, list(views)
         self.photos, self.masks = list(photos), list(masks)
         self.current_views, self.extent = self.views, ImageExtent.of(self.views)
-        self.radial, self.defines = False, dict[str, int]()
+        self.radial, self.lenses = False, self._upload_lenses()
+        self.defines = self.lens_defines
         if any(any(view.radial) for view in self.views):
             self.allow_radial()
         rows = np.zeros(len(self.views), CAMERA_DTYPE)
         for i, view in enumerate(self.views):
-            rows[i] = _camera_row(view)
+            rows[i] = self._row(i, view)
             if self.photos:
                 rows[i]["photo"] = backend.address(self.photos[i])
             if self.masks and self.masks[i] is not None:
@@ -89,6 +100,30 @@ class CameraTable:
         """Make kernels consider radial distortion."""
         self.radial, self.defines = True, {"RADIAL_DISTORTION": 1}
 
+    @property
+    def lens_defines(self) -> dict[str, int]:
+        """Defines of kernels that read lenses."""
+        return {} if self.lenses is None else {"LENS": 1}
+
+    @property
+    def wrap_defines(self) -> dict[str, int]:
+        """Defines of kernels that list and blend splats: lenses matter to them only if pictures wrap around."""
+        is_spherical = any(isinstance(view.distortion, Equirectangular) for view in self.views)
+        return self.lens_defines if is_spherical else {}
+
+    def _upload_lenses(self) -> DeviceArray | None:
+        if all(view.distortion is None for view in self.views):
+            return None
+        rows = np.array([_lens_row(view) for view in self.views])
+        return self.backend.upload(rows.view(np.uint8).reshape(len(rows), LENS_MODEL_DTYPE.itemsize))
+
+    def _row(self, index: int, view: View) -> np.ndarray:
+        row = _camera_row(view)
+        if self.lenses is not None:
+            address = self.backend.address(self.lenses) + index * LENS_MODEL_DTYPE.itemsize
+            row.reshape(1).view(np.uint8)[_LENS_FIELDS : _LENS_FIELDS + 8] = np.array([address], "<u8").view(np.uint8)
+        return row
+
     def resize(self, downscale: int, photographs: Mapping[int, DeviceImage]) -> None:
         """Downscale all images by this factor from now on; `photographs`, by index, replace all photographs.
 
@@ -96,7 +131,7 @@ class CameraTable:
         """
         self.current_views = [view.downscaled(downscale) for view in self.views]
         self.extent = ImageExtent.of(self.current_views)
-        rows = np.array([_camera_row(view) for view in self.current_views])
+        rows = np.array([self._row(i, view) for i, view in enumerate(self.current_views)])
         self._fill(rows, photographs.items())
         table = self.backend.download(self.array).copy()
         table[:, _INTRINSICS:] = rows.view(np.uint8).reshape(table.shape)[:, _INTRINSICS:]
@@ -122,6 +157,20 @@ class CameraTable:
 def _num_tiles(view: View) -> tuple[int, int]:
     """Columns and rows of tiles."""
     return ceil_div(view.width, TILE), ceil_div(view.height, TILE)
+
+
+def _lens_row(view: View) -> np.ndarray:
+    """The lens of a view; of a view without one, that of a pinhole camera."""
+    lens, row, field = view.distortion or Polynomial(), np.zeros((), LENS_MODEL_DTYPE), view.field_of_view
+    coefficients = lens.coefficients()
+    row["c"][: len(coefficients)] = coefficients
+    is_polynomial = isinstance(lens, Polynomial)
+    row["family"] = lens.family % 2 if is_polynomial else lens.family
+    row["tangential_last"] = is_polynomial and lens.family >= 2
+    row["sin_max"], row["cos_max"] = math.sin(field.angle), math.cos(field.angle)
+    row["max_angle"], row["max_radius"], row["slope"] = field.angle, field.radius, field.slope
+    row["cull_cos"] = math.cos(field.cull_angle) if field.cull_angle < math.pi else -2
+    return row
 
 
 def _camera_row(view: View) -> np.ndarray:

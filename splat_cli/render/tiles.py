@@ -44,11 +44,13 @@ class TileLists:
         splats = projection.large_splats, projection.depths, projection.means2d, projection.conic_opacity
         common, sorting = (cameras.array, state.array), SORT_DEFINES[name]
         blocks = large_blocks + ceil_div(capacity, THREADS)
-        kernel("raster/tiles", "count_large_tiles")((large_blocks,), LANES, *common, capacity, *splats, counts)
+        kernel("raster/tiles", "count_large_tiles", **cameras.wrap_defines)(
+            (large_blocks,), LANES, *common, capacity, *splats, counts
+        )
         kernel("raster/sort_tiles", "scan_tiles", **sorting)(
             (1,), (SCAN_THREADS[name],), *common, counts, self.pair_capacity, self.tile_begins, self.tile_order
         )
-        kernel("raster/tiles", "emit_tiles")(
+        kernel("raster/tiles", "emit_tiles", **cameras.wrap_defines)(
             (blocks,), LANES, *common, capacity, large_blocks, *splats, self.tile_begins, counts, self.keys
         )
         outputs = self.tile_order, self.tile_begins, self.keys, self.splat_from_pair

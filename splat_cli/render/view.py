@@ -79,7 +79,8 @@ class ViewRenderer:
     def forward(self, index: int, background: Sequence[float] = (0.0, 0.0, 0.0)) -> None:
         """Render view `index` into the rasterizer's picture."""
         self.state.write(view=index, background=background, overflowed=0)
-        order = partial(self._sort_outside_by_distance, index) if self.novel_views else None
+        by_distance = self.cameras.lenses is not None  # already
+        order = partial(self._sort_outside_by_distance, index) if self.novel_views and not by_distance else None
         while True:
             self.state.clear_counts()
             self.rasterizer.forward(self.splats, self.state, before_sort=order)

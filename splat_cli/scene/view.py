@@ -12,6 +12,8 @@ import numpy as np
 
 from splat_cli.errors import UsageError
 from splat_cli.scene.lens import MAX_SIDE, Lens
+from splat_cli.scene.lens.distortion import Distortion, Polynomial
+from splat_cli.scene.lens.field_of_view import FieldOfView, field_of_view
 from splat_cli.scene.quaternion import camera_center, is_rotation
 
 T = TypeVar("T")
@@ -46,6 +48,8 @@ class View:
     undistortion, None without distortion. `mask`: image whose dark pixels are ignored. `camera_id`: equal for
     photographs of one camera and lens setting. `radial`: k1 and k2 of the distortion that the image still has, as
     --refine-distortion finds it: the point at slopes s = (x / z, y / z) is seen at s (1 + k1 |s|^2 + k2 |s|^4).
+    `distortion`: of the image itself, if it keeps its lens (--lens keep); `fx fy cx cy` are then the lens' matrix, and
+    depths are distances from the camera.
     `depth`: file of its depth map.
     """
 
@@ -63,6 +67,7 @@ class View:
     camera_id: int = 0
     radial: tuple[float, float] = (0.0, 0.0)
     depth: DepthFile | None = None
+    distortion: Distortion | None = None
 
     @property
     def center(self) -> np.ndarray:
@@ -114,6 +119,8 @@ class View:
     def project(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Pixels [P, 2] and depths [P] of points [P, 3], and whether the image shows them."""
         placed = points @ self.w2c[:3, :3].T + self.w2c[:3, 3]
+        if self.distortion is not None:
+            return self._project_through_lens(placed)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # beside the camera
             slopes = placed[:, :2] / placed[:, 2:]
             if self.radial != (0.0, 0.0):
@@ -121,6 +128,38 @@ class View:
             pixels = slopes * [self.fx, self.fy] + [self.cx, self.cy]
         (x, y), z = pixels.T, placed[:, 2]
         return pixels, z, (x >= 0) & (x < self.width) & (y >= 0) & (y < self.height) & (z > 0)
+
+    def _project_through_lens(self, placed: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """`project` for a view with a distortion, from points in camera coordinates; depths are distances."""
+        assert self.distortion is not None
+        distances = np.linalg.norm(placed, axis=1)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            pixels = self.distortion.project(placed) * [self.fx, self.fy] + [self.cx, self.cy]
+        (x, y), angles = pixels.T, np.arctan2(np.linalg.norm(placed[:, :2], axis=1), placed[:, 2])
+        inside = (x >= 0) & (x < self.width) & (y >= 0) & (y < self.height) & (distances > 0)
+        return pixels, distances, inside & (angles <= self.field_of_view.angle)
+
+    @property
+    def field_of_view(self) -> FieldOfView:
+        """The angles at which the lens sees, with a margin around the image."""
+        return field_of_view(self.distortion, (self.fx, self.fy), (self.cx, self.cy), (self.width, self.height))
+
+    def rays(self) -> np.ndarray:
+        """Unit rays float64 [H, W, 3] of the pixels' centres, in camera coordinates; NaN if the lens sees nothing."""
+        columns, rows = np.meshgrid(np.arange(self.width) + 0.5, np.arange(self.height) + 0.5)
+        points = np.stack([(columns - self.cx) / self.fx, (rows - self.cy) / self.fy], axis=-1)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            rays = (self.distortion or Polynomial()).unproject(points)
+        angles = np.arctan2(np.linalg.norm(rays[..., :2], axis=-1), rays[..., 2])
+        return np.where((angles <= self.field_of_view.angle)[..., None], rays, np.nan)
+
+    @property
+    def pinhole(self) -> View:
+        """The same camera without distortion, as viewers show it; at most 90 degrees wide if it keeps a lens."""
+        if self.distortion is None:
+            return dataclasses.replace(self, radial=(0.0, 0.0))
+        zoom = max(1.0, self.width / (2 * self.fx))
+        return dataclasses.replace(self, fx=zoom * self.fx, fy=zoom * self.fx, distortion=None, radial=(0.0, 0.0))
 
     @property
     def slope_limits(self) -> tuple[np.ndarray, np.ndarray]:

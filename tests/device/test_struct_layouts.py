@@ -15,7 +15,7 @@ from splat_cli.io.paths import resource_dir
 from splat_cli.joint.depth.depth_maps import DEPTH_MAP_DTYPE
 from splat_cli.ranks.share import RANK_BLOCK, SHARE_DTYPE
 from splat_cli.render.blend import SEGMENT
-from splat_cli.render.camera import CAMERA_DTYPE, TILE
+from splat_cli.render.camera import CAMERA_DTYPE, LENS_MODEL_DTYPE, TILE
 from splat_cli.render.iter_state import ITER_STATE_DTYPE, LEARNING_RATES
 from splat_cli.render.project import BATCH_VIEW_BYTES, LARGE_BOX, SLOT_LAYOUT_DTYPE, SPLAT_SUMS, SUM_COLORS
 from splat_cli.render.project_backward import UPDATE_OPTIONS_DTYPE
@@ -37,6 +37,7 @@ STRUCTS: list[tuple[str, str, np.dtype, dict[str, str]]] = [
     ("Level", "field/hash_grid.cu", LEVEL_DTYPE, {}),
     ("FieldBounds", "field/color_field.cu", BOUNDS_DTYPE, {}),
     ("Lens", "image/undistort.cu", _LENS_DTYPE, {"matrix": "fx", "coefficients": "c"}),
+    ("LensModel", "lens/lens.cuh", LENS_MODEL_DTYPE, {}),
     ("Pinhole", "image/undistort.cu", _PINHOLE_DTYPE, {"matrix": "fx"}),
 ]
 

@@ -14,6 +14,7 @@ from splat_cli.render.project import SPLAT_SUMS, SUM_COLORS, Projection
 from splat_cli.render.project_backward import Update
 from splat_cli.render.rasterization_settings import RasterizationSettings
 from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.scene.lens.distortion import Distortion
 from splat_cli.scene.view import View
 from tests.reference import inputs
 from tests.reference.blend import Flat
@@ -27,7 +28,7 @@ VIEW = 1  # the scene's index in the camera table, after a larger view
 SPARE = 5  # columns of the parameter planes past the splats
 
 
-def view_of(camera: inputs.Camera) -> View:
+def view_of(camera: inputs.Camera, distortion: Distortion | None = None) -> View:
     return View(
         "view",
         None,
@@ -39,6 +40,7 @@ def view_of(camera: inputs.Camera) -> View:
         camera.cy,
         camera.w2c,
         radial=(camera.k1, camera.k2),
+        distortion=distortion,
     )
 
 
@@ -103,9 +105,14 @@ class OnDevice:
 
 
 def on_device(
-    backend: Backend, scene: Scene, options: Options, masked: bool = False, features: Array | None = None
+    backend: Backend,
+    scene: Scene,
+    options: Options,
+    masked: bool = False,
+    features: Array | None = None,
+    distortion: Distortion | None = None,
 ) -> OnDevice:
-    """features: one row per splat, float32 [N, F]."""
+    """features: one row per splat, float32 [N, F]. distortion: of the views, which keep their lens."""
     arrays = {name: values.astype(np.float32) for name, values in scene.splats.items()}
     if features is not None:
         arrays["features"] = features
@@ -114,7 +121,7 @@ def on_device(
     larger = replace(camera, width=2 * camera.width, height=2 * camera.height)
     photos = [backend.upload(np.zeros((larger.height, larger.width, 3), np.uint8)), backend.upload(scene.photograph)]
     masks = [None, backend.upload(scene.mask.astype(np.uint8)) if masked else None]
-    cameras = CameraTable(backend, [view_of(larger), view_of(camera)], photos, masks)
+    cameras = CameraTable(backend, [view_of(larger, distortion), view_of(camera, distortion)], photos, masks)
     state = IterState(
         backend, view=VIEW, num_splats=splats.num, sh_degree=options.sh_degree, background=scene.background
     )

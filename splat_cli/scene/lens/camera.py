@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from splat_cli.errors import SceneError
-from splat_cli.scene.lens.distortion import Distortion
+from splat_cli.scene.lens.distortion import Distortion, Equirectangular
 
 MIN_SCALE, MAX_SCALE = 0.2, 2.0  # limits of the undistorted size, relative to the photograph's, as in COLMAP
 MAX_SIDE = 1 << 15
@@ -45,8 +45,13 @@ class Lens:
 
     def resized(self, width: int, height: int) -> "Lens":
         """The same lens with its image resampled to another size."""
-        camera = Pinhole(self.width, self.height, self.fx, self.fy, self.cx, self.cy).resized(width, height)
+        camera = self.matrix.resized(width, height)
         return replace(self, width=width, height=height, fx=camera.fx, fy=camera.fy, cx=camera.cx, cy=camera.cy)
+
+    @property
+    def matrix(self) -> Pinhole:
+        """The camera matrix, which is applied after the distortion."""
+        return Pinhole(self.width, self.height, self.fx, self.fy, self.cx, self.cy)
 
     @cached_property
     def pinhole(self) -> Pinhole:
@@ -55,7 +60,9 @@ class Lens:
         As COLMAP's undistorter with default options. SceneError if no part of the image remains.
         """
         if self.distortion is None:
-            return Pinhole(self.width, self.height, self.fx, self.fy, self.cx, self.cy)
+            return self.matrix
+        if isinstance(self.distortion, Equirectangular):
+            raise SceneError("is a spherical photograph, which has no pinhole camera: train with --lens keep")
         rows, columns = np.arange(self.height) + 0.5, np.arange(self.width) + 0.5
         with np.errstate(all="ignore"):  # invalid lenses: non-finite values are dropped below
             left = self._straight(np.full_like(rows, 0.5), rows)[:, 0]

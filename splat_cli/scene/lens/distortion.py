@@ -1,18 +1,22 @@
 """Distortion functions of all COLMAP camera models, in float64 NumPy.
 
 A distortion maps the undistorted place of a ray, (x / z, y / z), to the distorted one; the camera matrix follows.
-`cuda_src/image/camera_models.cuh` has the same formulas for photographs. Sources: COLMAP's and OpenCV's
-descriptions of their camera models; Devernay & Faugeras 2001 (FOV); Fitzgibbon 2001 (division); Khomutenko et al.
-2016 (EUCM).
+`project` and `unproject` do the same for rays in any direction, also beyond 90 degrees from the axis.
+`cuda_src/image/camera_models.cuh` has the same formulas for photographs, `cuda_src/lens/` for splats. Sources:
+COLMAP's and OpenCV's descriptions of their camera models; Devernay & Faugeras 2001 (FOV); Fitzgibbon 2001 (division);
+Khomutenko et al. 2016 (EUCM).
 """
 
+import dataclasses
+import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 NUM_COEFFICIENTS = 16
 
+_MOST = 6  # radial coefficients
 _MAX_ITERATIONS = 100
 _TRUST_RADIUS = 0.1  # step of the differences: absolute, and relative to the point's distance from the axis
 _STEP_DONE = 1e-12
@@ -20,7 +24,7 @@ _DIFFERENCE = 1e-6
 
 
 class Distortion(Protocol):
-    """Distortion of a lens. Points are float64 [..., 2]; NaN where a point has no image or no ray."""
+    """Distortion of a lens. Points are float64 [..., 2], rays [..., 3]; NaN where a point has no image or no ray."""
 
     @property
     def family(self) -> int:
@@ -31,6 +35,12 @@ class Distortion(Protocol):
 
     def undistort(self, points: np.ndarray) -> np.ndarray:
         """Undistorted coordinates of distorted points."""
+
+    def project(self, rays: np.ndarray) -> np.ndarray:
+        """Distorted coordinates of rays of any length: camera axes, z along the lens' axis."""
+
+    def unproject(self, points: np.ndarray) -> np.ndarray:
+        """Rays of length 1 of distorted points."""
 
     def coefficients(self) -> tuple[float, ...]:
         """Parameters of the kernel, at most NUM_COEFFICIENTS numbers."""
@@ -72,6 +82,21 @@ class Polynomial:
     def undistort(self, points: np.ndarray) -> np.ndarray:
         straight = self._invert(points)
         return _from_equidistant(straight) if self.fisheye else straight
+
+    def project(self, rays: np.ndarray) -> np.ndarray:
+        plane, z = rays[..., :2], rays[..., 2:]
+        if self.fisheye:
+            radius = np.linalg.norm(plane, axis=-1, keepdims=True)
+            return self._apply(plane * _ratio(np.arctan2(radius, z), radius, 1.0))
+        return self._apply(plane / np.where(z > 0, z, np.nan))
+
+    def unproject(self, points: np.ndarray) -> np.ndarray:
+        straight = self._invert(points)
+        if not self.fisheye:
+            return _unit(np.concatenate([straight, np.ones_like(straight[..., :1])], axis=-1))
+        angle = np.linalg.norm(straight, axis=-1, keepdims=True)
+        angle = np.where(angle <= np.pi, angle, np.nan)
+        return np.concatenate([straight * _ratio(np.sin(angle), angle, 1.0), np.cos(angle)], axis=-1)
 
     def _apply(self, points: np.ndarray) -> np.ndarray:
         r2 = (points**2).sum(axis=-1, keepdims=True)
@@ -116,7 +141,7 @@ class Fov:
     family = 4
 
     def coefficients(self) -> tuple[float, ...]:
-        return (self.omega,)
+        return self.omega, 2 * np.tan(self.omega / 2)
 
     def distort(self, points: np.ndarray) -> np.ndarray:
         radius = np.linalg.norm(points, axis=-1, keepdims=True)
@@ -127,6 +152,17 @@ class Fov:
         radius = np.linalg.norm(points, axis=-1, keepdims=True)
         tangent = 2 * np.tan(self.omega / 2)
         return points * _ratio(np.tan(radius * self.omega), radius * tangent, self.omega / tangent)
+
+    def project(self, rays: np.ndarray) -> np.ndarray:
+        plane, tangent = rays[..., :2], 2 * np.tan(self.omega / 2)
+        radius = np.linalg.norm(plane, axis=-1, keepdims=True)
+        return plane * _ratio(np.arctan2(radius * tangent, rays[..., 2:]), radius * self.omega, tangent / self.omega)
+
+    def unproject(self, points: np.ndarray) -> np.ndarray:
+        radius, tangent = np.linalg.norm(points, axis=-1, keepdims=True), 2 * np.tan(self.omega / 2)
+        angle = np.where(radius * self.omega <= np.pi, radius * self.omega, np.nan)
+        plane = points * _ratio(np.sin(angle), radius * tangent, self.omega / tangent)
+        return _unit(np.concatenate([plane, np.cos(angle)], axis=-1))
 
 
 @dataclass(frozen=True)
@@ -146,6 +182,15 @@ class Division:
 
     def undistort(self, points: np.ndarray) -> np.ndarray:
         return points / (1 + self.k * (points**2).sum(axis=-1, keepdims=True))
+
+    def project(self, rays: np.ndarray) -> np.ndarray:
+        plane, z = rays[..., :2], rays[..., 2:]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            root = np.sqrt(z * z - 4 * self.k * (plane**2).sum(axis=-1, keepdims=True))
+            return 2 * plane / np.where(z + root > 0, z + root, np.nan)
+
+    def unproject(self, points: np.ndarray) -> np.ndarray:
+        return _unit(np.concatenate([points, 1 + self.k * (points**2).sum(axis=-1, keepdims=True)], axis=-1))
 
 
 @dataclass(frozen=True)
@@ -172,6 +217,44 @@ class Eucm:
             depth = (1 - self.alpha**2 * r2) / below
         return points / np.where(depth > 0, depth, np.nan)
 
+    def project(self, rays: np.ndarray) -> np.ndarray:
+        plane, z = rays[..., :2], rays[..., 2:]
+        root = np.sqrt(self.beta * (plane**2).sum(axis=-1, keepdims=True) + z * z)
+        depth = self.alpha * root + (1 - self.alpha) * z
+        return plane / np.where(depth > 0, depth, np.nan)
+
+    def unproject(self, points: np.ndarray) -> np.ndarray:
+        r2 = self.beta * (points**2).sum(axis=-1, keepdims=True)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            below = self.alpha * np.sqrt(1 - (2 * self.alpha - 1) * r2) + 1 - self.alpha
+            return _unit(np.concatenate([points, (1 - self.alpha**2 * r2) / below], axis=-1))
+
+
+@dataclass(frozen=True)
+class Equirectangular:
+    """Spherical photographs: longitude and latitude (down) in radians. They are not undistorted."""
+
+    family = 7
+
+    def coefficients(self) -> tuple[float, ...]:
+        return ()
+
+    def distort(self, points: np.ndarray) -> np.ndarray:
+        return self.project(np.concatenate([points, np.ones_like(points[..., :1])], axis=-1))
+
+    def undistort(self, points: np.ndarray) -> np.ndarray:
+        rays = self.unproject(points)
+        return rays[..., :2] / np.where(rays[..., 2:] > 0, rays[..., 2:], np.nan)
+
+    def project(self, rays: np.ndarray) -> np.ndarray:
+        x, y, z = np.moveaxis(rays, -1, 0)
+        return np.stack([np.arctan2(x, z), np.arctan2(y, np.hypot(x, z))], axis=-1)
+
+    def unproject(self, points: np.ndarray) -> np.ndarray:
+        longitude, latitude = np.moveaxis(points, -1, 0)
+        ahead = np.cos(latitude)
+        return np.stack([ahead * np.sin(longitude), np.sin(latitude), ahead * np.cos(longitude)], axis=-1)
+
 
 def _series(coefficients: tuple[float, ...], r2: np.ndarray) -> np.ndarray:
     """1 + c1 r^2 + c2 r^4 + ..."""
@@ -197,3 +280,35 @@ def _from_equidistant(points: np.ndarray) -> np.ndarray:
     """Inverse; angles of 90 degrees and more, which have no pinhole image, are unchanged, as in COLMAP."""
     angle = np.linalg.norm(points, axis=-1, keepdims=True)
     return points * np.where(np.cos(angle) > 0, _ratio(np.tan(angle), angle, 1.0), 1.0)
+
+
+_CLASSES = {"polynomial": Polynomial, "fov": Fov, "division": Division, "eucm": Eucm, "spherical": Equirectangular}
+
+
+def distortion_to_dict(distortion: Distortion) -> dict[str, Any]:
+    """Name of the family, as `family`, and its fields, for JSON."""
+    names = {kind: name for name, kind in _CLASSES.items()}
+    return {"family": names[type(distortion)], **vars(distortion)}
+
+
+def distortion_from_dict(entry: dict[str, Any]) -> Distortion:
+    """The inverse of `distortion_to_dict`. KeyError, TypeError or ValueError for anything else."""
+    kind = _CLASSES[entry["family"]]
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(kind):
+        value, default = entry[field.name], field.default
+        if isinstance(default, tuple):
+            values[field.name] = tuple(float(number) for number in value)
+            if len(value) > _MOST or (default and len(value) != len(default)):
+                raise ValueError(f"{field.name} has {len(value)} numbers")
+        else:
+            values[field.name] = bool(value) if isinstance(default, bool) else float(value)
+    distortion: Distortion = kind(**values)
+    if not all(math.isfinite(number) for number in distortion.coefficients()):
+        raise ValueError("its numbers are not finite")
+    return distortion
+
+
+def _unit(rays: np.ndarray) -> np.ndarray:
+    """Rays of length 1."""
+    return rays / np.linalg.norm(rays, axis=-1, keepdims=True)

@@ -5,7 +5,7 @@ import math
 from splat_cli.errors import SceneError
 from splat_cli.scene.colmap.model import MODEL_IDS, Camera
 from splat_cli.scene.lens.camera import IMPOSSIBLE, Lens
-from splat_cli.scene.lens.distortion import Distortion, Division, Eucm, Fov, Polynomial
+from splat_cli.scene.lens.distortion import Distortion, Division, Equirectangular, Eucm, Fov, Polynomial
 
 _ONE_FOCAL_LENGTH = (
     "SIMPLE_PINHOLE",
@@ -21,10 +21,7 @@ _ONE_FOCAL_LENGTH = (
 def lens_of(camera: Camera) -> Lens:
     """Lens of a camera. SceneError if its model is unsupported or its parameters are invalid."""
     if camera.model == "EQUIRECTANGULAR":
-        raise SceneError(
-            f"camera {camera.id} is spherical (EQUIRECTANGULAR): cut its panoramas into perspective views "
-            "first, as COLMAP's panorama_sfm does"
-        )
+        return spherical_lens(camera.width, camera.height)
     if camera.model not in MODEL_IDS:
         raise SceneError(
             f"camera {camera.id} has the unknown camera model {ascii(camera.model[:40])[1:-1]}: undistort the images "
@@ -38,6 +35,12 @@ def lens_of(camera: Camera) -> Lens:
             "another camera model"
         )
     return Lens(camera.width, camera.height, fx, fy, cx, cy, _distortion(camera, tuple(extra)))
+
+
+def spherical_lens(width: int, height: int) -> Lens:
+    """Lens of equirectangular photographs, 360 by 180 degrees."""
+    focal = width / (2 * math.pi), height / math.pi
+    return Lens(width, height, *focal, width / 2, height / 2, Equirectangular())
 
 
 def _distortion(camera: Camera, k: tuple[float, ...]) -> Distortion | None:

@@ -7,7 +7,8 @@ from splat_cli.device import open_backend
 from splat_cli.errors import SceneError
 from splat_cli.scene.colmap.model import CAMERA_MODELS, Camera
 from splat_cli.scene.lens import Lens, lens_of, undistort
-from splat_cli.scene.lens.distortion import Polynomial
+from splat_cli.scene.lens.distortion import Division, Equirectangular, Eucm, Fov, Polynomial
+from splat_cli.scene.lens.field_of_view import field_of_view
 from tests.scene.colmap_cameras import distorted_cameras
 from tests.scene.lens.colmap_compared import compared_with_colmap, textured
 
@@ -103,7 +104,6 @@ def test_without_distortion_it_is_a_pinhole(model, params):
 @pytest.mark.parametrize(
     ("model", "params", "message"),
     [
-        ("EQUIRECTANGULAR", (160, 120), "is spherical"),
         ("EUCM", (100, 100, 80, 60, 2.0, 1.0), "invalid parameters"),
         ("RADIAL", (0, 80, 60, 0.1, 0), "focal length"),
     ],
@@ -124,3 +124,54 @@ def test_absurd_parameters_give_a_camera_or_an_error(camera, value):
         return
     assert pinhole.width <= 320
     assert pinhole.height <= 240
+
+
+def wide_rays(limit):
+    """Rays [N, 3] up to an angle to the axis, in radians."""
+    angle, azimuth = np.meshgrid(np.linspace(0.01, limit, 12), np.linspace(0, 6, 9))
+    x, y, z = np.sin(angle) * np.cos(azimuth), np.sin(angle) * np.sin(azimuth), np.cos(angle)
+    return np.stack([x, y, z], axis=-1).reshape(-1, 3)
+
+
+@pytest.mark.parametrize("camera", each_camera())
+def test_rays_project_as_in_colmap(camera):
+    """Also beside the camera, where COLMAP's model reaches so far; and back."""
+    pycolmap = pytest.importorskip("pycolmap")
+    theirs = pycolmap.Camera(model=camera.model, width=camera.width, height=camera.height, params=list(camera.params))
+    lens = lens_of(camera)
+    rays = wide_rays(field_of_view(lens.distortion, (lens.fx, lens.fy), (lens.cx, lens.cy), (160, 120)).angle)
+    ahead = rays[rays[:, 2] > 0.05]
+    places = lens.distortion.project(ahead)
+    expected = theirs.img_from_cam(ahead)
+    np.testing.assert_allclose(places * [lens.fx, lens.fy] + [lens.cx, lens.cy], expected, atol=1e-6)
+    np.testing.assert_allclose(lens.distortion.unproject(lens.distortion.project(rays)), rays, atol=1e-7)
+
+
+@pytest.mark.parametrize("lens", [Polynomial((0.02, -0.003), fisheye=True), Fov(1.1), Division(-0.3), Eucm(0.62, 1.1)])
+def test_rays_behind_the_plane_z_0(lens):
+    rays = wide_rays(1.9)
+    places = lens.project(rays)
+    assert np.isfinite(places).all()
+    np.testing.assert_allclose(lens.unproject(places), rays, atol=1e-9)
+
+
+def test_sphere_has_all_rays():
+    rays = np.random.default_rng(0).normal(size=(50, 3))
+    rays /= np.linalg.norm(rays, axis=1, keepdims=True)
+    places = Equirectangular().project(rays)
+    assert (np.abs(places) <= [np.pi, np.pi / 2]).all()
+    np.testing.assert_allclose(Equirectangular().unproject(places), rays, atol=1e-12)
+
+
+def test_field_of_view_ends_where_the_lens_folds():
+    """The image of this lens moves inwards from 60 degrees on; its corners have no rays."""
+    slope = 1 / (3 * np.deg2rad(60) ** 2)
+    field = field_of_view(Polynomial((-slope,), fisheye=True), (40.0, 40.0), (50.0, 50.0), (100, 100))
+    assert np.rad2deg(field.angle) == pytest.approx(60, abs=0.2)
+    assert not field.is_whole
+
+
+def test_circular_fisheye_ends_at_the_edges():
+    field = field_of_view(Polynomial(fisheye=True), (30.0, 30.0), (50.0, 50.0), (100, 100))
+    assert field.angle == pytest.approx(1.15 * 50 / 30, abs=0.01)
+    assert not field.is_whole
