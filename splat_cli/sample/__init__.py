@@ -4,9 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
+from splat_cli.errors import SceneError
 from splat_cli.sample.city import CityMap
 from splat_cli.sample.light import bake
-from splat_cli.sample.photographs import require_size, write_photographs
+from splat_cli.sample.photographs import CAMERAS, pinhole, require_size, write_photographs
 from splat_cli.sample.room import camera_poses, make_room
 from splat_cli.sample.surfaces import HALF
 from splat_cli.sample.trace import radiance
@@ -22,16 +23,20 @@ def make_sample_scene(
     height: int = 144,
     seed: int = 0,
     depths: bool = False,
+    camera: str = "pinhole",
 ) -> Path:
     """Write a room as `images/` and `sparse/0/` into `folder` and return it.
 
     seed: of camera shake and points; the room is fixed. depths: also write exact depth maps, see write_photographs.
-    SceneError if the folder cannot be written or sizes are zero.
+    camera: pinhole, fisheye (200 degrees across the width) or sphere (360 by 180 degrees), with masks of the pixels
+    that the lens does not see. SceneError if the folder cannot be written, sizes are zero or the camera is unknown.
     """
     folder = Path(folder)
     require_size(num_views, width, height)
+    if camera not in CAMERAS:
+        raise SceneError(f"the sample scene has no camera {camera!r}: give one of {', '.join(CAMERAS)}")
     rng = np.random.default_rng(seed)
-    poses = camera_poses(num_views, rng)
+    poses = camera_poses(num_views, rng, level=camera == "sphere")
     shapes = make_room()
     light = bake(shapes)
     bounds = np.array([[-HALF[0], -HALF[1], 0], [HALF[0], HALF[1], 2 * HALF[2]]])
@@ -39,8 +44,7 @@ def make_sample_scene(
         folder,
         lambda center, rays: radiance(shapes, light, center, rays),
         poses,
-        width,
-        height,
+        CAMERAS[camera](width, height),
         bounds,
         NUM_POINTS,
         rng,
@@ -70,6 +74,12 @@ def make_sample_city(
     city = CityMap(columns, rows, rng)
     poses = city.camera_poses(num_views, rng)
     write_photographs(
-        folder, city.trace, poses, width, height, city.bounds, POINTS_PER_BLOCK * (columns + 1) * (rows + 1), rng
+        folder,
+        city.trace,
+        poses,
+        pinhole(width, height),
+        city.bounds,
+        POINTS_PER_BLOCK * (columns + 1) * (rows + 1),
+        rng,
     )
     return folder

@@ -12,6 +12,7 @@ from splat_cli.errors import SceneError
 from splat_cli.io.files import write_error
 from splat_cli.scene.colmap.model import Camera, Image, Model
 from splat_cli.scene.colmap.write import write_model
+from splat_cli.scene.lens import lens_of
 from splat_cli.scene.quaternion import quat_from_matrix
 
 FOCAL = 0.86
@@ -21,6 +22,8 @@ NOISE = 0.01
 OUTLIERS = 0.02
 """Fraction of outliers among the points, uniform in the scene."""
 EXPOSURE = 1.5
+FISHEYE_ANGLE = 200.0
+"""Degrees."""
 DEPTH_LEVELS = 1000
 """Levels of depth maps per world unit, the default of --depth-unit."""
 UPRIGHT = np.array([[1, 0, 0, 0], [0, 0, -1, 0], [0, 1, 0, 0], [0, 0, 0, 1.0]])
@@ -34,8 +37,7 @@ def write_photographs(
     folder: Path,
     trace: Trace,
     poses: np.ndarray,
-    width: int,
-    height: int,
+    camera: Camera,
     bounds: np.ndarray,
     num_points: int,
     rng: np.random.Generator,
@@ -44,18 +46,23 @@ def write_photographs(
     """Write `images/` and `sparse/0/` into `folder`. DiskError if it cannot be written.
 
     poses: float64 [V, 4, 4], world to camera; the world's z points up. bounds: [2, 3], of outlier points.
-    depths: also write exact depth maps, `depths/`, 16-bit PNG with DEPTH_LEVELS per world unit.
+    depths: also write exact depth maps, `depths/`, 16-bit PNG with DEPTH_LEVELS per world unit. Pixels that the camera
+    does not see are black, and `masks/` says so.
     """
+    width, height = camera.width, camera.height
     names = [f"view_{i:03d}.jpg" for i in range(len(poses))]
     try:
         (folder / "images").mkdir(parents=True, exist_ok=True)  # before long work
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            frames = list(pool.map(lambda pose: _photograph(trace, pose, width, height), poses))
+            frames = list(pool.map(lambda pose: _photograph(trace, pose, camera), poses))
         for name, (picture, _) in zip(names, frames, strict=True):
             Picture.fromarray(picture).save(folder / "images" / name, quality=95, subsampling=0)
+        seen = np.isfinite(_rays(camera, samples=1)[2])
+        if not seen.all():
+            _write_masks(folder / "masks", names, seen.reshape(height, width))
         if depths:
-            _write_depths(folder / "depths", names, trace, poses, width, height)
-        write_model(folder / "sparse" / "0", _model(names, poses, frames, bounds, num_points, rng))
+            _write_depths(folder / "depths", names, trace, poses, camera)
+        write_model(folder / "sparse" / "0", _model(names, poses, camera, frames, seen, bounds, num_points, rng))
     except OSError as error:
         raise write_error(folder, error) from error
 
@@ -80,57 +87,102 @@ def look_at(center: np.ndarray, target: np.ndarray, roll: float = 0.0) -> np.nda
     return matrix
 
 
-def _photograph(trace: Trace, pose: np.ndarray, width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
+def pinhole(width: int, height: int) -> Camera:
+    """A phone's camera."""
+    return Camera(1, "PINHOLE", width, height, (FOCAL * width, FOCAL * width, width / 2, height / 2))
+
+
+def fisheye(width: int, height: int) -> Camera:
+    """A fisheye lens that shows FISHEYE_ANGLE across the width; pixels farther from the middle are black."""
+    focal = width / np.radians(FISHEYE_ANGLE)
+    return Camera(1, "OPENCV_FISHEYE", width, height, (focal, focal, width / 2, height / 2, 0.02, -0.003, 0.0, 0.0))
+
+
+def sphere(width: int, height: int) -> Camera:
+    """Equirectangular pictures, 360 by 180 degrees."""
+    return Camera(1, "EQUIRECTANGULAR", width, height, (width, height))
+
+
+CAMERAS = {"pinhole": pinhole, "fisheye": fisheye, "sphere": sphere}
+
+
+def _photograph(trace: Trace, pose: np.ndarray, camera: Camera) -> tuple[np.ndarray, np.ndarray]:
     """The picture, uint8 [height, width, 3], and the surface point of each pixel, float32 [height, width, 3]."""
-    colors, points = _traced(trace, pose, width, height, samples=2)
+    colors, points = _traced(trace, pose, camera, samples=2)
     shown = (1 - np.exp(-EXPOSURE * colors)) ** (1 / 2.2)
-    shown = shown.reshape(3, height, 2, width, 2).mean(axis=(2, 4)).transpose(1, 2, 0)
-    seen = points.reshape(3, height, 2, width, 2)[:, :, 0, :, 0].transpose(1, 2, 0)
+    shown = shown.reshape(3, camera.height, 2, camera.width, 2).mean(axis=(2, 4)).transpose(1, 2, 0)
+    seen = points.reshape(3, camera.height, 2, camera.width, 2)[:, :, 0, :, 0].transpose(1, 2, 0)
     return (shown * 255 + 0.5).astype(np.uint8), seen
 
 
-def _traced(trace: Trace, pose: np.ndarray, width: int, height: int, samples: int) -> tuple[np.ndarray, np.ndarray]:
-    """Colours and points [3, n] of the rays through samples x samples places of each pixel, row by row."""
-    x = (np.arange(samples * width) + 0.5) / samples - width / 2
-    y = (np.arange(samples * height) + 0.5) / samples - height / 2
+def _rays(camera: Camera, samples: int) -> np.ndarray:
+    """Rays [3, n] through samples x samples places of each pixel, row by row; NaN if the camera sees nothing."""
+    lens = lens_of(camera)
+    x = (np.arange(samples * camera.width) + 0.5) / samples - lens.cx
+    y = (np.arange(samples * camera.height) + 0.5) / samples - lens.cy
     u, v = (grid.ravel() for grid in np.meshgrid(x, y))
-    rays = pose[:3, :3].T @ np.stack([u, v, np.full_like(u, FOCAL * width)])
-    rays = (rays / np.linalg.norm(rays, axis=0)).astype(np.float32)
-    return trace((-pose[:3, :3].T @ pose[:3, 3:]).astype(np.float32), rays)
+    if lens.distortion is None:
+        return np.stack([u, v, np.full_like(u, lens.fx)])
+    rays = lens.distortion.unproject(np.stack([u / lens.fx, v / lens.fy], axis=-1)).T
+    is_dark = camera.model == "OPENCV_FISHEYE" and (rays[2] < np.cos(np.radians(FISHEYE_ANGLE / 2)))
+    return np.where(is_dark, np.nan, rays)
 
 
-def _write_depths(folder: Path, names: list[str], trace: Trace, poses: np.ndarray, width: int, height: int) -> None:
+def _traced(trace: Trace, pose: np.ndarray, camera: Camera, samples: int) -> tuple[np.ndarray, np.ndarray]:
+    """Colours and points [3, n] of `_rays`; 0 if the camera sees nothing."""
+    rays = _rays(camera, samples)
+    seen = np.isfinite(rays[2])
+    turned = pose[:3, :3].T @ rays[:, seen]
+    turned = (turned / np.linalg.norm(turned, axis=0)).astype(np.float32)
+    found = trace((-pose[:3, :3].T @ pose[:3, 3:]).astype(np.float32), turned)
+    if seen.all():
+        return found
+    colors, points = np.zeros((2, *rays.shape), np.float32)
+    colors[:, seen], points[:, seen] = found
+    return colors, points
+
+
+def _write_masks(folder: Path, names: list[str], seen: np.ndarray) -> None:
+    """Masks of the pixels that the camera sees, bool [height, width], the same for all photographs."""
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        Picture.fromarray((255 * seen).astype(np.uint8)).save(folder / f"{name}.png")
+
+
+def _write_depths(folder: Path, names: list[str], trace: Trace, poses: np.ndarray, camera: Camera) -> None:
     """Depths along the cameras' axes at the centres of pixels."""
     folder.mkdir(exist_ok=True)
     for name, pose in zip(names, poses, strict=True):
-        _, points = _traced(trace, pose, width, height, samples=1)
+        _, points = _traced(trace, pose, camera, samples=1)
         depths = pose[2, :3] @ points + pose[2, 3]
         levels = np.rint(np.clip(DEPTH_LEVELS * depths, 0, 65535)).astype(np.uint16)
-        Picture.fromarray(levels.reshape(height, width)).save((folder / name).with_suffix(".png"))
+        Picture.fromarray(levels.reshape(camera.height, camera.width)).save((folder / name).with_suffix(".png"))
 
 
 def _model(
     names: list[str],
     poses: np.ndarray,
+    camera: Camera,
     frames: list[tuple[np.ndarray, np.ndarray]],
+    shown: np.ndarray,
     bounds: np.ndarray,
     num_points: int,
     rng: np.random.Generator,
 ) -> Model:
-    """A COLMAP model: one camera, the poses, and noisy surface points."""
-    height, width = frames[0][0].shape[:2]
-    camera = Camera(1, "PINHOLE", width, height, (FOCAL * width, FOCAL * width, width / 2, height / 2))
+    """A COLMAP model: one camera, the poses, and noisy surface points at pixels that are `shown`, bool [n]."""
     images = []
     for number, (name, pose) in enumerate(zip(names, poses @ np.linalg.inv(UPRIGHT), strict=True), 1):
         quat = tuple(quat_from_matrix(pose[:3, :3]).tolist())
         images.append(Image(number, camera.id, name, quat, tuple(pose[:3, 3].tolist())))
     view = rng.integers(len(frames), size=num_points)
-    row, column = rng.integers(height, size=num_points), rng.integers(width, size=num_points)
+    row, column = rng.integers(camera.height, size=num_points), rng.integers(camera.width, size=num_points)
+    kept = shown.reshape(camera.height, camera.width)[row, column]
+    view, row, column = view[kept], row[kept], column[kept]
     pictures, seen = (np.stack(arrays) for arrays in zip(*frames, strict=True))
     points, colors = seen[view, row, column].astype(np.float64), pictures[view, row, column]
     centers = -(poses[:, :3, :3].transpose(0, 2, 1) @ poses[:, :3, 3:])[view, :, 0]
     depth = np.linalg.norm(points - centers, axis=1, keepdims=True)
     points += NOISE * depth * rng.normal(size=points.shape)
-    astray = rng.random(num_points) < OUTLIERS
+    astray = rng.random(len(points)) < OUTLIERS
     points[astray] = bounds.mean(axis=0) + rng.uniform(-1, 1, (int(astray.sum()), 3)) * np.ptp(bounds, axis=0) / 2
     return Model({camera.id: camera}, images, points @ UPRIGHT[:3, :3].T, colors)

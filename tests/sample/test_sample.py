@@ -10,6 +10,7 @@ from PIL import Image as Picture
 from splat_cli.errors import DiskError, SceneError, UnwritableError
 from splat_cli.sample import make_sample_scene, photographs
 from splat_cli.scene import load_images, read_scene
+from splat_cli.scene.options import SceneOptions
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +24,30 @@ def test_it_reads_as_a_scene(sample):
     assert scene.skipped == []
     assert {(view.width, view.height) for view in scene.views} == {(64, 48)}
     assert 3000 < len(scene.points) < 10000
+
+
+@pytest.mark.parametrize(("camera", "size"), [("fisheye", (48, 48)), ("sphere", (64, 32))])
+def test_points_project_onto_their_colors_through_a_lens(tmp_path, camera, size):
+    folder = make_sample_scene(tmp_path, num_views=4, width=size[0], height=size[1], camera=camera)
+    scene = read_scene(folder, SceneOptions(lens="keep"))
+    views, images, masks, *_ = load_images(scene.views)
+    differences = np.full((len(views), len(scene.points)), 255.0)
+    for row, view, image, mask in zip(differences, views, images, masks, strict=True):
+        pixels, _, seen = view.project(scene.points)
+        x, y = pixels[seen].astype(int).T
+        row[seen] = np.abs(image[y, x].astype(float) - scene.colors[seen]).mean(axis=1)
+        if camera == "fisheye":
+            assert mask[0, 0] == 0
+            assert mask[24, 1] == 255
+            assert image[mask == 0].mean() < 10
+        else:
+            assert mask is None
+    assert np.median(differences.min(axis=0)) < 12
+
+
+def test_unknown_camera_is_refused(tmp_path):
+    with pytest.raises(SceneError, match="no camera 'drone': give one of pinhole, fisheye, sphere"):
+        make_sample_scene(tmp_path, camera="drone")
 
 
 def test_points_project_onto_their_colors(sample):
