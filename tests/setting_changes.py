@@ -13,6 +13,7 @@ CAMERA = {"appearance": "camera"}
 
 ELSEWHERE = {
     "allow_implausible",  # no effect on plausible scenes: test_plausibility
+    "lens",  # the photographs of this scene have no distortion: tests/run/test_lens.py
     "report",  # concerns the command, not the run: test_reports
     "trials",  # without --steps only: tests/run/setup/test_trials.py
     "sky",  # at most two photographs of this scene show the same direction: test_initialization

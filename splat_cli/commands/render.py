@@ -183,7 +183,7 @@ def plan_job(
     if cameras is not None:
         views, name = relative_views(read_cameras(cameras), origin), cameras.stem
     if path is not None:
-        pinholes = [dataclasses.replace(view, radial=(0.0, 0.0)) for view in views]
+        pinholes = [view.pinhole for view in views]
         focus = path.focus and relative_point(path.focus, origin)
         frames, fps = _frames(dataclasses.replace(path, focus=focus), pinholes, file, spz_axes)
         views, name = relative_views(frames, origin), path.name

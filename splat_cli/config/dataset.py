@@ -43,6 +43,16 @@ class DatasetSettings:
     downscale: int = setting(
         1, "Downscale photographs by this factor; uses SCENE/images_N if it exists.", low=1, high=64
     )
+    lens: str = setting(
+        "undistort",
+        "Undistort photographs to pinhole cameras, or train with the lens that took them (keep): nothing is cropped, "
+        "and photographs of fisheye and 360-degree cameras work.",
+        choices=("undistort", "keep"),
+        fixed=True,
+        single_gpu=("keep",),
+        batches=True,
+        not_in_city=("keep",),
+    )
     masks: str | None = setting(
         None,
         "Folder of masks (NAME.png or NAME.jpg.png; black pixels are ignored); by default SCENE/masks; none: no masks.",

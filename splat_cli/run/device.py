@@ -55,14 +55,15 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
     radial = (
         {"RADIAL_DISTORTION": 1} if config.pose_opt and config.refine_intrinsics and config.refine_distortion else {}
     )
+    projection = {"LENS": 1} if config.lens == "keep" else radial
     units: list[Unit] = [
         ("raster/blend_backward", absgrad | fixed or ({"MATRIX_SUMS": 1} if device == "cuda" else {})),
         ("raster/blend", {}),
-        ("raster/project_backward", update | radial),
+        ("raster/project_backward", update | projection),
         ("raster/color_backward", update | (FEW_BLOCKS if config.visible_adam else {})),
         ("optim/l1_ssim", {}),
         ("raster/tiles", {}),
-        ("raster/project", radial),
+        ("raster/project", projection),
         ("raster/sort_tiles", SORT_DEFINES[device]),
         ("optim/begin_step", {}),
     ]
@@ -70,12 +71,12 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
         units += [("raster/project_share", {}), ("raster/receive_splats", {}), ("raster/exchange", {})]
     if config.dropout != 0:
         project = "raster/project_share" if config.gpus > 1 else "raster/project"
-        units.append((project, radial | {"DROPOUT": 1}))
+        units.append((project, projection | {"DROPOUT": 1}))
     if fixed:
         units.append(("raster/fixed_to_float", {}))
         units += [("optim/free_space", fixed)] if uses_free_space(config) else []
     if config.smooth_3d > 0:
-        units.append(("optim/smooth_3d", {}))
+        units.append(("optim/smooth_3d", {"LENS": 1} if config.lens == "keep" else {}))
     units += _initialization_kernels(config) + _density_kernels(config, device) + joint_kernels(config)
     return units + [*SCORE_KERNELS, *FREE_SPACE_KERNELS] if config.eval else units
 

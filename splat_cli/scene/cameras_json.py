@@ -1,6 +1,7 @@
 """cameras.json, in the layout of the INRIA code with additional keys.
 
-`cx`, `cy` and `camera_id`; `k1`, `k2` where the radial distortion of View.radial is not zero.
+`cx`, `cy` and `camera_id`; `k1`, `k2` where the radial distortion of View.radial is not zero; `lens` of views that keep
+it: the family of its distortion and the fields of that class (scene/lens/distortion.py).
 """
 
 import json
@@ -14,6 +15,7 @@ from splat_cli.errors import FormatError, reason_of
 from splat_cli.io.files import replacing
 from splat_cli.io.json_input import parse_json, read_json_text
 from splat_cli.scene.lens import MAX_SIDE
+from splat_cli.scene.lens.distortion import distortion_from_dict, distortion_to_dict
 from splat_cli.scene.quaternion import is_rotation
 from splat_cli.scene.view import MAX_NUMBER, View
 
@@ -57,6 +59,7 @@ def _entry(number: int, view: View) -> dict[str, Any]:
         "cy": view.cy,
         "camera_id": view.camera_id,
         **(dict(zip(("k1", "k2"), view.radial, strict=True)) if any(view.radial) else {}),
+        **({} if view.distortion is None else {"lens": distortion_to_dict(view.distortion)}),
     }
 
 
@@ -70,6 +73,7 @@ def _view(entry: Any, where: str) -> View:
         rotation = np.array(entry["rotation"], np.float64).reshape(3, 3)
         camera_id = int(entry.get("camera_id", 0))
         radial = float(entry.get("k1", 0)), float(entry.get("k2", 0))
+        lens = distortion_from_dict(entry["lens"]) if "lens" in entry else None
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         wanted = "img_name, width, height, position [3], rotation [3][3], fx and fy"
         raise FormatError(f"{where}: expected {wanted} (wrong: {reason_of(error)})") from None
@@ -81,7 +85,7 @@ def _view(entry: Any, where: str) -> View:
     w2c[:3, :3] = rotation.T
     with np.errstate(over="ignore", invalid="ignore"):
         w2c[:3, 3] = -rotation.T @ position
-    view = View(name, None, width, height, *focal, *center, w2c, camera_id=camera_id, radial=radial)
+    view = View(name, None, width, height, *focal, *center, w2c, camera_id=camera_id, radial=radial, distortion=lens)
     if not view.is_in_range:
         raise FormatError(
             f"{where}: position, focal lengths, principal point, k1 and k2 have to be finite, focal lengths > 0, "

@@ -30,15 +30,17 @@ class SceneOptions:
     """Options for reading a scene.
 
     images, masks and depths: folders, looked for in the scene's folder first. max_size: limit of a view's longer
-    side in pixels. downscale: views are this many times smaller than photographs. points: a PLY instead of the
-    dataset's points. min_track_length and max_point_error (pixels) filter COLMAP's points, crop filters all.
-    origin: subtracted from geographic coordinates; by default the median of the cameras.
+    side in pixels. downscale: views are this many times smaller than photographs. lens: "undistort" or "keep", which
+    sets View.distortion. points: a PLY instead of the dataset's points. min_track_length and max_point_error (pixels)
+    filter COLMAP's points, crop filters all. origin: subtracted from geographic coordinates; by default the median of
+    the cameras.
     """
 
     format: str = "auto"
     images: str | Path | None = None
     max_size: int | None = None
     downscale: float = 1
+    lens: str = "undistort"
     masks: str | Path | None = None
     depths: str | Path | None = None
     points: str | Path | None = None
@@ -56,6 +58,7 @@ class SceneOptions:
             images=config.images,
             max_size=config.max_size,
             downscale=config.downscale,
+            lens=config.lens,
             masks=config.masks,
             depths=config.depths,
             points=config.points,

@@ -153,7 +153,8 @@ def _has_circle(picture: np.ndarray) -> bool:
 
 
 def _has_fisheye(view: View) -> bool:
-    return view.lens is not None and getattr(view.lens.distortion, "fisheye", True)
+    distortion = view.distortion or (view.lens.distortion if view.lens else None)
+    return distortion is not None and getattr(distortion, "fisheye", True)
 
 
 def _impossible_lenses(scene: Scene) -> str | None:

@@ -24,6 +24,9 @@ def summarize_scene(scene: Scene) -> dict[str, str]:
     bent = sum(view.lens is not None for view in scene.views)
     if bent:
         rows["undistorted"] = f"{bent:,} photographs, as they are loaded"
+    kept = sum(view.distortion is not None for view in scene.views)
+    if kept:
+        rows["with their lens"] = f"{kept:,} photographs are not undistorted"
     rows["points"] = f"{len(scene.points):,}"
     if len(scene.points):
         sides = np.ptp(np.percentile(scene.points, (1, 99), axis=0), axis=0)

@@ -55,6 +55,7 @@ def seen_points(means: np.ndarray, views: Sequence[View]) -> np.ndarray:
 
 def pivot_point(means: np.ndarray, view: View) -> np.ndarray:
     """Point [3] on the camera's axis at the median distance of the splats [N, 3] around the axis."""
+    view = view.pinhole
     points = means @ view.w2c[:3, :3].T + view.w2c[:3, 3]
     depths = points[:, 2]
     reach = np.abs(points[:, :2]) * [view.fx / view.width, view.fy / view.height]

@@ -68,11 +68,12 @@ def write_html(
 
 def _camera(view: View, target: np.ndarray, to_viewer: np.ndarray) -> dict[str, Any]:
     """The camera in the viewer's coordinates, and half the width and height of its view at distance 1."""
+    shown = view.pinhole
     return {
         "position": (to_viewer @ view.center).tolist(),
         "target": (to_viewer @ target).tolist(),
-        "width": view.width / view.fx / 2,
-        "height": view.height / view.fy / 2,
+        "width": shown.width / shown.fx / 2,
+        "height": shown.height / shown.fy / 2,
     }
 
 

@@ -21,6 +21,7 @@ def pose_of(view: View) -> tuple[np.ndarray, np.ndarray]:
 
 def field_of_view(view: View, aspect: float | None = None) -> float:
     """Vertical field of view, radians, that shows the whole view at this aspect ratio (default: its own)."""
+    view = view.pinhole
     half = view.height / view.fy / 2
     if aspect is not None:
         half = max(half, view.width / view.fx / 2 / aspect)

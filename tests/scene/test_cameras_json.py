@@ -8,17 +8,21 @@ import pytest
 
 from splat_cli.errors import FormatError
 from splat_cli.scene.cameras_json import read_cameras, write_cameras
+from splat_cli.scene.lens.distortion import Division, Equirectangular, Eucm, Fov, Polynomial
 from tests.views import ring_of_views
 
 
 def test_views_read_back(tmp_path):
     views = [dataclasses.replace(view, camera_id=number % 5) for number, view in enumerate(ring_of_views())]
     views[1] = dataclasses.replace(views[1], radial=(0.1, -0.02))
+    lenses = [Polynomial(radial=(0.1,), fisheye=True), Fov(0.9), Division(-0.1), Eucm(0.6, 1.1), Equirectangular()]
+    for number, lens in enumerate(lenses, 2):
+        views[number] = dataclasses.replace(views[number], distortion=lens)
     write_cameras(tmp_path / "cameras.json", views)
     back = read_cameras(tmp_path / "cameras.json")
     for view, read in zip(views, back, strict=True):
         np.testing.assert_allclose(read.w2c, view.w2c, atol=1e-12)
-        for name in ("name", "width", "height", "fx", "fy", "cx", "cy", "camera_id", "radial"):
+        for name in ("name", "width", "height", "fx", "fy", "cx", "cy", "camera_id", "radial", "distortion"):
             assert getattr(read, name) == getattr(view, name)
 
 
@@ -45,6 +49,9 @@ def test_principal_point_defaults_to_the_middle(tmp_path):
     ("change", "message"),
     [
         ({"fx": None}, "camera 0: expected img_name"),
+        ({"lens": {"family": "drone"}}, "camera 0: expected img_name"),
+        ({"lens": {"family": "fov", "omega": float("nan")}}, "camera 0: expected img_name"),
+        ({"lens": {"family": "division"}}, "camera 0: expected img_name"),
         ({"fx": 0}, "focal lengths > 0"),
         ({"width": 0}, "not the size"),
         ({"width": 10**9}, "not the size"),

@@ -64,7 +64,7 @@ def test_opensfm(tmp_path, views, model, values):
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ('"brown"', '"spherical"', "of type 'spherical'"),
+        ('"brown"', '"spherical"', "is a spherical photograph"),
         ('"focal_x": ', '"focal_x": -', "focal lengths -"),
         ('"camera": "v2', '"camera": "v3', "camera is not in the file"),
         ('"rotation": [', '"rotation": [1, ', "`rotation` is not a list of 3 finite numbers"),

@@ -12,8 +12,11 @@ from splat_cli.scene import SceneOptions, load_images, read_scene
 from splat_cli.scene.colmap.model import MODEL_IDS, Camera
 from splat_cli.scene.colmap.write import write_model
 from splat_cli.scene.lens import lens_of
+from splat_cli.scene.lens.distortion import Equirectangular
 from tests.scene.colmap_cameras import distorted_cameras
 from tests.scene.models import PINHOLE, small_model, write_scene
+
+FISHEYE = (15.0, 15.5, 20.0, 15.0, 0.02, -0.003, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("binary", [True, False])
@@ -252,10 +255,24 @@ def test_distorted_photographs_at_half_the_size(tmp_path):
         load_images([view])
 
 
-def test_whole_spheres_are_refused(tmp_path):
+def test_whole_spheres_are_not_undistorted(tmp_path):
     write_scene(tmp_path, small_model(cameras=(Camera(1, "EQUIRECTANGULAR", 40, 30, (40.0, 30.0)),)))
-    with pytest.raises(SceneError, match="EQUIRECTANGULAR"):
+    with pytest.raises(SceneError, match="is a spherical photograph.*--lens keep"):
         read_scene(tmp_path)
+    view = read_scene(tmp_path, SceneOptions(lens="keep")).views[0]
+    assert isinstance(view.distortion, Equirectangular)
+    assert view.width % 16 == 0, "its edges do not meet in downscaled pictures"
+    assert view.fx == pytest.approx(view.width / (2 * np.pi))
+
+
+def test_lens_is_kept(tmp_path):
+    """The whole photograph, at its size, with the lens' matrix; without --lens keep its pinhole picture is larger."""
+    write_scene(tmp_path, small_model(cameras=(Camera(1, "OPENCV_FISHEYE", 40, 30, FISHEYE),)))
+    view = read_scene(tmp_path, SceneOptions(lens="keep", downscale=2)).views[0]
+    assert (view.width, view.height, view.fx, view.cx) == (20, 15, FISHEYE[0] / 2, FISHEYE[2] / 2)
+    assert view.lens is None
+    assert view.distortion == lens_of(Camera(1, "OPENCV_FISHEYE", 40, 30, FISHEYE)).distortion
+    assert load_images([view]).images[0].shape == (15, 20, 3)
 
 
 @pytest.mark.parametrize("binary", [True, False])

@@ -13,9 +13,10 @@ from splat_cli.errors import SceneError
 from splat_cli.gaussians.arrays import SplatArrays, zero_splats
 from splat_cli.run.setup.pose_alignment import align_poses
 from splat_cli.scene.georeferenced import relative_crop
+from splat_cli.scene.images.faces import pinhole_pictures
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.options import SceneOptions
-from splat_cli.scene.plane_sweep import MIN_POINTS, plane_sweep_points, sweep_copies
+from splat_cli.scene.plane_sweep import MAX_VIEWS, MIN_POINTS, plane_sweep_points, sweep_copies
 from splat_cli.scene.points.random_points import random_points
 from splat_cli.scene.points.sky_points import sky_points
 from splat_cli.scene.poses import moved_views
@@ -134,7 +135,7 @@ def _sweep(
     """
     small = None
     try:
-        small = sweep_copies(training)
+        small = sweep_copies(pinhole_pictures(training, MAX_VIEWS))
         count = min(config.init_points, _TRIES * config.max_splats)
         return small, plane_sweep_points(backend, small, count, rng, display.counting)
     except MemoryError:

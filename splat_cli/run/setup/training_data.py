@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.config import TrainConfig
+from splat_cli.config.combinations import uses_free_space
 from splat_cli.data.image_budget import depth_map_limit, image_budget
 from splat_cli.data.image_streamer import ImageBudget
 from splat_cli.device import Backend
@@ -19,6 +20,7 @@ from splat_cli.scene.depth_maps import load_depth_maps
 from splat_cli.scene.extent import units_warning
 from splat_cli.scene.images.image_set import ImageSet, load_images
 from splat_cli.scene.images.lazy import lazy_images
+from splat_cli.scene.lens.distortion import Equirectangular
 from splat_cli.scene.options import NO_MASKS, SceneOptions, placed_paths
 from splat_cli.scene.plausibility import refuse_scene
 from splat_cli.scene.points.point_cloud import is_point_cloud
@@ -66,6 +68,7 @@ def load_data(scene: Scene, config: TrainConfig, backend: Backend, display: Disp
 
     SceneError if nothing is left.
     """
+    check_lenses(scene, config)
     _check_depths(scene, config, display)
     if config.free_space and not len(scene.points):
         raise SceneError(f"{scene.root} has no points to find free space with: leave out --free-space")
@@ -134,6 +137,24 @@ def with_depth_maps(
     if depth_maps is not None:
         return photographs._replace(depth_maps=depth_maps)
     return photographs._replace(views=[dataclasses.replace(view, depth=None) for view in photographs.views])
+
+
+def check_lenses(scene: Scene, config: TrainConfig) -> None:
+    """UsageError for settings that do not work with the lenses of the views."""
+    if all(view.distortion is None for view in scene.views):
+        return
+    if any(view.depth for view in scene.views) and config.depth_weight != 0:
+        raise UsageError("--lens keep does not work with depth maps: give --depths none")
+    if config.refine_distortion:
+        raise UsageError("--lens keep does not work with --refine-distortion: leave it out")
+    if any(isinstance(view.distortion, Equirectangular) for view in scene.views):
+        given = {
+            "--refine-intrinsics": config.pose_opt and config.refine_intrinsics,
+            "--depth-weight": bool(config.depth_weight),
+            "--free-space or --appearance grid": uses_free_space(config),
+        }
+        if wrong := [option for option, is_on in given.items() if is_on]:
+            raise UsageError(f"{wrong[0]} does not work with spherical photographs: leave it out")
 
 
 def _check_depths(scene: Scene, config: TrainConfig, display: Display) -> None:

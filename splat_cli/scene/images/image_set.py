@@ -106,6 +106,7 @@ class Loader:
         self.backend, self.background, self.invert_masks = backend, background, invert_masks
         self.backend_lock = threading.Lock()
         self.bad_pixels: dict[str, int] = {}
+        self._seen_pixels: dict[tuple[object, ...], np.ndarray] = {}
 
     def load(self, view: View) -> tuple[np.ndarray, np.ndarray | None] | str:
         """Pixels and mask at the view's size, or the reason for skipping."""
@@ -127,9 +128,19 @@ class Loader:
             mask = finite if mask is None else np.minimum(mask, finite)
         if lens is not None:
             photo, mask = self._undistorted(lens, photo, mask, size)
+        if not view.field_of_view.is_whole:
+            seen = self._seen(view)
+            mask = seen if mask is None else np.minimum(mask, seen)
         if mask is not None and not mask.any():
             raise ValueError(EXCLUDED)
         return photo, None if mask is None or mask.all() else mask
+
+    def _seen(self, view: View) -> np.ndarray:
+        """Mask uint8 [H, W] of the pixels that the lens of the view can see; cached."""
+        key = view.distortion, view.width, view.height, view.fx, view.fy, view.cx, view.cy
+        if key not in self._seen_pixels:
+            self._seen_pixels[key] = np.where(np.isfinite(view.rays()[..., 0]), 255, 0).astype(np.uint8)
+        return self._seen_pixels[key]
 
     def _undistorted(
         self, lens: Lens, photo: np.ndarray, mask: np.ndarray | None, size: tuple[int, int]

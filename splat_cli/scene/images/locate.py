@@ -16,10 +16,12 @@ from splat_cli.scene.depth_maps.files import DEPTH_SUFFIXES
 from splat_cli.scene.images.decode import image_size
 from splat_cli.scene.images.image_index import ImageIndex
 from splat_cli.scene.lens import MAX_SIDE, Lens
+from splat_cli.scene.lens.distortion import Equirectangular
 from splat_cli.scene.options import NO_MASKS, SceneOptions
 from splat_cli.scene.view import MAX_NUMBER, DepthFile, View
 
 _RATIO_TOLERANCE = 0.01
+_WHOLE = 16
 NO_DEPTHS = "none"
 _FOLDERS = ("depths", "depth")
 _CONFIDENCE = "confidence"
@@ -93,11 +95,12 @@ class ImageLocator:
             raise Unusable(f"is {width}x{height}; sides may have up to {MAX_SIDE} pixels")
         self._check_downscaled(path, width, frame.lens.width)
         lens = self._lens(frame.lens, width, height)
+        kept = lens.distortion if self.options.lens == "keep" else None
         try:
-            pinhole = lens.pinhole
+            pinhole = lens.matrix if kept else lens.pinhole
         except SceneError as error:
             raise Unusable(str(error)) from error
-        camera = pinhole.resized(*self._size(pinhole.width, pinhole.height))
+        camera = pinhole.resized(*self._size(pinhole.width, pinhole.height, isinstance(kept, Equirectangular)))
         view = View(
             frame.name,
             path,
@@ -108,10 +111,11 @@ class ImageLocator:
             camera.cx,
             camera.cy,
             frame.w2c,
-            lens=lens if lens.distortion else None,
+            lens=lens if lens.distortion and not kept else None,
             mask=self._mask(frame),
             camera_id=self._camera_id(frame),
             depth=self.depths.find(frame),
+            distortion=kept,
         )
         if not view.is_in_range:
             raise Unusable(f"the position or lens of its camera has numbers that are not below {MAX_NUMBER:g}")
@@ -140,11 +144,17 @@ class ImageLocator:
             self._lenses[key] = lens if is_whole else lens.resized(width, height)
         return self._lenses[key]
 
-    def _size(self, width: int, height: int) -> tuple[int, int]:
-        """Size of the view, in pixels, from the size of the undistorted photograph."""
+    def _size(self, width: int, height: int, is_spherical: bool) -> tuple[int, int]:
+        """Size of the view, in pixels, from the size of the photograph, undistorted unless its lens is kept.
+
+        The width of spherical views can be halved four times: their edges then still meet.
+        """
         scale = 1 if self.is_downscaled else 1 / self.options.downscale
         if self.options.max_size is not None:
             scale = min(scale, self.options.max_size / max(width, height))
+        if is_spherical:
+            columns = _WHOLE * max(1, round(width * scale / _WHOLE))
+            return columns, max(1, round(columns * height / width))
         return max(1, round(width * scale)), max(1, round(height * scale))
 
     def _check_downscaled(self, path: Path, width: int, camera_width: int) -> None:

@@ -19,7 +19,8 @@ from splat_cli.terminal.console import Counting
 
 MIN_POINTS = 50
 """Minimum number of points; with fewer, the sweep has failed."""
-_MAX_VIEWS = 400  # evenly spread over all
+MAX_VIEWS = 400
+"""Maximum number of photographs, evenly spread over all."""
 _ROUGH_SIDE, _ROUGH_PIXELS, _ROUGH_DEPTHS = 160, 8000, 160
 _FARTHEST = 1000.0  # maximum depth over minimum depth, in the first stage
 _ROUGH_SCORE, _ROUGH_MARGIN = 0.9, 0.05
@@ -31,7 +32,7 @@ _PIXELS_A_TRY = 4  # on average
 
 def sweep_copies(photographs: ImageSet) -> ImageSet:
     """Downscaled copies of some photographs, evenly spread over all, for plane_sweep_points."""
-    return small_copies(photographs, evenly_spread(range(len(photographs.views)), _MAX_VIEWS), _SIDE, nearest_mask)
+    return small_copies(photographs, evenly_spread(range(len(photographs.views)), MAX_VIEWS), _SIDE, nearest_mask)
 
 
 def plane_sweep_points(

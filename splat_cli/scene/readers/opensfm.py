@@ -19,7 +19,7 @@ from splat_cli.io.json_input import parse_json
 from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, check_count, sanitize_name, usable_frames
 from splat_cli.scene.images.image_index import ImageIndex
 from splat_cli.scene.images.locate import export_image_folder
-from splat_cli.scene.lens import Lens
+from splat_cli.scene.lens import Lens, spherical_lens
 from splat_cli.scene.lens.distortion import Polynomial
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.poses import rotation_from_vector
@@ -37,6 +37,7 @@ _POINT = re.compile(
     + _THREE_NUMBERS
     + rb"\s*\}\s*,?"
 )
+_SPHERES = ("spherical", "equirectangular")
 _MODELS, _FISHEYE_MODELS = ("perspective", "simple_radial", "radial", "brown"), ("fisheye", "fisheye_opencv")
 _MAX_NUMBER = 1e15
 
@@ -100,10 +101,12 @@ def _vector(shot: dict[str, Any], key: str) -> np.ndarray:
 
 
 def _lens(camera: dict[str, Any]) -> Lens:
-    """The lens of a camera. Unusable for spherical and other cameras without a pinhole image."""
+    """The lens of a camera. Unusable for types that have no lens here."""
     model = text(camera, "projection_type")
+    if model in _SPHERES:
+        return spherical_lens(*(round(number(camera, name) or 1) for name in ("width", "height")))
     if model not in _MODELS + _FISHEYE_MODELS:
-        known = ", ".join(_MODELS + _FISHEYE_MODELS)
+        known = ", ".join(_MODELS + _FISHEYE_MODELS + _SPHERES)
         raise Unusable(f"its camera is of type {model!a}; expected one of {known}")
     value = {name: number(camera, name) or 0.0 for name in camera if name != "projection_type"}
     width, height = (round(value.get(name, 0.0)) for name in ("width", "height"))

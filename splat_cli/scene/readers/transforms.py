@@ -25,7 +25,7 @@ from splat_cli.scene.dataset import (
 )
 from splat_cli.scene.images.decode import image_size
 from splat_cli.scene.images.locate import image_folder
-from splat_cli.scene.lens import Lens
+from splat_cli.scene.lens import Lens, spherical_lens
 from splat_cli.scene.lens.distortion import Distortion, Polynomial
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.points.point_cloud import read_point_cloud
@@ -204,6 +204,8 @@ def located(photos: Path, file: str, match_basename: bool = False) -> str:
 
 def _lens(values: dict[str, Any], photo: Path) -> Lens:
     width, height = _size(values, photo)
+    if (text(values, "camera_model") or "").upper() in _SPHERES:
+        return spherical_lens(width, height)
     fx = number(values, "fl_x") or _focal(number(values, "camera_angle_x"), width)
     fy = number(values, "fl_y") or _focal(number(values, "camera_angle_y"), height) or fx
     fx = fx or fy
@@ -254,10 +256,8 @@ def _focal(angle: float | None, side: int) -> float | None:
 def _distortion(values: dict[str, Any]) -> Distortion | None:
     model = (text(values, "camera_model") or "OPENCV").upper()
     fisheye = model in _FISHEYE_MODELS or values.get("is_fisheye") is True
-    if model in _SPHERES:
-        raise Unusable(f"its camera model {model!a} is spherical: cut its panoramas into perspective views first")
     if not fisheye and model not in _MODELS:
-        known = ", ".join(_MODELS + _FISHEYE_MODELS)
+        known = ", ".join(_MODELS + _FISHEYE_MODELS + _SPHERES)
         raise Unusable(f"its camera model {model!a} cannot be used; expected one of {known}")
     radial = tuple(number(values, f"k{i}") or 0.0 for i in (1, 2, 3, 4))
     tangential = (number(values, "p1") or 0.0, number(values, "p2") or 0.0)

@@ -1,0 +1,67 @@
+"""Score runs on held-out photographs with the lens that took them, whatever the runs were trained on.
+
+    python scripts/bench/lens_scores.py SCENE RUN...
+
+Prints the PSNR of all pixels that the lens sees, and of rings by their angle to the axis. With `--lens undistort` a
+run sees only a part of each photograph: this shows what it lacks.
+"""
+
+import argparse
+import itertools
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from splat_cli.device import Backend, open_backend
+from splat_cli.gaussians.ply import read_ply
+from splat_cli.gaussians.splats import Splats
+from splat_cli.render.images import to_8bit
+from splat_cli.render.view import ViewRenderer
+from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.scene.images.image_set import ImageSet, load_images
+from splat_cli.scene.options import SceneOptions
+from splat_cli.scene.read import read_scene
+from splat_cli.scene.split import split
+
+RINGS = (0, 30, 60, 85, 180)
+
+
+def main() -> None:
+    """Print a table: a row per run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scene", type=Path)
+    parser.add_argument("runs", type=Path, nargs="+")
+    parser.add_argument("--device", default="auto")
+    options = parser.parse_args()
+    backend = open_backend(options.device)
+    config = RunDir(options.runs[0]).config()
+    views = read_scene(options.scene, SceneOptions(lens="keep", downscale=config.downscale)).views
+    photographs = load_images(split(views, config.test_every)[1], backend=backend)
+    print(f"{'run':30} {'all':>6} " + " ".join(f"{a:>3}-{b:<3}" for a, b in itertools.pairwise(RINGS)))
+    for run in options.runs:
+        print(f"{run.name:30} " + " ".join(f"{score:7.2f}" for score in scores(backend, RunDir(run), photographs)))
+
+
+def scores(backend: Backend, run: RunDir, photographs: ImageSet) -> list[float]:
+    """PSNR in dB of all pixels, and of each ring: mean over photographs."""
+    splats = Splats.from_arrays(backend, read_ply(run.ply_path(run.saved_steps()[-1])))
+    renderer = ViewRenderer(backend, splats, photographs.views, run.config().antialias)
+    found = []
+    for index, (view, photo, mask) in enumerate(
+        zip(photographs.views, photographs.images, photographs.masks, strict=True)
+    ):
+        errors = (to_8bit(renderer.render(index, run.background())).astype(float) - photo) ** 2
+        angles = np.degrees(np.arccos(np.clip(view.rays()[..., 2], -1, 1)))
+        used = np.isfinite(angles) if mask is None else mask > 0
+        rings = [used & (angles >= a) & (angles < b) for a, b in itertools.pairwise(RINGS)]
+        found.append(
+            [-10 * np.log10(errors[ring].mean() / 255**2) if ring.any() else np.nan for ring in [used, *rings]]
+        )
+    return list(np.nanmean(found, axis=0))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""Training with the lens that took the photographs: the run keeps it, and what does not work with it is refused."""
+
+import numpy as np
+import pytest
+
+from splat_cli.errors import UsageError
+from splat_cli.sample import make_sample_scene
+from splat_cli.scene.lens.distortion import Polynomial
+from tests.small_scene import write_small_scene
+from tests.training import Trained
+
+SHORT = {"steps": 20, "init": "points", "report": False, "lens": "keep"}
+
+
+@pytest.fixture
+def radial(tmp_path):
+    return write_small_scene(tmp_path / "scene", camera_model="SIMPLE_RADIAL")
+
+
+def test_run_keeps_the_lens(radial, tmp_path):
+    """Its views have it, also after poses and intrinsics were refined; held-out photographs are rendered with it."""
+    training = Trained(radial)
+    refined = {"eval": True, "pose_opt": True, "refine_intrinsics": True}
+    kept = training.new(tmp_path / "kept", **SHORT, **refined)
+    views = kept.views("all")
+    assert {view.distortion for view in views} == {Polynomial(radial=(0.1,))}
+    assert {(view.width, view.height) for view in views} == {(40, 30)}
+    assert len({view.fx for view in kept.views("train")} - {35.0}) == 1, "the focal length was not refined"
+    undistorted = training.new(tmp_path / "undistorted", **{**SHORT, "lens": "undistort"}, **refined)
+    psnr = [run.metrics()["steps"]["20"]["psnr"] for run in (kept, undistorted)]
+    assert psnr[0] == pytest.approx(psnr[1], abs=3)
+    assert psnr[0] != psnr[1]
+
+
+def test_sphere_walk_trains(tmp_path):
+    training = Trained(make_sample_scene(tmp_path / "scene", num_views=5, width=64, height=32, camera="sphere"))
+    run = training.new(tmp_path / "run", **{**SHORT, "steps": 60})
+    losses = [entry["loss"] for entry in run.log.entries() if "loss" in entry]
+    assert losses[-1] < 0.8 * losses[0]
+    assert np.isfinite(losses).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"pose_opt": True, "refine_intrinsics": True, "refine_distortion": True}, "--refine-distortion"),
+        ({"gpus": 2}, "--lens keep"),
+    ],
+)
+def test_what_does_not_work_with_a_lens(radial, tmp_path, changes, message):
+    with pytest.raises(UsageError, match=message):
+        Trained(radial).new(tmp_path / "run", **SHORT, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"pose_opt": True, "refine_intrinsics": True}, "--refine-intrinsics does not work with spherical"),
+        ({"depth_weight": 1.0}, "--depth-weight does not work with spherical"),
+        ({"appearance": "grid"}, "--free-space or --appearance grid does not work with spherical"),
+    ],
+)
+def test_what_does_not_work_with_spheres(tmp_path, changes, message):
+    scene = write_small_scene(tmp_path / "scene", camera_model="EQUIRECTANGULAR")
+    with pytest.raises(UsageError, match=message):
+        Trained(scene).new(tmp_path / "run", **SHORT, **changes)
