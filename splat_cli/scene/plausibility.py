@@ -29,12 +29,13 @@ _MIN_CAMERAS = 5
 _MAX_FOCAL_SPREAD = 1.35  # 90th percentile / 10th percentile
 _MIN_FOCAL = 0.2  # focal length / longer side: 136 degrees
 _MIN_VIEWS, _MIN_POINTS = 5, 50
-_DOT = 0.02  # radius that holds 90% of the points, relative to the viewing distance
+_DOT = 0.02  # radius that holds 90% of the points / median distance of the cameras from their middle
 _ONE_PLACE = 0.02  # extent of the cameras, relative to the viewing distance: 1 degree
 _LINE = 0.002  # spread of the cameras across a line / spread along it
 _MIN_OBSERVATIONS = 30  # points per photograph
 _MIN_TRACK_LENGTH = 2.3
-_MIN_SHARE = 0.2  # fraction of the photographs in a second group
+_MIN_SHARE = 0.2  # fraction of the photographs in a second group within a model
+_MIN_OTHERS = 0.33  # in another model, since COLMAP also splits a walk around a house
 _MIN_REGISTERED = 0.5
 _LINK = 30  # common points of two photographs: COLMAP needs as many to register one
 _MAX_LINKS = 100  # common points of two groups
@@ -251,7 +252,7 @@ def _groups(scene: Scene) -> str | None:
     num = len(visible)
     others = other_groups(find_model(scene.root)) if num else {}
     for path, names in others.items():
-        if len(names) >= max(_MIN_VIEWS, _MIN_SHARE * (num + len(names))):
+        if len(names) >= max(_MIN_VIEWS, _MIN_OTHERS * (num + len(names))):
             return f"{len(names)} other photographs are in {path}, which has no place among these {num}: {_CONNECT}"
     some = evenly_spread(list(visible.values()), _MAX_VIEWS)
     if (size := _num_apart(some)) >= max(_MIN_VIEWS, _MIN_SHARE * len(some)):

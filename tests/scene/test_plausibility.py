@@ -153,8 +153,8 @@ def test_two_models_of_two_places(tmp_path):
     write_visible(tmp_path / "sparse" / "0", NAMES, ids)
     write_visible(tmp_path / "sparse" / "1", [*NAMES[:4], *(f"b{i}.jpg" for i in range(4))], ids[:8])
     assert signs_of_wrong_poses(good_scene(tmp_path)) == [], "four more photographs are few"
-    write_visible(tmp_path / "sparse" / "2", [f"c{i}.jpg" for i in range(5)], ids[:5])
-    assert "5 other photographs are in" in one_sign(good_scene(tmp_path))
+    write_visible(tmp_path / "sparse" / "2", [f"c{i}.jpg" for i in range(6)], ids[:6])
+    assert "6 other photographs are in" in one_sign(good_scene(tmp_path))
 
 
 def test_few_observations(tmp_path):

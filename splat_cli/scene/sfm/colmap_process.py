@@ -16,6 +16,7 @@ from splat_cli.scene.sfm import colmap_worker
 from splat_cli.terminal.console import Counting
 
 _LABELS = {"features": "features", "pairs": "pairs of photographs", "placed": "photographs placed"}
+_DEVICES = {"cpu": " on the CPU", "cuda": " on the GPU"}
 _FEATURES = re.compile(r"Processed file \[")
 _BLOCK = re.compile(r"(?:Processing|Matching) block \[(\d+)/(\d+), (\d+)/(\d+)\]")
 _IMAGE = re.compile(r"(?:Processing|Matching) image \[(\d+)/(\d+)\]")
@@ -79,7 +80,7 @@ class _Progress:
         if "phase" in message:
             self._finish()
             self._phase, self._total, self._done = message["phase"], message["total"], 0
-            self._advance = self._start(_LABELS[self._phase], self._total)
+            self._advance = self._start(_LABELS[self._phase] + _DEVICES.get(message.get("device", ""), ""), self._total)
         elif "placed" in message:
             self._set_done(self._done + message["placed"])
         else:

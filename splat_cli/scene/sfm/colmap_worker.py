@@ -29,9 +29,15 @@ from splat_cli.processes.child_process import end_with_parent
 MARK = "@splat "
 SEPARATE = "separate.db"
 """Database with a camera for each photograph, beside that of the scene while photographs are mapped."""
+_LARGE = 1.5e6  # pixels of photographs that may have enough features without the finest
+_ENOUGH = 3000  # features
+_SAMPLE = 4  # photographs
+_MAX_SIDE = 3200  # pixels; COLMAP scales larger photographs down
 _MIN_MODEL_SIZE = 3
 _MIN_REGISTERED = 0.8
-_MIN_ERROR = 0.9  # with a camera each, relative to that of a shared camera; 0.95 for photographs of one camera
+_MIN_COMPARED = 8  # photographs; fewer fit better with a camera each in any case
+_MIN_ERROR = 0.9  # with a camera each, relative to that of a shared camera; 0.95 to 0.99 for photographs of one camera
+_MIN_ZOOM = 1.15  # 90th over 10th percentile; 1.01 to 1.07 for photographs of one camera
 _OWN_CAMERA = 1_000_000  # added to an image's id
 _BLOCKS = 8
 _MIN_BLOCK, _MAX_BLOCK = 5, 50
@@ -96,7 +102,11 @@ def _num_registered(pycolmap: Any, database: Path) -> int:
 
 def _extract(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any]) -> None:
     """Extract features of the registered photographs, outside of black pixels of masks."""
-    _send(phase="features", total=len(job["names"]))
+    device = _device(pycolmap)
+    _send(phase="features", total=len(job["names"]), device=device.name)
+    extraction = pycolmap.FeatureExtractionOptions()
+    if device == pycolmap.Device.cpu:
+        extraction.sift.first_octave = _first_octave(pycolmap, [images / name for name in job["names"]])
     masks = Path(job["masks"]) if job["masks"] else None
     masked = [name for name in job["names"] if masks and (masks / f"{name}.png").is_file()]
     others = [name for name in job["names"] if name not in set(masked)]
@@ -104,8 +114,30 @@ def _extract(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any]
         if names:
             reader = pycolmap.ImageReaderOptions(**({"mask_path": folder} if folder else {}))
             pycolmap.extract_features(
-                database, images, image_names=names, reader_options=reader, device=_device(pycolmap)
+                database,
+                images,
+                image_names=names,
+                reader_options=reader,
+                extraction_options=extraction,
+                device=device,
             )
+
+
+def _first_octave(pycolmap: Any, paths: Sequence[Path]) -> int:
+    """-1 to search photographs at twice their size, too, for which three quarters of the time are spent.
+
+    0 if a few photographs have enough features without.
+    """
+    options = pycolmap.FeatureExtractionOptions()
+    options.sift.first_octave = 0
+    sift = pycolmap.Sift(options, pycolmap.Device.cpu)
+    counts = []
+    for path in paths[:: ceil_div(len(paths), _SAMPLE)]:
+        bitmap = pycolmap.Bitmap.read(path, False)
+        if bitmap is not None and bitmap.width * bitmap.height >= _LARGE:
+            step = ceil_div(max(bitmap.width, bitmap.height), _MAX_SIDE)
+            counts.append(len(sift.extract(np.ascontiguousarray(bitmap.to_array()[::step, ::step]))[0]))
+    return 0 if counts and np.median(counts) >= _ENOUGH else -1
 
 
 def _device(pycolmap: Any) -> Any:
@@ -121,10 +153,9 @@ def _device(pycolmap: Any) -> Any:
 
 def _match(pycolmap: Any, database: Path, job: Mapping[str, Any]) -> None:
     """Match the job's pairs, or all, in blocks, for progress."""
-    num, pairs = len(job["names"]), job["pairs"]
-    _send(phase="pairs", total=num * (num - 1) // 2 if pairs is None else len(pairs))
+    num, pairs, device = len(job["names"]), job["pairs"], _device(pycolmap)
+    _send(phase="pairs", total=num * (num - 1) // 2 if pairs is None else len(pairs), device=device.name)
     verification = pycolmap.TwoViewGeometryOptions()
-    device = _device(pycolmap)
     verification.ransac.random_seed = job["seed"]
     if pairs is None:
         pairing = pycolmap.ExhaustivePairingOptions()
@@ -157,16 +188,25 @@ def _map(pycolmap: Any, database: Path, images: Path, sparse: Path, job: Mapping
 def _is_shared(pycolmap: Any, models: Sequence[Any], guessed: Set[str], num: int) -> bool:
     """Whether the photographs `guessed` to be of one camera fit as well as with a camera each.
 
-    Zoom lenses and two phones do not: photographs are left out, or a camera each lowers the reprojection error.
+    Zoom lenses and two phones do not: photographs are left out, or a camera each lowers the reprojection error, with
+    focal lengths that differ.
     """
     if not models or models[0].num_reg_images() < _MIN_REGISTERED * num:
         return False
-    split = _split_cameras(pycolmap, models[0], guessed)
-    options = pycolmap.BundleAdjustmentOptions(print_summary=False)
-    pycolmap.bundle_adjustment(split, options)
+    model = models[0]
+    if model.num_reg_images() < _MIN_COMPARED:
+        return True
+    split = _split_cameras(pycolmap, model, guessed)
+    pycolmap.bundle_adjustment(split, pycolmap.BundleAdjustmentOptions(print_summary=False))
     split.update_point_3d_errors()
-    error: float = split.compute_mean_reprojection_error()
-    return error > _MIN_ERROR * models[0].compute_mean_reprojection_error()
+    changes = [
+        split.cameras[split.images[number].camera_id].focal_length / model.cameras[image.camera_id].focal_length
+        for number, image in model.images.items()
+        if image.name in guessed
+    ]
+    low, high = np.percentile(changes, (10, 90)) if changes else (1.0, 1.0)
+    error: float = split.compute_mean_reprojection_error() / model.compute_mean_reprojection_error()
+    return error > _MIN_ERROR or bool(high < _MIN_ZOOM * low)
 
 
 def _split_cameras(pycolmap: Any, model: Any, names: Set[str]) -> Any:

@@ -6,15 +6,17 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from splat_cli.errors import DiskError, SplatError
 from splat_cli.sample import make_sample_scene
 from splat_cli.scene import read_scene
-from splat_cli.scene.sfm import SfmOptions, colmap_process, make_scene
+from splat_cli.scene.sfm import SfmOptions, colmap_process, colmap_worker, make_scene
 from splat_cli.scene.sfm.colmap_process import run_colmap
 from splat_cli.terminal.console import Display
 from splat_cli.terminal.interrupt import Interrupted
@@ -56,7 +58,7 @@ def printing(*lines):
 def test_progress_is_read_from_the_log(counts):
     result, shown = counts(
         printing(
-            '@splat {"phase": "features", "total": 3}',
+            '@splat {"phase": "features", "total": 3, "device": "cpu"}',
             *["I20260101 00:00:00.0 1 feature_extraction.cc:270] Processed file [1/2]"] * 2,
             '@splat {"phase": "pairs", "total": 40}',
             "I20260101 00:00:00.0 1 pairing.cc:214] Processing block [2/2, 1/2]",
@@ -67,7 +69,7 @@ def test_progress_is_read_from_the_log(counts):
             '@splat {"models": 1, "registered": 2}',
         )
     )
-    assert shown == {"features": [3, 3], "pairs of photographs": [40, 40], "photographs placed": [3, 2]}
+    assert shown == {"features on the CPU": [3, 3], "pairs of photographs": [40, 40], "photographs placed": [3, 2]}
     assert result == {"models": 1, "registered": 2}
 
 
@@ -163,3 +165,25 @@ def test_features_of_an_interrupted_attempt_are_kept(tmp_path, monkeypatch):
     assert sum("already extracted" in line for line in log) == 16
     found = {path.name for path in scene.iterdir()} - {"unregistered.txt"}
     assert sorted(found) == ["database.db", "images", "sfm.json", "sparse"]
+
+
+@pytest.mark.parametrize(
+    ("side", "num_features", "octave"), [(1500, 4000, 0), (7000, 4000, 0), (1500, 2000, -1), (900, 4000, -1)]
+)
+def test_large_photographs_with_many_features_are_not_enlarged(side, num_features, octave):
+    searched = []
+    library = SimpleNamespace(
+        FeatureExtractionOptions=lambda: SimpleNamespace(sift=SimpleNamespace()),
+        Device=SimpleNamespace(cpu="cpu"),
+        Bitmap=SimpleNamespace(
+            read=lambda path, colors: SimpleNamespace(
+                width=side, height=side, to_array=lambda: np.zeros((side, side), np.uint8)
+            )
+        ),
+        Sift=lambda options, device: SimpleNamespace(
+            extract=lambda pixels: searched.append(pixels.shape[0]) or (np.zeros((num_features, 4)), None)
+        ),
+    )
+    assert colmap_worker._first_octave(library, [Path(f"{i}.jpg") for i in range(30)]) == octave
+    assert len(searched) in (0, 4)
+    assert all(pixels <= 3200 for pixels in searched)

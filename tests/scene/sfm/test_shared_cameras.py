@@ -64,8 +64,10 @@ def test_cameras_are_split_and_matches_copied(tmp_path):
     assert (found["num_cameras"], found["copied"]) == (8, found["counts"])
 
 
-def model(num_registered, error=1.0):
+def model(num_registered, error=1.0, zoom=1.0):
     return SimpleNamespace(
+        images={i: SimpleNamespace(name=str(i), camera_id=i) for i in range(num_registered)},
+        cameras={i: SimpleNamespace(focal_length=zoom if i % 2 else 1.0) for i in range(num_registered)},
         num_reg_images=lambda: num_registered,
         compute_mean_reprojection_error=lambda: error,
         update_point_3d_errors=lambda: None,
@@ -73,13 +75,20 @@ def model(num_registered, error=1.0):
 
 
 @pytest.mark.parametrize(
-    ("models", "split_error", "expected"),
-    [([], 1, False), ([model(7)], 1, False), ([model(8)], 0.95, True), ([model(8)], 0.85, False)],
+    ("models", "error", "zoom", "expected"),
+    [
+        ([], 1, 1, False),
+        ([model(7)], 1, 1, False),
+        ([model(8)], 0.95, 1.5, True),
+        ([model(8)], 0.85, 1.5, False),
+        ([model(8)], 0.85, 1.1, True),
+    ],
 )
-def test_one_camera_must_fit_as_well(monkeypatch, models, split_error, expected):
+def test_one_camera_must_fit_as_well(monkeypatch, models, error, zoom, expected):
     library = SimpleNamespace(BundleAdjustmentOptions=lambda **options: None, bundle_adjustment=lambda *args: None)
-    monkeypatch.setattr(colmap_worker, "_split_cameras", lambda *args: model(8, split_error))
-    assert colmap_worker._is_shared(library, models, set(), 10) == expected
+    monkeypatch.setattr(colmap_worker, "_split_cameras", lambda *args: model(8, error, zoom))
+    assert colmap_worker._is_shared(library, models, set("01234567"), 10) == expected
+    assert colmap_worker._is_shared(library, [model(7)], set("0123456"), 7), "too few to compare"
 
 
 @pytest.mark.parametrize(("num_separate", "kept"), [(9, "separate"), (7, "separate"), (6, "shared"), (0, "shared")])
