@@ -26,6 +26,7 @@ from splat_cli.scene.view import View, evenly_spread
 from splat_cli.viewer.camera_defaults import pivot_point, pivot_share
 from splat_cli.viewer.panels.cameras import FRUSTUM, Cameras
 from splat_cli.viewer.panels.comparison import Comparison
+from splat_cli.viewer.panels.measure import Measure, surface_point
 from splat_cli.viewer.panels.saved_views import SavedViews
 from splat_cli.viewer.splat_source import SplatSource, picture
 from splat_cli.viewer.viser_camera import field_of_view
@@ -82,6 +83,7 @@ def _slider(server: ViserServer, axis: str, low: float, high: float) -> Any:
     return server.gui.add_multi_slider(axis, float(low), float(high), step, (float(low), float(high)))
 
 
+_MARK = 0.01  # radius of the marks of measured points, in scene extents
 _FAINTEST = 1 / 255
 _LARGEST = 6e4  # maximum of covariances, stored as 16-bit floats
 
@@ -169,6 +171,8 @@ class Window:
             self._cameras = Cameras(server, views, lambda index: self._tasks.put(lambda: self._compare(index)))
             self._comparison = Comparison(server)
         self._cropping = CropPanel(server, self._look.centers, lambda: self._tasks.put(self._draw))
+        hide_cameras = self._cameras.hide if views else lambda _: None
+        Measure(server, self._surface_point, _MARK * scene_extent(views), hide_cameras)
         SavedViews(server, kept_file, FRUSTUM * scene_extent(views))
         self._missing = list(reversed(range(len(views))))  # cameras without a thumbnail yet
         self._handle = server.scene.add_gaussian_splats("/splats", *self._look.arrays().values())
@@ -215,8 +219,14 @@ class Window:
         camera.fov = field_of_view(start)
 
     def _draw(self) -> None:
-        look = self._look if self._cropping.box is None else self._look.inside(self._cropping.box)
-        self._handle.set_gaussians(*look.arrays().values())
+        self._handle.set_gaussians(*self._shown().arrays().values())
+
+    def _shown(self) -> Appearance:
+        return self._look if self._cropping.box is None else self._look.inside(self._cropping.box)
+
+    def _surface_point(self, origin: np.ndarray, direction: np.ndarray) -> np.ndarray | None:
+        look = self._shown()
+        return surface_point(look.centers, look.covariances, look.opacities, origin, direction)
 
     def _compare(self, index: int) -> None:
         name = self._subject.views[index].name

@@ -240,6 +240,9 @@ def test_wrong_scales_and_rotations_are_refused(splat, trained, options, expecte
 def test_upright_turns_the_up_direction_of_the_cameras_to_minus_y(splat, trained, tmp_path, monkeypatch):
     up = np.array([0.6, 0.0, -0.8])
     monkeypatch.setattr("splat_cli.commands.export.up_direction", lambda views, points: up)
+    assert splat("export", trained, "file.ply", "--no-bake").code == 0
+    both = splat("export", "file.ply", trained, "both.ply", "--upright")
+    assert "as --rotate " in both.out
     result = splat("export", trained, "a.ply", "--no-bake", "--upright")
     assert result.code == 0, result.err
     assert "upright: turned by 90.0 degrees, as --rotate " in result.out

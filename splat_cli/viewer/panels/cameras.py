@@ -40,7 +40,7 @@ class Cameras:
             self._size = server.gui.add_slider("Size", 0.2, 5.0, 0.1, 1.0)
             self._choice: Any = server.gui.add_dropdown("Go to", names, hint="Or click on a camera")
             step = server.gui.add_button_group("", ("Previous", "Next"))
-        self._visited = 0
+        self._visited, self._hidden = 0, False
         self._frustums = [self._frustum(i) for i in range(len(names))]
         self._arrange()
         self._shown.on_update(lambda _: self._arrange())
@@ -55,6 +55,11 @@ class Cameras:
     def set_thumbnail(self, index: int, image: np.ndarray) -> None:
         """Show uint8 [H, W, 3] in the pyramid."""
         self._frustums[index].image = image
+
+    def hide(self, hidden: bool) -> None:
+        """Hide all pyramids, so that they take no clicks, or show them again as the panel says."""
+        self._hidden = hidden
+        self._arrange()
 
     def ahead(self, view: View) -> float:
         """Distance from a camera to the orbit centre in front of it, world units."""
@@ -83,7 +88,8 @@ class Cameras:
         here = self._views[self._visited].center
         with self._server.atomic():
             for view, frustum in zip(self._views, self._frustums, strict=True):
-                frustum.visible = self._shown.value and np.linalg.norm(view.center - here) > _CLEAR * size
+                is_away = np.linalg.norm(view.center - here) > _CLEAR * size
+                frustum.visible = self._shown.value and is_away and not self._hidden
                 frustum.scale = size
 
     def _step(self, names: list[str], by: int) -> None:
