@@ -2,6 +2,8 @@
 //
 //     image = sum_i T_i alpha_i c_i + T background        T_i = (1 - alpha_1) ... (1 - alpha_(i-1)), alpha_i = opacity_i exp(power_i)
 //
+// With MEDIAN, image = c_i of the first splat behind which less than half of the light is left: T_(i+1) < 1/2; 0 if there is none.
+//
 // One block owns a 16x16 tile; blend.cuh shows how warps and lanes share it. For the backward pass, each pixel's colour and
 // transmittance are saved every SEGMENT pairs, and the segments that contributed to the tile are listed in `segments`.
 #define PIXELS 1                                    // more pixels cost registers and leave lanes idle: docs/optimizations/kernels.md
@@ -89,7 +91,13 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend(
                     finish(stop, y[k], live[k]);
                     on = on & !stop;
                     const vfloat weight = select(on, alpha * T[k], vfloat(0.0f));
+#ifdef MEDIAN
+                    const vbool median = on & (T[k] >= 0.5f) & (next_T < 0.5f);
+                    red[k] = select(median, color.x, red[k]); green[k] = select(median, color.y, green[k]);
+                    blue[k] = select(median, color.z, blue[k]);
+#else
                     red[k] += color.x * weight; green[k] += color.y * weight; blue[k] += color.z * weight;
+#endif
                     T[k] = select(on, next_T, T[k]);
                     last[k] = select(on, vint((int)first + j + 1), last[k]);
                 }

@@ -28,6 +28,7 @@ _EXTRAS = {
     "cluster": ("splat batch --cluster", ("distributed", "dask_jobqueue")),
     "flip": ("FLIP in splat eval and in reports", ("flip_evaluator",)),
     "lpips": ("splat eval --lpips, splat compare --lpips", ("lpips", "torch", "torchvision")),
+    "mesh": ("splat mesh", ("skimage",)),
     "plots": ("charts of scripts/figures/fit_image.py and fit_sphere.py", ("matplotlib",)),
     "test": ("the tests", ("pytest", "xdist", "pytest_timeout", "pyte", "hypothesis", "build", "sympy")),
     "browser": ("tests of pages", ("playwright",)),

@@ -53,12 +53,23 @@ class Picture:
         return picture
 
 
-def blend(cameras: CameraTable, state: IterState, projection: Projection, tiles: TileLists, out: Picture) -> None:
-    """Composite each tile's splats front to back over the state's background (Kerbl et al. 2023, sec. 6)."""
+def blend(
+    cameras: CameraTable,
+    state: IterState,
+    projection: Projection,
+    tiles: TileLists,
+    out: Picture,
+    median: bool = False,
+) -> None:
+    """Composite each tile's splats front to back over the state's background (Kerbl et al. 2023, sec. 6).
+
+    median: instead, take the colour of the splat at which half of the light is absorbed; zeros where less is absorbed.
+    """
     lists = tiles.tile_order, tiles.tile_begins, tiles.splat_from_pair
     splats = projection.means2d, projection.conic_opacity, projection.colors
     outputs = out.image, out.final_T, out.last_pair, out.states, out.segments
-    kernel = tiles.backend.kernel("raster/blend", "blend", **cameras.wrap_defines)
+    defines = cameras.wrap_defines | ({"MEDIAN": 1} if median else {})
+    kernel = tiles.backend.kernel("raster/blend", "blend", **defines)
     kernel((cameras.extent.tiles,), (32, FORWARD_WARPS), cameras.array, state.array, *lists, *splats, *outputs)
 
 

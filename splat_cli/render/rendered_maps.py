@@ -56,7 +56,7 @@ def render_maps(
     depth = normal = None
     w2c = renderer.cameras.views[index].w2c
     if "depth" in maps:
-        positions = _in_camera(renderer.splats, w2c)
+        positions = in_camera(renderer.splats, w2c)
         depths = renderer.backend.xp.linalg.norm(positions, axis=1, keepdims=True) if distances else positions[:, 2:]
         depth = np.where(seen, renderer.blended(index, depths)[..., 0] / np.maximum(alpha, MIN_ALPHA), 0)
     if "normal" in maps:
@@ -74,11 +74,11 @@ def splat_normals(splats: Splats, w2c: np.ndarray) -> DeviceArray:
     xp, params = splats.backend.xp, splats.params[:, : splats.num]
     shortest = xp.argmin(params[LOG_SCALES], axis=0)
     axes = rotations(xp, params[QUATS])[xp.arange(splats.num), :, shortest] @ _rotation(xp, w2c).T
-    away = (_in_camera(splats, w2c) * axes).sum(axis=1, keepdims=True) > 0
+    away = (in_camera(splats, w2c) * axes).sum(axis=1, keepdims=True) > 0
     return xp.where(away, -axes, axes)
 
 
-def _in_camera(splats: Splats, w2c: np.ndarray) -> DeviceArray:
+def in_camera(splats: Splats, w2c: np.ndarray) -> DeviceArray:
     """Positions float32 [num, 3] in the camera's frame."""
     xp = splats.backend.xp
     return splats.params[MEANS, : splats.num].T @ _rotation(xp, w2c).T + xp.asarray(w2c[:3, 3].astype(np.float32))

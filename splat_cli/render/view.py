@@ -105,15 +105,15 @@ class ViewRenderer:
         self._blend_values(values)
         return self._download(index)
 
-    def blended_plane(self, index: int, values: DeviceArray) -> np.ndarray:
-        """`blended` for C = 1: float32 [H, W]. Downloads a third of the bytes."""
-        self._blend_values(values)
+    def blended_plane(self, index: int, values: DeviceArray, median: bool = False) -> np.ndarray:
+        """`blended` for C = 1: float32 [H, W]. Downloads a third of the bytes. median: see `render.blend.blend`."""
+        self._blend_values(values, median)
         plane: np.ndarray = self.backend.download(self.rasterizer.image(index)[0])
         return plane
 
-    def _blend_values(self, values: DeviceArray) -> None:
+    def _blend_values(self, values: DeviceArray, median: bool = False) -> None:
         self.state.write(background=(0.0, 0.0, 0.0))
-        self.rasterizer.blend_values(self.state, values)
+        self.rasterizer.blend_values(self.state, values, median)
 
     def _download(self, index: int) -> np.ndarray:
         image = self.backend.download(self.rasterizer.image(index))

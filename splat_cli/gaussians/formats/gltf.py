@@ -30,6 +30,9 @@ _TYPES = {5120: "<i1", 5121: "<u1", 5122: "<i2", 5123: "<u2", 5126: "<f4"}
 _WIDTHS = {"SCALAR": 1, "VEC3": 3, "VEC4": 4}
 _VERTICES = 34962
 """The target of a buffer view that holds attributes."""
+_INDICES = 34963
+"""The target of a buffer view that holds indices."""
+_UNLIT = "KHR_materials_unlit"
 _HALF_TURN = np.diag([-1.0, -1.0, 1.0])
 _MAX_LOG_SCALE = 80.0
 _LEAST_OPACITY = 1e-7
@@ -156,6 +159,44 @@ def write_glb(path: Path, splats: SplatArrays) -> None:
         "scenes": [{"nodes": [0]}],
         "nodes": [{"mesh": 0}],
         "meshes": [{"primitives": [primitive]}],
+        "buffers": [{"byteLength": len(content)}],
+    }
+    with replacing(path) as temporary:
+        temporary.write_bytes(write_container(document, bytes(content)))
+
+
+def linear_from_srgb(colors: np.ndarray) -> np.ndarray:
+    """Linear colours float32, 0 to 1, of sRGB colours uint8, as vertex colours of glTF are."""
+    value = colors / np.float32(255)
+    return np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4).astype(np.float32)
+
+
+def write_mesh_glb(path: Path, vertices: np.ndarray, colors: np.ndarray, faces: np.ndarray) -> None:
+    """Write triangles: vertices float32 [V, 3] in the axes of a PLY, colors uint8 [V, 3] sRGB, faces int [F, 3].
+
+    The material is unlit: the colours contain the light of the photographs.
+    """
+    document: dict[str, Any] = {"accessors": [], "bufferViews": []}
+    content = bytearray()
+    position = add_array(document, content, vertices @ _HALF_TURN.astype(np.float32))
+    color = add_array(document, content, linear_from_srgb(colors))
+    indices = faces.astype("<u4").tobytes()
+    view = {"buffer": 0, "byteOffset": len(content), "byteLength": len(indices), "target": _INDICES}
+    document["accessors"].append(
+        {"bufferView": len(document["bufferViews"]), "componentType": 5125, "count": faces.size, "type": "SCALAR"}
+    )
+    document["bufferViews"].append(view)
+    content += indices
+    attributes = {"POSITION": position, "COLOR_0": color}
+    primitive = {"attributes": attributes, "indices": len(document["accessors"]) - 1, "material": 0}
+    document |= {
+        "asset": {"version": "2.0", "generator": f"splat {__version__}"},
+        "extensionsUsed": [_UNLIT],
+        "scene": 0,
+        "scenes": [{"nodes": [0]}],
+        "nodes": [{"mesh": 0}],
+        "meshes": [{"primitives": [primitive]}],
+        "materials": [{"extensions": {_UNLIT: {}}, "doubleSided": True}],
         "buffers": [{"byteLength": len(content)}],
     }
     with replacing(path) as temporary:

@@ -1,0 +1,60 @@
+"""`splat mesh`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from splat_cli.cli.display import display_options
+from splat_cli.cli.options import PATH, device_option
+from splat_cli.cli.output import Output
+from splat_cli.cli.param_types import FiniteRange
+
+if TYPE_CHECKING:
+    from splat_cli.terminal.console import Display
+
+
+@click.command(
+    epilog="\b\nExample:\n  splat mesh runs/garden garden.glb\n  splat mesh runs/garden garden.ply --voxel 0.01"
+)
+@click.argument("source", type=PATH, metavar="RUN")
+@click.argument("out", type=PATH, metavar="OUT")
+@click.option(
+    "--voxel",
+    type=FiniteRange(0, min_open=True),
+    metavar="LENGTH",
+    help="Size of voxels, in world units; triangles are about as large.  [default: 1.5 pixels at the median depth, "
+    "at most 512 voxels across the scene]",
+)
+@click.option(
+    "--max-depth",
+    type=FiniteRange(0, min_open=True),
+    metavar="LENGTH",
+    help="Leave out surfaces farther from every camera, in world units.  [default: 3 times the median depth]",
+)
+@click.option(
+    "--min-part", type=FiniteRange(0, 1), metavar="X", default=0.005, show_default=True,
+    help="Remove connected parts with less than this share of all triangles.",
+)  # fmt: skip
+@device_option
+@display_options
+def command(
+    source: Path, out: Path, voxel: float | None, max_depth: float | None, min_part: float, device: str,
+    display: "Display",
+) -> Output:  # fmt: skip
+    """Write a colored triangle mesh of a run.
+
+    Fuses the depths that the training views of RUN render, so that surfaces appear where views agree; what no view
+    shows stays open. The suffix of OUT chooses the format: .ply, .glb (glTF) or .obj. Vertices have colors. Needs the
+    extra `mesh`. OUT is replaced if it exists.
+    """
+    from splat_cli.commands.mesh import mesh_of_run, require_mesh, write_mesh
+    from splat_cli.device import open_backend
+
+    require_mesh(out)
+    mesh, size = mesh_of_run(source, open_backend(device), display, voxel, max_depth, min_part)
+    write_mesh(out, mesh)
+    mib = out.stat().st_size / 2**20
+    line = f"{len(mesh.faces):,} triangles, {len(mesh.vertices):,} vertices, voxels of {size:.3g}, {mib:.1f} MiB: {out}"
+    data = {"file": out, "triangles": len(mesh.faces), "vertices": len(mesh.vertices), "voxel": size}
+    return Output([line], data)

@@ -1,0 +1,220 @@
+"""Implementation of `splat mesh`: a coloured triangle mesh of the surface that a run's views agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import plyfile
+
+from splat_cli.device import Backend
+from splat_cli.errors import UsageError
+from splat_cli.gaussians.formats.gltf import write_mesh_glb
+from splat_cli.gaussians.splats import Splats
+from splat_cli.io.files import replacing, require_writable
+from splat_cli.render.depth_fusion import DepthMaps, render_depth_maps, unprojected
+from splat_cli.run.storage.load_splats import load_trained_splats
+from splat_cli.terminal.console import Display
+
+CHUNK = 64
+"""Voxels along each side of a chunk that is fused and meshed at once."""
+TRUNCATION = 4.0
+"""Distance from the surface up to which depths are fused, voxels."""
+_PIXELS = 1.5
+"""Size of a voxel, in pixels at the median depth."""
+_MAX_VOXELS = 512
+"""Maximum number of voxels along the longest side of the scene, by default."""
+_MAX_DEPTH = 3.0
+"""Maximum depth of meshed surfaces, relative to the median depth, by default."""
+_STRIDE = 4
+"""Every how many pixels, in rows and columns, depths are searched for occupied chunks."""
+_BORDER = (2, 98)
+"""Percentiles of positions that define the size of the scene."""
+_SAME = 1e-4
+"""Distance below which vertices are the same, voxels: chunks share the vertices on their borders."""
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """Triangles: vertices float32 [V, 3], world units; colors uint8 [V, 3], sRGB; faces int32 [F, 3], front sides
+    counterclockwise.
+    """
+
+    vertices: np.ndarray
+    colors: np.ndarray
+    faces: np.ndarray
+
+
+def require_mesh(path: Path) -> None:
+    """UsageError or DiskError if no mesh can be written to `path`; called before long work."""
+    if path.suffix.lower() not in WRITERS:
+        raise UsageError(f"{path} has no suffix of a mesh: expected a name that ends in {', '.join(WRITERS)}")
+    try:
+        import skimage.measure  # noqa: F401
+    except ImportError:
+        raise UsageError("meshes need scikit-image: pip install 'splat-cli[mesh]'") from None
+    require_writable(path)
+
+
+def mesh_of_run(
+    source: Path, backend: Backend, display: Display, voxel: float | None, max_depth: float | None, min_part: float
+) -> tuple[Mesh, float]:
+    """Mesh of the last splats of a run, and the size of its voxels, world units.
+
+    voxel: default: see `_PIXELS`, `_MAX_VOXELS`. max_depth: world units; default: see `_MAX_DEPTH`. min_part: parts
+    with a smaller share of all faces are removed. UsageError without any surface.
+    """
+    arrays, run = load_trained_splats(source)
+    if run is None:
+        raise UsageError(f"{source} has no views: give the folder of a run")
+    views = run.views("train")
+    with display.counting("depth maps", len(views)) as count:
+        splats = Splats.from_arrays(backend, arrays)
+        maps = render_depth_maps(backend, splats, views, run.config().antialias, count)
+    seen = [maps.of_view(index) for index in range(len(views))]
+    found = [depths[weights > 0] for depths, weights in seen]
+    if not sum(map(len, found)):
+        raise UsageError(f"{source} shows no surface: no pixel of its {len(views)} views is opaque; train it longer")
+    median = float(np.median(np.concatenate(found)))
+    max_depth = _MAX_DEPTH * median if max_depth is None else max_depth
+    points = np.concatenate([_sampled(maps, index, max_depth) for index in range(len(views))])
+    if voxel is None:
+        extent = np.ptp(np.percentile(points, _BORDER, axis=0), axis=0).max() if len(points) else 0.0
+        pixel = median / float(np.median([view.fx for view in maps.views]))
+        voxel = max(_PIXELS * pixel, float(extent) / _MAX_VOXELS)
+    maps = maps.without_outliers(TRUNCATION * voxel)
+    vertices, faces = _surface(maps, voxel, max_depth, display)
+    if not len(faces):
+        raise UsageError(f"{source} shows no surface on which views agree; try larger voxels than {voxel:.3g}")
+    vertices, faces = without_small_parts(*merged_vertices(vertices, faces), min_part)
+    points = vertices * voxel
+    colors = maps.fuse(points, TRUNCATION * voxel, np.arange(len(views)), with_colors=True).colors
+    assert colors is not None
+    return Mesh(points.astype(np.float32), np.rint(colors).astype(np.uint8), faces.astype(np.int32)), voxel
+
+
+def _sampled(maps: DepthMaps, index: int, max_depth: float) -> np.ndarray:
+    """Surface points [P, 3] of every `_STRIDE`-th row and column of a view."""
+    depths, weights = maps.of_view(index)
+    rows = np.zeros(depths.shape, bool)
+    rows[::_STRIDE, ::_STRIDE] = True
+    return unprojected(maps.views[index], depths)[(rows & (weights > 0) & (depths < max_depth)).ravel()]
+
+
+def _surface(maps: DepthMaps, voxel: float, max_depth: float, display: Display) -> tuple[np.ndarray, np.ndarray]:
+    """Vertices float64 [V, 3] in voxels, and faces int64 [F, 3], chunk by chunk; borders of chunks are not joined."""
+    chunks = _occupied(maps, voxel, max_depth)
+    steps = np.arange(CHUNK + 1)
+    grid = np.stack(np.meshgrid(steps, steps, steps, indexing="ij"), axis=-1).reshape(-1, 3)
+    vertices, faces, num = [np.zeros((0, 3))], [np.zeros((0, 3), np.int64)], 0
+    with display.counting("chunks", len(chunks)) as count:
+        for chunk in chunks:
+            corner = chunk * CHUNK
+            center, radius = (corner + CHUNK / 2) * voxel, CHUNK * voxel * np.sqrt(0.75)
+            chosen = maps.views_near(center, radius)
+            fused = maps.fuse((grid + corner) * voxel, TRUNCATION * voxel, chosen)
+            shape = (CHUNK + 1,) * 3
+            part = zero_surface(fused.distances.reshape(shape), fused.totals.reshape(shape) > 0)
+            if part is not None:
+                vertices.append(part[0] + corner)
+                faces.append(part[1] + num)
+                num += len(part[0])
+            count(1)
+    return np.concatenate(vertices), np.concatenate(faces)
+
+
+def _occupied(maps: DepthMaps, voxel: float, max_depth: float) -> np.ndarray:
+    """Chunks int64 [C, 3] that surfaces may pass through, in chunks from the world's origin."""
+    size, reach = CHUNK * voxel, TRUNCATION * voxel
+    found = set[tuple[int, int, int]]()
+    for index in range(len(maps.views)):
+        points = _sampled(maps, index, max_depth)
+        for offset in (-reach, reach):
+            found.update(map(tuple, np.unique(np.floor((points + offset) / size).astype(np.int64), axis=0).tolist()))
+    return np.array(sorted(found), np.int64).reshape(-1, 3)
+
+
+def zero_surface(distances: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Vertices [V, 3] in steps of the grid, and faces [F, 3], where `distances` [X, Y, Z] cross 0; None: nowhere.
+
+    Only cubes whose eight corners are all `known`, bool [X, Y, Z], have faces (marching cubes: Lorensen and Cline 1987,
+    Lewiner et al. 2003).
+    """
+    from skimage import measure
+
+    marching_cubes: Any = measure.marching_cubes
+
+    mask = np.zeros_like(known)
+    # scikit-image looks for a cube at its last corner
+    mask[1:, 1:, 1:] = np.lib.stride_tricks.sliding_window_view(known, (2, 2, 2)).all(axis=(3, 4, 5))
+    inside = distances[known]
+    if not mask.any() or not inside.min() < 0 < inside.max():
+        return None
+    try:
+        vertices, faces, _, _ = marching_cubes(distances, 0.0, mask=mask, allow_degenerate=False)
+    except (RuntimeError, ValueError):  # the only crossings lie in cubes that are not known
+        return None
+    return vertices, faces
+
+
+def merged_vertices(vertices: np.ndarray, faces: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Join vertices closer than about _SAME; faces that become degenerate are removed."""
+    keys = np.rint(vertices / _SAME).astype(np.int64)
+    _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    faces = inverse.reshape(-1)[faces]
+    distinct = (faces != np.roll(faces, 1, axis=1)).all(axis=1)
+    return vertices[first], faces[distinct]
+
+
+def without_small_parts(vertices: np.ndarray, faces: np.ndarray, min_part: float) -> tuple[np.ndarray, np.ndarray]:
+    """Remove connected parts with less than the share `min_part` of all faces, and unused vertices."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    ends = np.concatenate([faces[:, :2], faces[:, 1:]])
+    links = coo_array((np.ones(len(ends), bool), (ends[:, 0], ends[:, 1])), shape=(len(vertices),) * 2)
+    part = connected_components(links, directed=False)[1][faces[:, 0]]
+    faces = faces[np.bincount(part)[part] >= min_part * len(faces)]
+    used, inverse = np.unique(faces, return_inverse=True)
+    return vertices[used], inverse.reshape(-1, 3)
+
+
+def write_mesh(path: Path, mesh: Mesh) -> None:
+    """Write a mesh in the format of the suffix; atomic. .glb has the axes of glTF: x left, y up, z forward."""
+    WRITERS[path.suffix.lower()](path, mesh)
+
+
+def _write_ply(path: Path, mesh: Mesh) -> None:
+    columns = [*((name, "<f4") for name in "xyz"), *((name, "u1") for name in ("red", "green", "blue"))]
+    vertices = np.empty(len(mesh.vertices), columns)
+    for (name, _), values in zip(columns, [*mesh.vertices.T, *mesh.colors.T], strict=True):
+        vertices[name] = values
+    faces = np.empty(len(mesh.faces), [("vertex_indices", "<i4", (3,))])
+    faces["vertex_indices"] = mesh.faces
+    elements = [plyfile.PlyElement.describe(vertices, "vertex"), plyfile.PlyElement.describe(faces, "face")]
+    with replacing(path) as temporary:
+        plyfile.PlyData(elements, byte_order="<").write(str(temporary))
+
+
+def _write_obj(path: Path, mesh: Mesh) -> None:
+    """Colours follow the coordinates of a vertex, as MeshLab and Blender read them."""
+
+    def lines() -> Iterable[str]:
+        for (x, y, z), (r, g, b) in zip(mesh.vertices.tolist(), (mesh.colors / 255).tolist(), strict=True):
+            yield f"v {x:.7g} {y:.7g} {z:.7g} {r:.4f} {g:.4f} {b:.4f}\n"
+        for a, b, c in (mesh.faces + 1).tolist():
+            yield f"f {a} {b} {c}\n"
+
+    with replacing(path) as temporary, temporary.open("w", encoding="ascii") as file:
+        file.writelines(lines())
+
+
+def _write_glb(path: Path, mesh: Mesh) -> None:
+    write_mesh_glb(path, mesh.vertices, mesh.colors, mesh.faces)
+
+
+WRITERS = {".ply": _write_ply, ".glb": _write_glb, ".obj": _write_obj}
+"""Suffix -> function that writes a mesh."""

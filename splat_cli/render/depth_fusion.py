@@ -1,0 +1,156 @@
+"""Depth maps of splats, and their fusion: signed distances to the surface on which most views agree."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from splat_cli.device import Backend, DeviceArray
+from splat_cli.device.launch import ceil_div
+from splat_cli.gaussians.splats import Splats
+from splat_cli.render.camera import CameraTable
+from splat_cli.render.images import to_8bit
+from splat_cli.render.rendered_maps import in_camera, splat_normals
+from splat_cli.render.view import ViewRenderer
+from splat_cli.scene.view import View
+
+MIN_ALPHA = 0.5
+"""Opacity of a pixel that shows a surface. Only such pixels have a median depth."""
+_MIN_FACING = 0.1
+"""Minimum cosine in the weight of a pixel, so that surfaces seen only at grazing angles are kept."""
+_MIN_AGREEING = 2.0
+"""Sum of the weights of the views that must agree on the depth of a pixel."""
+_THREADS = 128
+MAX_PIXELS = 1 << 27
+"""Maximum number of pixels of all maps; larger views are resized."""
+
+
+@dataclass(frozen=True)
+class FusedPoints:
+    """Result for N points: see cuda_src/image/fuse_depths.cu."""
+
+    distances: np.ndarray
+    """[N] signed distance from -1 (behind the surface) to 1, in units of the truncation"""
+    totals: np.ndarray
+    """[N] sum of the weights of the views that know the point"""
+    near_totals: np.ndarray
+    """[N] the same, of views with a surface within the truncation"""
+    colors: np.ndarray | None = None
+    """[N, 3] 0 to 255"""
+
+
+@dataclass
+class DepthMaps:
+    """Depths, weights and colours of all views on the device, concatenated.
+
+    begins: int64 [V], first pixel of each view. depths: float32, world units along the optical axis. weights: float32,
+    opacity times cosine of the angle between ray and normal; 0: no surface. colors: uint8 [pixels, 3].
+    """
+
+    backend: Backend
+    views: list[View]
+    cameras: CameraTable
+    begins: np.ndarray
+    depths: DeviceArray
+    weights: DeviceArray
+    colors: DeviceArray
+
+    def of_view(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        """Depths and weights of a view, float32 [H, W]."""
+        view = self.views[index]
+        pixels = slice(self.begins[index], self.begins[index] + view.width * view.height)
+        shape = view.height, view.width
+        download = self.backend.download
+        return download(self.depths[pixels]).reshape(shape), download(self.weights[pixels]).reshape(shape)
+
+    def fuse(self, points: np.ndarray, truncation: float, chosen: np.ndarray, with_colors: bool = False) -> FusedPoints:
+        """Fuse the maps of the views `chosen`, int [K], at points [N, 3], world units. truncation: world units."""
+        backend, n = self.backend, len(points)
+        distances, totals, near_totals = (backend.xp.empty(n, "float32") for _ in range(3))
+        means = backend.xp.empty((n, 3), "float32") if with_colors else None
+        if n:
+            maps = backend.upload(self.begins), self.depths, self.weights, self.colors
+            views = backend.upload(chosen.astype(np.int32)), len(chosen)
+            inputs = *views, backend.upload(points.astype(np.float32)), n, float(truncation)
+            kernel = backend.kernel("image/fuse_depths", "fuse_depths")
+            grid = (ceil_div(n, _THREADS),)
+            kernel(grid, (_THREADS,), self.cameras.array, *maps, *inputs, distances, totals, near_totals, means)
+        colors = None if means is None else backend.download(means)
+        download = backend.download
+        return FusedPoints(download(distances), download(totals), download(near_totals), colors)
+
+    def views_near(self, center: np.ndarray, radius: float) -> np.ndarray:
+        """Indices of the views whose image may show a part of a sphere, world units."""
+        w2c = np.stack([view.w2c for view in self.views])
+        x, y, z = (w2c[:, :3, :3] @ center + w2c[:, :3, 3]).T
+        near = z > -radius
+        for position, focal, middle, size in ((x, "fx", "cx", "width"), (y, "fy", "cy", "height")):
+            f, c, side = (np.array([getattr(view, name) for view in self.views]) for name in (focal, middle, size))
+            for slope, sign in ((-c / f, 1), ((side - c) / f, -1)):  # distance to the plane through the image's border
+                near &= sign * (position - slope * z) > -radius * np.sqrt(1 + slope**2)
+        return np.flatnonzero(near)
+
+    def without_outliers(self, truncation: float) -> DepthMaps:
+        """The maps with weight 0 at pixels whose surface is not confirmed by other views within `truncation`."""
+        weights = self.backend.xp.empty_like(self.weights)
+        everyone = np.arange(len(self.views))
+        for index, view in enumerate(self.views):
+            depths, own = self.of_view(index)
+            agreeing = self.fuse(unprojected(view, depths), truncation, everyone).near_totals.reshape(own.shape)
+            pixels = slice(self.begins[index], self.begins[index] + own.size)
+            weights[pixels] = self.backend.upload(np.where(agreeing >= _MIN_AGREEING, own, 0).ravel())
+        return dataclasses.replace(self, weights=weights)
+
+
+def unprojected(view: View, depths: np.ndarray) -> np.ndarray:
+    """World positions [H * W, 3] of pixels with `depths` [H, W]."""
+    row, column = np.mgrid[: view.height, : view.width]
+    x, y = (column + 0.5 - view.cx) / view.fx * depths, (row + 0.5 - view.cy) / view.fy * depths
+    placed = np.stack([x, y, depths], axis=-1).reshape(-1, 3)
+    return (placed - view.w2c[:3, 3]) @ view.w2c[:3, :3]
+
+
+def render_depth_maps(
+    backend: Backend, splats: Splats, views: Sequence[View], antialias: bool, count: Callable[[int], object]
+) -> DepthMaps:
+    """Median depths of all views, without distortion and resized to MAX_PIXELS in all.
+
+    The median is the depth of the splat at which half of the light is absorbed. The mean would be pulled behind the
+    surface by the light that shines through it. count: called with 1 after each view.
+    """
+    shrink = min(1.0, (MAX_PIXELS / sum(view.width * view.height for view in views)) ** 0.5)
+    views = [_pinhole(view, shrink) for view in views]
+    sizes = [view.width * view.height for view in views]
+    begins = np.cumsum([0, *sizes], dtype=np.int64)
+    depths, weights = (backend.xp.empty(begins[-1], "float32") for _ in range(2))
+    colors = backend.xp.empty((begins[-1], 3), "uint8")
+    renderer = ViewRenderer(backend, splats, views, antialias)
+    for index, view in enumerate(views):
+        pixels = slice(begins[index], begins[index + 1])
+        colors[pixels] = backend.upload(to_8bit(renderer.render(index)).reshape(-1, 3))
+        alpha = renderer.alpha(index)
+        z = in_camera(splats, view.w2c)[:, 2:]
+        depth = renderer.blended_plane(index, z, median=True)
+        normals = renderer.blended(index, splat_normals(splats, view.w2c))
+        weight = np.where((alpha > MIN_ALPHA) & (depth > 0), alpha * _facing(view, normals), 0)
+        depths[pixels] = backend.upload(depth.ravel())
+        weights[pixels] = backend.upload(weight.astype(np.float32).ravel())
+        count(1)
+    return DepthMaps(backend, views, renderer.cameras, begins[:-1], depths, weights, colors)
+
+
+def _pinhole(view: View, shrink: float) -> View:
+    plain = view.pinhole
+    return plain.resized(max(1, round(view.width * shrink)), max(1, round(view.height * shrink)))
+
+
+def _facing(view: View, normals: np.ndarray) -> np.ndarray:
+    """Cosine [H, W] between the pixels' rays and normals [H, W, 3] of any length, at least _MIN_FACING."""
+    row, column = np.mgrid[: view.height, : view.width]
+    rays = np.stack([(column + 0.5 - view.cx) / view.fx, (row + 0.5 - view.cy) / view.fy, np.ones(row.shape)], axis=-1)
+    lengths = np.linalg.norm(rays, axis=-1) * np.linalg.norm(normals, axis=-1)
+    cosines: np.ndarray = np.maximum(-(rays * normals).sum(axis=-1) / np.maximum(lengths, 1e-12), _MIN_FACING)
+    return cosines

@@ -1,0 +1,119 @@
+"""Meshes: extraction from signed distances, cleaning, files, and the command."""
+
+import json
+
+import numpy as np
+import plyfile
+import pytest
+
+from splat_cli.commands.mesh import Mesh, merged_vertices, without_small_parts, write_mesh, zero_surface
+from splat_cli.gaussians.formats.gltf import read_container
+
+pytest.importorskip("skimage")
+MESH = Mesh(
+    np.array([[0, 0, 0], [1, 0, 0], [0, 2, 0], [0, 0, 3]], np.float32),
+    np.array([[255, 0, 0], [0, 128, 0], [0, 0, 255], [9, 9, 9]], np.uint8),
+    np.array([[0, 1, 2], [0, 2, 3]], np.int32),
+)
+
+
+def ball(center, radius, size=24):
+    grid = np.stack(np.meshgrid(*[np.arange(size)] * 3, indexing="ij"), axis=-1)
+    return (np.linalg.norm(grid - center, axis=-1) - radius).astype(np.float32)
+
+
+def area_and_volume(vertices, faces):
+    a, b, c = (vertices[faces[:, k]] for k in range(3))
+    cross = np.cross(b - a, c - a)
+    return np.linalg.norm(cross, axis=1).sum() / 2, (a * cross).sum() / 6
+
+
+def test_ball_is_closed_and_faces_outwards():
+    vertices, faces = zero_surface(ball([11, 12, 12], 8), np.ones((24,) * 3, bool))
+    np.testing.assert_allclose(np.linalg.norm(vertices - [11, 12, 12], axis=1), 8, atol=0.03)
+    area, volume = area_and_volume(vertices, faces)
+    assert area == pytest.approx(4 * np.pi * 64, rel=0.02)
+    assert volume == pytest.approx(4 / 3 * np.pi * 512, rel=0.02)
+
+
+def test_nothing_is_meshed_beside_unknown_points():
+    distances = ball([12, 12, 12], 8)
+    known = np.ones(distances.shape, bool)
+    known[12] = False
+    vertices, faces = zero_surface(distances, known)
+    x = vertices[faces][..., 0]
+    assert x.min() < 5
+    assert x.max() > 19
+    assert not ((x.max(axis=1) > 11) & (x.min(axis=1) < 13)).any()
+    assert zero_surface(distances, np.zeros_like(known)) is None
+    assert zero_surface(np.ones_like(distances), known) is None
+
+
+def test_chunks_are_joined_at_their_border():
+    whole, distances = zero_surface(ball([12, 12, 12], 8), np.ones((24,) * 3, bool)), ball([12, 12, 12], 8)
+    left = zero_surface(distances[:13], np.ones((13, 24, 24), bool))
+    right = zero_surface(distances[12:], np.ones((12, 24, 24), bool))
+    vertices = np.concatenate([left[0], right[0] + [12, 0, 0]])
+    faces = np.concatenate([left[1], right[1] + len(left[0])])
+    assert len(vertices) > len(whole[0])
+    joined = merged_vertices(vertices, faces)
+    assert len(joined[0]) == len(merged_vertices(*whole)[0])
+    edges = np.sort(np.concatenate([joined[1][:, [a, b]] for a, b in ((0, 1), (1, 2), (2, 0))]), axis=1)
+    assert (np.unique(edges, axis=0, return_counts=True)[1] == 2).all()  # without holes
+
+
+def test_small_parts_are_removed():
+    distances = np.minimum(ball([8, 8, 8], 6), ball([20, 20, 20], 2))
+    mesh = merged_vertices(*zero_surface(distances, np.ones(distances.shape, bool)))
+    vertices, faces = without_small_parts(*mesh, min_part=0.2)
+    assert 0 < len(faces) < len(mesh[1])
+    assert vertices.max() < 15
+    assert len(vertices) == faces.max() + 1
+    assert len(without_small_parts(*mesh, min_part=0)[1]) == len(mesh[1])
+
+
+def test_ply_has_vertices_colours_and_faces(tmp_path):
+    write_mesh(tmp_path / "a.ply", MESH)
+    data = plyfile.PlyData.read(str(tmp_path / "a.ply"))
+    vertex = data["vertex"]
+    np.testing.assert_array_equal(np.stack([vertex[name] for name in "xyz"], axis=1), MESH.vertices)
+    np.testing.assert_array_equal(np.stack([vertex[n] for n in ("red", "green", "blue")], axis=1), MESH.colors)
+    np.testing.assert_array_equal(np.stack(data["face"]["vertex_indices"]), MESH.faces)
+
+
+def test_obj_has_colours_after_coordinates(tmp_path):
+    write_mesh(tmp_path / "a.obj", MESH)
+    lines = (tmp_path / "a.obj").read_text().splitlines()
+    assert lines[1] == "v 1 0 0 0.0000 0.5020 0.0000"
+    assert lines[-1] == "f 1 3 4"
+
+
+def test_glb_has_the_axes_and_linear_colours_of_gltf(tmp_path):
+    write_mesh(tmp_path / "a.glb", MESH)
+    document, content = read_container((tmp_path / "a.glb").read_bytes())
+    position, color = (np.frombuffer(content, "<f4", 12, 48 * k).reshape(4, 3) for k in (0, 1))
+    np.testing.assert_array_equal(position, MESH.vertices * [-1, -1, 1])
+    np.testing.assert_allclose(color[:2], [[1, 0, 0], [0, 0.2159, 0]], atol=1e-4)
+    np.testing.assert_array_equal(np.frombuffer(content, "<u4", 6, 96), MESH.faces.ravel())
+    assert document["accessors"][0]["max"] == [0, 0, 3]
+    assert document["meshes"][0]["primitives"][0]["indices"] == 2
+
+
+def test_command_writes_a_mesh_of_a_run(splat, trained, tmp_path):
+    out = tmp_path / "toy.ply"
+    done = splat("mesh", trained, out, "--device", "cpu", "--voxel", "0.2", "--max-depth", "6", "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["triangles"] == plyfile.PlyData.read(str(out))["face"].count > 100
+    assert found["voxel"] == 0.2
+
+
+def test_wrong_names_are_refused_before_work(splat, trained, tmp_path):
+    done = splat("mesh", trained, tmp_path / "a.stl")
+    assert done.code == 2
+    assert "expected a name that ends in .ply, .glb, .obj" in done.err
+    file = trained / "point_cloud" / "iteration_20" / "point_cloud.ply"
+    (tmp_path / "alone.ply").write_bytes(file.read_bytes())
+    done = splat("mesh", tmp_path / "alone.ply", tmp_path / "a.ply", "--device", "cpu")
+    assert done.code == 2
+    assert "has no views: give the folder of a run" in done.err
