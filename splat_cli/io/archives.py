@@ -29,22 +29,35 @@ def max_unpacked_bytes(path: Path) -> int:
 
 
 class _ZipReader(io.BufferedReader):
-    """A file that limits the list of members, which zipfile reads in one call. Set `is_open` afterwards."""
+    """A file that limits the list of members, which zipfile reads in one call. Set `is_open` afterwards.
+
+    error: of a read that failed. zipfile would say that the file is not a zip file.
+    """
 
     is_open = False
+    error: OSError | None = None
 
     def read(self, size: int | None = -1, /) -> bytes:
         if not self.is_open and size is not None and size > _MAX_DIRECTORY_BYTES:
             raise ValueError(f"its list of members has {size:,} bytes, more than the limit of {_MAX_DIRECTORY_BYTES:,}")
-        return super().read(size)
+        try:
+            return super().read(size)
+        except OSError as error:
+            self.error = error
+            raise
 
 
 @contextmanager
 def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
     """The zip file for reading; ZIP_ERRORS if it is not a zip file or its list of members is too long."""
-    with _ZipReader(io.FileIO(regular(path))) as file, zipfile.ZipFile(file) as archive:
-        file.is_open = True
-        yield archive
+    with _ZipReader(io.FileIO(regular(path))) as file:
+        try:
+            archive = zipfile.ZipFile(file)
+        except zipfile.BadZipFile as error:
+            raise file.error or error from None
+        with archive:
+            file.is_open = True
+            yield archive
 
 
 def unzip_error(path: Path, folder: Path, error: Exception) -> SplatError:
