@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from splat_cli.density.ratings import mean_scores, prune_mask, rate_gradients, rate_splats, split_by_size
+from splat_cli.density.ratings import add_scores, mean_scores, prune_mask, rate_gradients, rate_splats, split_by_size
 from tests.density.models import NUM, host, index, some_model
 from tests.reference.density import sigmoid
 
@@ -65,3 +65,14 @@ def test_scores_are_means_over_views(backend):
     fixed = (sums.astype(np.float64) * 2**24).astype(np.int64)
     means = backend.download(mean_scores(backend, backend.upload(fixed.view(np.float32)), 40, 3))
     np.testing.assert_array_equal(means, (fixed[:40] / 2.0**24).astype(np.float32).T / np.float32(3))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64], ids=["float", "fixed"])
+def test_scores_of_other_views_are_added(backend, dtype):
+    part, sums = (np.random.default_rng(seed).random((40, 2)) * 2**24 for seed in (0, 1))
+    part, sums = part.astype(dtype), np.concatenate([sums, sums[:9]]).astype(dtype)
+    added = backend.upload(sums.view(np.float32))
+    add_scores(backend, backend.upload(part.view(np.float32)), added)
+    expected = sums.copy()
+    expected[:40] += part
+    np.testing.assert_array_equal(backend.download(added).view(dtype), expected)

@@ -37,6 +37,11 @@ def test_draws_equal_numpys_search(backend):
     np.testing.assert_array_equal(_samples(backend, weights, 5000, seed=4), np.searchsorted(sums, at, side="right"))
 
 
+def test_the_smallest_draw_is_no_splat_of_weight_zero(backend):
+    sampler = WeightedSampler(backend, _ratings(backend, [0, 0, 0, 1, 1]))
+    assert backend.download(sampler.sample(3, SimpleNamespace(random=np.zeros))).tolist() == [3, 3, 3]
+
+
 def test_draws_without_weights_are_valid_indices(backend):
     assert (_samples(backend, [0, 0, 0], 10) < 3).all()
 
