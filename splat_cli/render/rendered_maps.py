@@ -46,7 +46,7 @@ def render_maps(
 ) -> RenderedMaps:
     """Render view `index` with the requested maps: "alpha", "depth", "normal".
 
-    distances: depths are distances from the camera centre instead of z.
+    distances: depths are distances from the camera centre instead of z; so are those of views that keep their lens.
     """
     color = renderer.render(index, background)
     if not maps:
@@ -54,7 +54,8 @@ def render_maps(
     alpha = renderer.alpha(index)
     seen = alpha >= MIN_ALPHA
     depth = normal = None
-    w2c = renderer.cameras.views[index].w2c
+    view = renderer.cameras.views[index]
+    w2c, distances = view.w2c, distances or view.distortion is not None
     if "depth" in maps:
         positions = in_camera(renderer.splats, w2c)
         depths = renderer.backend.xp.linalg.norm(positions, axis=1, keepdims=True) if distances else positions[:, 2:]

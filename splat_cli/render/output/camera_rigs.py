@@ -1,4 +1,4 @@
-"""Camera rigs: images composed from several pinhole cameras. Stereo pairs, equirectangular panoramas."""
+"""Camera rigs: images of other cameras than the view's. Stereo pairs, equirectangular panoramas."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from splat_cli.render.rendered_maps import RenderedMaps
+from splat_cli.scene.lens import spherical_lens
+from splat_cli.scene.lens.distortion import Polynomial
 from splat_cli.scene.view import View
 
 
 class CameraRig(Protocol):
-    """Several pinhole cameras that render one frame, and the composition of their frames.
+    """Cameras that render one frame, and the composition of their frames.
 
     distances: depths are distances from the camera centre instead of z.
     """
@@ -22,7 +24,7 @@ class CameraRig(Protocol):
     distances: ClassVar[bool]
 
     def views(self, view: View) -> list[View]:
-        """The pinhole cameras."""
+        """The cameras."""
 
     def join(self, frames: Sequence[RenderedMaps]) -> RenderedMaps:
         """One frame composed of the frames of `views`."""
@@ -30,7 +32,7 @@ class CameraRig(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class SingleCamera:
-    """A single pinhole camera."""
+    """The camera of the view."""
 
     distances: ClassVar[bool] = False
 
@@ -63,106 +65,80 @@ def _shifted(view: View, right: float) -> View:
     return dataclasses.replace(view, w2c=w2c)
 
 
-_TURNS = np.array([  # camera to face: rows are the face's right, down and forward
-    [[1, 0, 0], [0, 1, 0], [0, 0, 1]],  # ahead
-    [[0, 0, -1], [0, 1, 0], [1, 0, 0]],  # right
-    [[-1, 0, 0], [0, 1, 0], [0, 0, -1]],  # behind
-    [[0, 0, 1], [0, 1, 0], [-1, 0, 0]],  # left
-    [[1, 0, 0], [0, 0, 1], [0, -1, 0]],  # up
-    [[1, 0, 0], [0, 0, -1], [0, 1, 0]],  # down
+_EQUIDISTANT = Polynomial(fisheye=True)
+_POLES = np.array([  # camera to pole: rows are right, down and forward of cameras that look up and down
+    [[1, 0, 0], [0, 0, 1], [0, -1, 0]],
+    [[1, 0, 0], [0, 0, -1], [0, 1, 0]],
 ], np.float64)  # fmt: skip
-_OVERLAP = 1.2
-"""Extent of a rendered face relative to the cube's: adjacent faces are blended where they overlap.
-
-They differ slightly there, because each face sorts and projects splats along its own axis.
-"""
-_BAND = 64
-"""Rows resampled at a time."""
+_FROM_POLE = np.deg2rad(30)
+"""Nearer to a pole, pictures of a fisheye lens replace that of the sphere, where splats are stretched without limit."""
+_BLENDED = np.deg2rad(8)
+"""Width of the ring around it in which both are blended."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Panorama:
-    """Equirectangular images of `width` x `width` / 2 pixels, 360 by 180 degrees, resampled from six cube faces.
+    """Equirectangular images of `width` x `width` / 2 pixels, 360 by 180 degrees, rendered through lenses.
 
-    The view's axis is in the centre. Faces have the resolution of the panorama's horizon at their centres. Depths are
-    distances from the camera.
+    A spherical lens, and two fisheye lenses for the poles. The view's axis is in the centre. Depths are distances from
+    the camera.
     """
 
     width: int
     distances: ClassVar[bool] = True
 
     @property
-    def focal(self) -> float:
-        """Focal length of a face, in pixels."""
-        return self.width / (2 * math.pi)
-
-    @property
     def side(self) -> int:
-        """Pixels along the edge of a face, with a margin of one on each side for interpolation."""
-        return 2 * (math.ceil(self.focal * _OVERLAP) + 1)
+        """Pixels along the edge of a picture of a pole, with a margin of one on each side for interpolation."""
+        return 2 * (math.ceil(self.width / (2 * math.pi) * _FROM_POLE) + 1)
 
     def views(self, view: View) -> list[View]:
-        """Six cameras at the view's position."""
-        faces = []
-        for turn in _TURNS:
+        """Three cameras at the view's position."""
+        lens = spherical_lens(self.width, self.width // 2)
+        matrix = lens.fx, lens.fy, lens.cx, lens.cy
+        cameras = [View(view.name, None, lens.width, lens.height, *matrix, view.w2c, distortion=lens.distortion)]
+        for turn in _POLES:
             w2c = view.w2c.copy()
             w2c[:3] = turn @ w2c[:3]
-            side, focal, middle = self.side, self.focal, self.side / 2
-            faces.append(View(view.name, None, side, side, focal, focal, middle, middle, w2c))
-        return faces
+            matrix = lens.fx, lens.fx, self.side / 2, self.side / 2
+            cameras.append(View(view.name, None, self.side, self.side, *matrix, w2c, distortion=_EQUIDISTANT))
+        return cameras
 
     def join(self, frames: Sequence[RenderedMaps]) -> RenderedMaps:
-        """One frame of the six faces; depths from the nearest pixel, other maps by bilinear interpolation."""
-        faces = [_in_one_frame(frame, turn) for frame, turn in zip(frames, _TURNS, strict=True)]
-        bands = [self._band(top, faces) for top in range(0, self.width // 2, _BAND)]
-        joined = {name: np.concatenate([band[name] for band in bands]) for name in faces[0]}
+        """One frame of the three; depths at poles from the nearest pixel, other maps by bilinear interpolation."""
+        joined = {name: values.copy() for name, values in frames[0].maps().items()}
+        num_rows = math.floor(self.width // 2 * _FROM_POLE / math.pi)
+        angles = (np.arange(num_rows) + 0.5) / (self.width // 2) * math.pi  # from the pole
+        weight = np.clip((_FROM_POLE - angles) / _BLENDED, 0, 1)
+        for frame, turn, rows in zip(frames[1:], _POLES, (np.arange(num_rows), -1 - np.arange(num_rows)), strict=True):
+            x, y = self._places(angles, up=turn[2, 1] < 0)
+            maps = frame.maps() if frame.normal is None else {**frame.maps(), "normal": frame.normal @ turn}
+            for name, values in maps.items():
+                if name == "depth":
+                    joined[name][rows] = np.where(
+                        weight[:, None] > 0.5,
+                        values[np.rint(y).astype(int), np.rint(x).astype(int)],
+                        joined[name][rows],
+                    )
+                else:
+                    w = weight.reshape(-1, *[1] * (values.ndim - 1))
+                    joined[name][rows] = (1 - w) * joined[name][rows] + w * _bilinear(values, x, y)
         if "normal" in joined:
-            length = np.linalg.norm(joined["normal"], axis=-1, keepdims=True)
-            joined["normal"] /= np.maximum(length, 1e-12)
+            joined["normal"] /= np.maximum(np.linalg.norm(joined["normal"], axis=-1, keepdims=True), 1e-12)
         return RenderedMaps(**joined)
 
-    def _band(self, top: int, faces: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        """Rows of each map, starting at row `top`."""
-        directions = self._directions(top, min(top + _BAND, self.width // 2))
-        shape = directions.shape[:2]
-        sums = {name: np.zeros((*shape, *face.shape[2:]), np.float32) for name, face in faces[0].items()}
-        total, largest = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
-        for turn, maps in zip(_TURNS, faces, strict=True):
-            x, y, z = np.moveaxis(directions @ turn.T, -1, 0)
-            reach = np.maximum(abs(x), abs(y)) / np.maximum(z, 1e-12)
-            weight = np.clip((_OVERLAP - reach) / (_OVERLAP - 1 / _OVERLAP), 0, 1).astype(np.float32)
-            at = np.nonzero(weight)
-            pixels = [self.focal * v[at] / z[at] + self.side / 2 - 0.5 for v in (x, y)]
-            for name, face in maps.items():
-                if name != "depth":
-                    values = _bilinear(face, *pixels)
-                    sums[name][at] += weight[at].reshape(-1, *[1] * (values.ndim - 1)) * values
-            if "depth" in maps:
-                column, row = (np.rint(v).astype(int) for v in pixels)
-                closer = weight[at] > largest[at]
-                sums["depth"][at] = np.where(closer, maps["depth"][row, column], sums["depth"][at])
-            largest, total = np.maximum(largest, weight), total + weight
-        return {name: v if name == "depth" else (v.T / total.T).T for name, v in sums.items()}
-
-    def _directions(self, top: int, bottom: int) -> np.ndarray:
-        """Unit vectors float64 [rows, width, 3] of the pixels in rows `top` to `bottom`, in camera coordinates."""
-        longitude = ((np.arange(self.width) + 0.5) / self.width - 0.5) * 2 * np.pi
-        latitude = (0.5 - (np.arange(top, bottom) + 0.5) / (self.width // 2))[:, None] * np.pi
-        down = np.broadcast_to(-np.sin(latitude), (bottom - top, self.width))
-        return np.stack([np.cos(latitude) * np.sin(longitude), down, np.cos(latitude) * np.cos(longitude)], axis=-1)
+    def _places(self, angles: np.ndarray, up: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Pixels (x, y), float64 [rows, width] each, of a pole's picture for rows at these angles from the pole."""
+        longitude = ((np.arange(self.width) + 0.5) / self.width - 0.5) * 2 * math.pi
+        radius, middle = self.width / (2 * math.pi) * angles[:, None], self.side / 2 - 0.5
+        return middle + radius * np.sin(longitude), middle + (1 if up else -1) * radius * np.cos(longitude)
 
 
-def _in_one_frame(frame: RenderedMaps, turn: np.ndarray) -> dict[str, np.ndarray]:
-    """The maps of a face, with normals in the coordinates of the front face."""
-    maps = frame.maps()
-    return maps if frame.normal is None else {**maps, "normal": frame.normal @ turn.astype(np.float32)}
-
-
-def _bilinear(face: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Bilinear interpolation of a map [side, side, ...] at pixel coordinates [P]; pixel centres are integers."""
+def _bilinear(picture: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Bilinear interpolation of a map [side, side, ...] at pixels [R, C]; pixel centres are integers."""
     left, top = np.floor(x).astype(int), np.floor(y).astype(int)
-    shape = (-1, *[1] * (face.ndim - 2))
+    shape = (*x.shape, *[1] * (picture.ndim - 2))
     right, down = ((v - w).astype(np.float32).reshape(shape) for v, w in ((x, left), (y, top)))
-    upper = face[top, left] * (1 - right) + face[top, left + 1] * right
-    lower = face[top + 1, left] * (1 - right) + face[top + 1, left + 1] * right
+    upper = picture[top, left] * (1 - right) + picture[top, left + 1] * right
+    lower = picture[top + 1, left] * (1 - right) + picture[top + 1, left + 1] * right
     return upper * (1 - down) + lower * down

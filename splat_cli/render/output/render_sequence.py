@@ -103,7 +103,17 @@ def _frames(renderer: ViewRenderer, settings: RenderSettings, cameras_each: int)
 def frame_key(source: str, view: View, settings: RenderSettings) -> str:
     """Digest of everything that determines the contents of a frame's files, except the device and the name."""
     files = settings.files
-    camera = [view.width, view.height, view.fx, view.fy, view.cx, view.cy, *view.radial, view.w2c.tolist()]
+    camera = [
+        view.width,
+        view.height,
+        view.fx,
+        view.fy,
+        view.cx,
+        view.cy,
+        *view.radial,
+        repr(view.distortion),
+        view.w2c.tolist(),
+    ]
     shown = [settings.background, settings.antialias, repr(settings.rig), settings.samples]
     shown += [files.transparent, files.depth_levels]
     shown += ["novel"] if settings.novel_views else []
