@@ -102,7 +102,10 @@ def _of_photographs(paths: Sequence[Path], is_fisheye_model: bool) -> str | None
     if not sample:
         return None
     if np.mean([_is_panorama(picture) for picture in sample]) >= _MOST:
-        return "are panoramas (2:1, all around): cut them into perspective views, as COLMAP's panorama_sfm does"
+        return (
+            "are panoramas (2:1, all around): cut them into perspective views, as COLMAP's panorama_sfm does, or give "
+            "a model with EQUIRECTANGULAR cameras and --lens keep"
+        )
     if not is_fisheye_model and np.mean([_has_circle(picture) for picture in sample]) >= _MOST:
         return (
             "show the circle of a fisheye lens, but its camera model does not: estimate poses by `splat sfm "

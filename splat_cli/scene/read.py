@@ -12,6 +12,7 @@ from splat_cli.scene.formats import read_dataset, scene_folder
 from splat_cli.scene.georeferenced import centered, relative_crop, relative_to
 from splat_cli.scene.images.image_index import ImageIndex
 from splat_cli.scene.images.locate import ImageLocator
+from splat_cli.scene.lens import IMPOSSIBLE
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.points.point_cloud import read_point_cloud
 from splat_cli.scene.points.random_points import kept_points
@@ -42,7 +43,7 @@ def read_scene(path: str | Path, options: SceneOptions | None = None) -> Scene:
             )
         raise SceneError(
             f"none of the {len(skipped)} photographs of {dataset.found} can be used in {dataset.photos}: {skipped[0]}; "
-            f"{_where_else(dataset)}"
+            f"{_advice(dataset, skipped)}"
         )
     chosen = dataset.points
     if options.points is not None:
@@ -55,8 +56,10 @@ def read_scene(path: str | Path, options: SceneOptions | None = None) -> Scene:
     )
 
 
-def _where_else(dataset: Dataset) -> str:
-    """Advice if no photograph is found: the subfolder with the first one, for --images."""
+def _advice(dataset: Dataset, skipped: list[str]) -> str:
+    """Advice if no photograph can be used: another camera model, or the subfolder of the first one, for --images."""
+    if all(IMPOSSIBLE in line for line in skipped):
+        return "estimate the poses with another camera model (`splat sfm --camera-model`; OPENCV_FISHEYE for a fisheye)"
     name = dataset.frames[0].name if dataset.frames else ""
     with suppress(Unusable):
         found = Path(ImageIndex(dataset.photos).find_label(name)).as_posix()

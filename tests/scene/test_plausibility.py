@@ -9,10 +9,14 @@ import pytest
 from PIL import Image
 
 from splat_cli.errors import SceneError
+from splat_cli.scene import read_scene
+from splat_cli.scene.colmap import read_model
+from splat_cli.scene.colmap.write import write_model
 from splat_cli.scene.lens import IMPOSSIBLE
 from splat_cli.scene.plausibility import refuse_photographs, refuse_scene, signs_of_wrong_poses
 from splat_cli.scene.view import Scene
 from tests.scene.sfm.exif import camera_exif
+from tests.small_scene import write_small_scene
 from tests.views import ring_of_views
 
 
@@ -244,3 +248,13 @@ def test_training_refuses_an_implausible_scene_unless_told(splat, scene, tmp_pat
     assert not (tmp_path / "run").exists()
     assert splat("train", scene, *options, "--allow-implausible").code == 0
     assert splat("train", "--resume", tmp_path / "run", "--steps", "3").code == 0
+
+
+def test_a_scene_of_impossible_cameras_needs_another_camera_model(tmp_path):
+    """A fisheye called SIMPLE_RADIAL often ends like this."""
+    scene = write_small_scene(tmp_path / "scene", camera_model="SIMPLE_RADIAL")
+    model = read_model(scene / "sparse/0")
+    model.cameras[1] = dataclasses.replace(model.cameras[1], params=(30.0, 20.0, 15.0, -9.0))
+    write_model(scene / "sparse/0", model)
+    with pytest.raises(SceneError, match=r"a_00.jpg: .*; estimate the poses with another camera model .*FISHEYE"):
+        read_scene(scene)
