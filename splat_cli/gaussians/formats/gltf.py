@@ -19,11 +19,14 @@ from splat_cli.gaussians.editing.move import rotated
 from splat_cli.gaussians.editing.selection import merged
 from splat_cli.gaussians.formats.content import entry, json_object, objects, read_bytes
 from splat_cli.gaussians.formats.quantize import opacity_bytes, to_bytes, unit_quats
+from splat_cli.gaussians.formats.spz import read_spz, spz_content
 from splat_cli.gaussians.init import SH_C0
 from splat_cli.gaussians.ply import finite_splats
 from splat_cli.io.files import replacing
 
 EXTENSION = "KHR_gaussian_splatting"
+SPZ_EXTENSION = "KHR_gaussian_splatting_compression_spz_2"
+"""A draft: an .spz in its own axes (RUB) instead of the arrays; readers convert them to those of glTF."""
 _HEADER, _CHUNK = struct.Struct("<4sII"), struct.Struct("<I4s")
 _TYPES = {5120: "<i1", 5121: "<u1", 5122: "<i2", 5123: "<u2", 5126: "<f4"}
 """Component type -> dtype."""
@@ -107,6 +110,20 @@ class ArrayReader:
         self.document, self.content = document, content
         self.unread = len(content)
 
+    def read_view(self, number: int) -> bytes:
+        """Content of a buffer view. ValueError if it is invalid."""
+        view = entry(entry(self.document, "bufferViews", list), number, dict, name="buffer view")
+        begin, size = entry(view, "byteOffset", int, 0), entry(view, "byteLength", int)
+        if entry(view, "buffer", int, 0) != 0 or begin < 0 or size < 0 or begin + size > len(self.content):
+            raise ValueError(f"buffer view {number} is not inside the file's own buffer")
+        self._count(size)
+        return bytes(self.content[begin : begin + size])
+
+    def _count(self, size: int) -> None:
+        self.unread -= size
+        if self.unread < 0:
+            raise ValueError("its accessors read parts of the buffer more than once")
+
     def read(self, number: int, width: int) -> np.ndarray:
         """Array float32 [N, width] of an accessor; integers are normalised. ValueError if it is invalid."""
         accessor = entry(entry(self.document, "accessors", list), number, dict, name="accessor")
@@ -123,9 +140,7 @@ class ArrayReader:
         is_inside = 0 <= begin <= size and row <= stride <= max(size, row)
         if count < 0 or not is_inside or begin + (count - 1) * stride + row > size:
             raise ValueError(f"accessor {number} declares {count} elements, more than the buffer holds")
-        self.unread -= count * row
-        if self.unread < 0:
-            raise ValueError("its accessors read parts of the buffer more than once")
+        self._count(count * row)
         array = np.ndarray((count, width), dtype, self.content, begin, (stride, dtype.itemsize))
         if dtype.kind == "f":
             return array.astype(np.float32)
@@ -134,9 +149,27 @@ class ArrayReader:
 
 def write_glb(path: Path, splats: SplatArrays) -> None:
     """Write one mesh of points; COLOR_0 is for viewers without the extension."""
-    splats = rotated(splats, _HALF_TURN)
     document: dict[str, Any] = {"accessors": [], "bufferViews": []}
     content = bytearray()
+    places = {name: add_array(document, content, array) for name, array in _attributes(splats).items()}
+    _write_splats(path, document, places, bytes(content), {EXTENSION: _LOOK}, splats.antialiased)
+
+
+def write_spz_glb(path: Path, splats: SplatArrays) -> None:
+    """Write one mesh of points whose attributes are compressed as .spz of version 3, as Cesium's viewer reads them."""
+    content = spz_content(splats)
+    document: dict[str, Any] = {"accessors": [], "bufferViews": [{"buffer": 0, "byteLength": len(content)}]}
+    places = {}
+    for name, array in _attributes(splats).items():
+        places[name] = add_array(document, bytearray(), array)
+        del document["bufferViews"][-1], document["accessors"][-1]["bufferView"]  # the .spz has the data
+    look = _LOOK | {"extensions": {SPZ_EXTENSION: {"bufferView": 0}}}
+    _write_splats(path, document, places, content, {EXTENSION: look}, splats.antialiased)
+
+
+def _attributes(splats: SplatArrays) -> dict[str, np.ndarray]:
+    """Attribute -> array [N, W], in the axes of glTF."""
+    splats = rotated(splats, _HALF_TURN)
     color = to_bytes(255 * (0.5 + SH_C0 * splats.sh0.astype(np.float64)))
     log_scales = np.clip(splats.log_scales, -_MAX_LOG_SCALE, _MAX_LOG_SCALE)
     attributes = {
@@ -147,14 +180,22 @@ def write_glb(path: Path, splats: SplatArrays) -> None:
         f"{EXTENSION}:OPACITY": opacities(splats).astype("<f4")[:, None],
     }
     sh = np.concatenate([splats.sh0[:, None], splats.shN], axis=1)
-    attributes |= {name: np.ascontiguousarray(sh[:, k]) for k, name in enumerate(_sh_names(splats.sh_degree))}
-    places = {name: add_array(document, content, array) for name, array in attributes.items()}
-    primitive = {"attributes": places, "mode": _POINTS, "extensions": {EXTENSION: _LOOK}}
-    if splats.antialiased:
+    return attributes | {name: np.ascontiguousarray(sh[:, k]) for k, name in enumerate(_sh_names(splats.sh_degree))}
+
+
+def _write_splats(
+    path: Path, document: dict[str, Any], places: dict[str, int], content: bytes, extensions: dict[str, Any],
+    antialiased: bool,
+) -> None:  # fmt: skip
+    """Write a file with one primitive of points. places: accessor of each attribute."""
+    primitive = {"attributes": places, "mode": _POINTS, "extensions": extensions}
+    if antialiased:
         primitive["extras"] = {_ANTIALIASED: True}
+    names = [EXTENSION, *extensions[EXTENSION].get("extensions", ())]
     document |= {
         "asset": {"version": "2.0", "generator": f"splat {__version__}"},
-        "extensionsUsed": [EXTENSION],
+        "extensionsUsed": names,
+        **({"extensionsRequired": names} if len(names) > 1 else {}),
         "scene": 0,
         "scenes": [{"nodes": [0]}],
         "nodes": [{"mesh": 0}],
@@ -162,7 +203,7 @@ def write_glb(path: Path, splats: SplatArrays) -> None:
         "buffers": [{"byteLength": len(content)}],
     }
     with replacing(path) as temporary:
-        temporary.write_bytes(write_container(document, bytes(content)))
+        temporary.write_bytes(write_container(document, content))
 
 
 def linear_from_srgb(colors: np.ndarray) -> np.ndarray:
@@ -219,16 +260,25 @@ def read_glb(path: Path) -> SplatArrays:
             raise FormatError(f"{path} has {reason}; give a .glb with {EXTENSION} points and without transforms")
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # non-finite splats are dropped
             reader = ArrayReader(document, content)
-            parts = [_read_primitive(reader, primitive) for primitive in primitives]
-            return finite_splats(rotated(merged(parts), _HALF_TURN))
+            parts = [_read_primitive(path, reader, primitive) for primitive in primitives]
+            return finite_splats(merged(parts))
     except ValueError as error:
         raise FormatError(
             f"{path} is not a readable .glb with {EXTENSION} ({reason_of(error)}); export it again"
         ) from error
 
 
-def _read_primitive(reader: ArrayReader, primitive: dict[str, Any]) -> SplatArrays:
-    """Splats of a primitive, in the axes of the file."""
+def _read_primitive(path: Path, reader: ArrayReader, primitive: dict[str, Any]) -> SplatArrays:
+    """Splats of a primitive, in the axes of a PLY."""
+    own = entry(entry(primitive, "extensions", dict), EXTENSION, dict)
+    compressed = entry(own, "extensions", dict, {}).get(SPZ_EXTENSION)
+    if isinstance(compressed, dict):
+        return read_spz(path, content=reader.read_view(entry(compressed, "bufferView", int)))
+    return rotated(_read_arrays(reader, primitive), _HALF_TURN)
+
+
+def _read_arrays(reader: ArrayReader, primitive: dict[str, Any]) -> SplatArrays:
+    """Splats of a primitive without compression, in the axes of the file."""
     attributes, extras = entry(primitive, "attributes", dict), primitive.get("extras")
     means = reader.read(entry(attributes, "POSITION", int), 3)
 

@@ -19,6 +19,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
@@ -82,12 +83,18 @@ def write_spz(path: Path, splats: SplatArrays, axes: str = "RUB") -> None:
     states them. RUB is written as version 3, which all programs read; RDF as version 4, because Niantic's library reads
     the axes only there.
     """
+    with replacing(path) as temporary:
+        temporary.write_bytes(spz_content(splats, axes, axes_record(axes)))
+
+
+def spz_content(splats: SplatArrays, axes: str = "RUB", records: bytes = b"") -> bytes:
+    """Content of a file (see `write_spz`) with these extensions."""
     splats = from_ply_axes(splats, axes)
     n, k = splats.shN.shape[:2]
     bits = _fraction_bits(splats.means)
     fixed = np.clip(np.rint(splats.means * 2.0**bits), -_LARGEST, _LARGEST - 1).astype("<i4")
     steps = _SH_STEPS[:k]
-    header = SpzHeader(3 if axes == "RUB" else 4, n, splats.sh_degree, bits, splats.antialiased)
+    header = SpzHeader(3 if axes == "RUB" else 4, n, splats.sh_degree, bits, splats.antialiased, bool(records))
     columns = (
         fixed.view(np.uint8).reshape(n, 3, 4)[:, :, :3],  # the low three bytes
         opacity_bytes(splats),
@@ -96,8 +103,7 @@ def write_spz(path: Path, splats: SplatArrays, axes: str = "RUB") -> None:
         _pack_quats(splats.quats),
         to_bytes(np.rint(128 * (1 + np.clip(splats.shN, -2, 2)) / steps) * steps),
     )
-    with replacing(path) as temporary:
-        temporary.write_bytes(pack_streams(header, columns, axes_record(axes)))
+    return pack_streams(header, columns, records)
 
 
 def num_cut(splats: SplatArrays) -> int:
@@ -112,9 +118,12 @@ def steps(splats: SplatArrays) -> np.ndarray:
     return np.full(len(splats), 2.0 ** -_fraction_bits(splats.means))
 
 
-def read_spz(path: Path, axes: str = "RUB") -> SplatArrays:
-    """Read versions 2 to 4; SH coefficients of degree 4 are dropped. FormatError if damaged or of another version."""
-    header, streams = read_streams(path)
+def read_spz(path: Path, axes: str = "RUB", content: bytes | None = None) -> SplatArrays:
+    """Read versions 2 to 4; SH coefficients of degree 4 are dropped. FormatError if damaged or of another version.
+
+    content: of the .spz, if it is only a part of the file `path`.
+    """
+    header, streams = read_streams(path, content)
     streams[-1] = streams[-1][:, : 3 * ((MAX_SH_DEGREE + 1) ** 2 - 1)]  # colour channels vary fastest
     k = streams[-1].shape[1] // 3
 
@@ -196,7 +205,7 @@ class SpzHeader:
 
 def pack_streams(header: SpzHeader, columns: Sequence[np.ndarray], records: bytes) -> bytes:
     """The content of a file of version 3 or 4: the properties, N rows each in the order of `widths`, and extensions."""
-    flags = EXTENDED | ANTIALIASED * header.antialiased
+    flags = EXTENDED * header.extended | ANTIALIASED * header.antialiased
     fields = (MAGIC, header.version, header.num_splats, header.sh_degree, header.fraction_bits, flags)
     parts = [column.tobytes() for column, width in zip(columns, header.widths, strict=True) if width]
     if header.version == 3:
@@ -208,10 +217,13 @@ def pack_streams(header: SpzHeader, columns: Sequence[np.ndarray], records: byte
     return b"".join((start, records, *table, *streams))
 
 
-def read_streams(path: Path) -> tuple[SpzHeader, list[np.ndarray]]:
-    """(header, uint8 [N, width] of each property). FormatError if the file is damaged or of another version."""
+def read_streams(path: Path, content: bytes | None = None) -> tuple[SpzHeader, list[np.ndarray]]:
+    """(header, uint8 [N, width] of each property). FormatError if the file is damaged or of another version.
+
+    content: see `read_spz`.
+    """
     try:
-        with regular(path).open("rb") as file:
+        with regular(path).open("rb") if content is None else BytesIO(content) as file:
             is_plain = file.read(len(MAGIC)) == MAGIC
             file.seek(0)
             return _read_zstd(path, file) if is_plain else _read_gzip(path, file)

@@ -13,7 +13,7 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.formats import compressed_ply, sog, spz
 from splat_cli.gaussians.formats.compressed_ply import is_compressed_ply, read_compressed_ply, write_compressed_ply
 from splat_cli.gaussians.formats.dot_splat import read_dot_splat, write_dot_splat
-from splat_cli.gaussians.formats.gltf import read_glb, write_glb
+from splat_cli.gaussians.formats.gltf import read_glb, write_glb, write_spz_glb
 from splat_cli.gaussians.formats.sog import read_sog, write_sog
 from splat_cli.gaussians.formats.spz import read_spz, write_spz
 from splat_cli.gaussians.ply import finite_splats, finite_where_opaque, read_ply, write_ply
@@ -66,6 +66,7 @@ FORMATS = {
     "splat": Format(".splat", read_dot_splat, write_dot_splat, keeps_sh=False),
     "spz": Format(".spz", read_spz, write_spz, num_cut=spz.num_cut, steps=spz.steps),
     "sog": Format(".sog", read_sog, write_sog, steps=sog.steps),
+    "spz-glb": Format(".spz.glb", read_glb, write_spz_glb, num_cut=spz.num_cut, steps=spz.steps),
     "glb": Format(".glb", read_glb, write_glb),
 }
 """Name -> format; the first with a matching suffix is used."""

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from splat_cli.errors import UsageError
+from splat_cli.errors import FormatError, UsageError
 from splat_cli.gaussians.editing.selection import in_morton_order
 from splat_cli.gaussians.formats import FORMATS, format_for, read_splats, write_splats
 from splat_cli.gaussians.formats.compressed_ply import is_compressed_ply
+from splat_cli.gaussians.formats.gltf import EXTENSION, SPZ_EXTENSION, read_container, write_container
 from tests.gaussians.formats.differences import differences
 from tests.gaussians.some_splats import some_splats
 
@@ -34,6 +35,7 @@ def there_and_back(splats, path):
         (".ply", {}),
         (".glb", {"log_scale": 1e-5, "rotation": 1e-4}),
         (".splat", {"opacity": 0.002, "color": 0.002, "rotation": 0.8}),
+        (".spz.glb", {"opacity": 0.002, "color": 0.004, "rotation": 0.2, "log_scale": 1 / 32, "sh": 1 / 64}),
         (".spz", {"opacity": 0.002, "color": 0.004, "rotation": 0.2, "log_scale": 1 / 32, "sh": 1 / 64}),
         (
             ".compressed.ply",
@@ -51,7 +53,7 @@ def test_what_a_format_changes(tmp_path, suffix, limits, count):
 
 
 @pytest.mark.parametrize("degree", range(4))
-@pytest.mark.parametrize("suffix", [".spz", ".compressed.ply", ".sog", ".ply", ".glb"])
+@pytest.mark.parametrize("suffix", [".spz", ".spz.glb", ".compressed.ply", ".sog", ".ply", ".glb"])
 def test_degrees(tmp_path, suffix, degree):
     source, back = there_and_back(splats_in_range(20, degree), tmp_path / f"a{suffix}")
     assert back.sh_degree == degree
@@ -91,3 +93,28 @@ def test_formats_are_found_by_name_content_and_option(tmp_path):
     assert format_for(tmp_path / "A.COMPRESSED.PLY") is FORMATS["compressed-ply"]
     with pytest.raises(UsageError, match=r"a\.obj .* \.spz"):
         format_for(tmp_path / "a.obj")
+
+
+def test_glb_with_spz_holds_the_spz_alone(tmp_path):
+    """Accessors state types and counts, but have no data; the .spz keeps its own axes."""
+    splats = splats_in_range(50)
+    write_splats(tmp_path / "a.spz.glb", splats)
+    write_splats(tmp_path / "a.spz", splats)
+    document, content = read_container((tmp_path / "a.spz.glb").read_bytes())
+    assert [accessor["count"] for accessor in document["accessors"]] == [50] * 21
+    assert not any("bufferView" in accessor for accessor in document["accessors"])
+    assert document["extensionsRequired"] == [EXTENSION, SPZ_EXTENSION]
+    (tmp_path / "inner.spz").write_bytes(bytes(content[: document["buffers"][0]["byteLength"]]))
+    inner, alone = read_splats(tmp_path / "inner.spz"), read_splats(tmp_path / "a.spz")
+    for name, array in alone.arrays().items():
+        np.testing.assert_array_equal(inner.arrays()[name], array)
+
+
+def test_spz_in_two_primitives_of_a_glb_is_refused(tmp_path):
+    """Otherwise, a small file could unpack any number of times."""
+    write_splats(tmp_path / "a.spz.glb", splats_in_range(50))
+    document, content = read_container((tmp_path / "a.spz.glb").read_bytes())
+    document["meshes"][0]["primitives"] *= 2
+    (tmp_path / "b.glb").write_bytes(write_container(document, bytes(content)))
+    with pytest.raises(FormatError, match="read parts of the buffer more than once"):
+        read_splats(tmp_path / "b.glb")
