@@ -11,6 +11,7 @@
 #include "raster/fixed.cuh"
 
 #define REACH 0.8f                  // free space ends at this fraction of the point's depth
+#define SURFACE 0.1f                // a splat is at the point if their depths differ by less than this fraction
 
 struct Ray {                        // from the camera through the point's pixel
     float x, y;                     // centre of the pixel
@@ -21,7 +22,8 @@ struct Ray {                        // from the camera through the point's pixel
 struct Hit {                        // one splat per lane on a ray
     vint splat;
     vfloat dx, dy;                  // pixel - mean2d
-    vfloat alpha, unclipped;
+    vfloat falloff;                 // exp(power)
+    vfloat alpha, unclipped;        // opacity times falloff
     vbool on;                       // touches the pixel, and its mean lies in free space
 };
 
@@ -41,10 +43,19 @@ __device__ __forceinline__ Hit load_hit(
     hit.dy = ray.y - load(means, 2 * hit.splat + 1, near);
     const vfloat4 q = load4(conic_opacity, hit.splat, near);
     const vfloat power = -0.5f * (q.x * hit.dx * hit.dx + q.z * hit.dy * hit.dy) - q.y * hit.dx * hit.dy;
-    hit.unclipped = q.w * vexp(power);
+    hit.falloff = vexp(power);
+    hit.unclipped = q.w * hit.falloff;
     hit.alpha = vmin(hit.unclipped, vfloat(ALPHA_MAX));
     hit.on = near & (hit.unclipped >= 1.0f / 255.0f);
     return hit;
+}
+
+// The ray to a point that is seen at `pixel` (row * width + column), up to depth `end`.
+__device__ __forceinline__ Ray make_ray(const Camera& camera, int pixel, float end, const unsigned* __restrict__ tile_begins /* [num_tiles + 1] */)
+{
+    const int row = pixel / camera.width, column = pixel % camera.width;
+    const int tile = row / TILE * camera.tiles_x + column / TILE;
+    return {column + 0.5f, row + 0.5f, end, tile_begins[tile], tile_begins[tile + 1]};
 }
 
 // Adds `value` to sum k of the lane's splat, if it is hit.
@@ -85,9 +96,7 @@ extern "C" __global__ void free_space(
     if (own_point >= num_points) return;
     const int point = first_point + own_point;
     const Camera& camera = cameras[state->view];
-    const int row = pixels[point] / camera.width, column = pixels[point] % camera.width;
-    const int tile = row / TILE * camera.tiles_x + column / TILE;
-    const Ray ray = {column + 0.5f, row + 0.5f, REACH / inverse_depths[point], tile_begins[tile], tile_begins[tile + 1]};
+    const Ray ray = make_ray(camera, pixels[point], REACH / inverse_depths[point], tile_begins);
 
     vfloat left = 1.0f;                             // transmittance of the lane's splats
     bool beyond = false;
@@ -108,5 +117,40 @@ extern "C" __global__ void free_space(
         const vfloat gx = g * hit.dx, gy = g * hit.dy;
         const vfloat sums[] = {g, gx, gy, gx * hit.dx, gx * hit.dy, gy * hit.dy};
         for (int k = 0; k < SUM_RED; ++k) add_sum(d_splats, k, sums[k], hit, conic_opacity, camera.num_pixels);
+    }
+}
+
+// Counts the rays that hit each splat, weighted by its falloff at the ray. One warp owns one point.
+extern "C" __global__ void count_rays(
+    const Camera* __restrict__ cameras,             // [num_views]
+    const IterState* __restrict__ state,            // [1]
+    const int* __restrict__ begins,                 // [num_views + 1] range of each view's points
+    const int* __restrict__ pixels,                 // [num_points of all views] row * width + column
+    const float* __restrict__ inverse_depths,       // [num_points of all views] 1/z
+    const int* __restrict__ is_clear,               // [num_points of all views] whether the photograph shows the point
+    const unsigned* __restrict__ tile_begins,       // [num_tiles + 1]
+    const unsigned* __restrict__ splat_from_pair,   // [pair_capacity] sorted by tile, then by depth
+    const float* __restrict__ depths,               // [capacity] z
+    const float2* __restrict__ means2d,             // [capacity] px
+    const float4* __restrict__ conic_opacity,       // [capacity] conic in px^-2, opacity
+    float* __restrict__ counts)                     // [capacity, 3] accumulated: clear rays in free space, other ones there, rays that end here
+{
+    if (state->overflowed) return;
+    const int first_point = begins[state->view], num_points = begins[state->view + 1] - first_point;
+    const int own_point = blockIdx.x * blockDim.y + threadIdx.y;
+    if (own_point >= num_points) return;
+    const int point = first_point + own_point;
+    const float inverse_depth = inverse_depths[point];
+    const Ray ray = make_ray(cameras[state->view], pixels[point], (1.0f + SURFACE) / inverse_depth, tile_begins);
+    const int before = is_clear[point] ? 0 : 1;
+    bool beyond = false;
+    for (unsigned first = ray.begin_pair; first < ray.end_pair && !beyond; first += 32) {
+        const Hit hit = load_hit(ray, first, splat_from_pair, depths, means2d, conic_opacity, beyond);
+        const vfloat share = load(depths, hit.splat, hit.on) * inverse_depth;
+        const auto add = [=](int column, vbool m) {
+            for_each(hit.splat, hit.falloff, m, [=](int splat, float v) { atomicAdd(counts + 3 * (size_t)splat + column, v); });
+        };
+        add(before, hit.on & (share < REACH));
+        add(2, hit.on & (share > 1.0f - SURFACE));
     }
 }

@@ -39,8 +39,8 @@ _OPTIONS = (
         help="Remove splats whose longest axis is longer, in world units.",
     ),
     click.option(
-        "--max-isolation", type=_LENGTH, metavar="TIMES",
-        help="Remove splats farther from their neighbours than this multiple of their size.",
+        "--clean", type=FiniteRange(0, 100, min_open=True), metavar="STRENGTH",
+        help="Remove floaters, needles and splats that no picture needs, as `splat clean --strength STRENGTH` does.",
     ),
     click.option(
         "--min-contribution", type=_LENGTH, metavar="PIXELS",
@@ -196,6 +196,7 @@ def command(
         crop_runs=crop is None,
         appearance=appearance,
         spz_axes=axes,
+        display=display,
     )
     job = job.upright() if upright else job
     if out.name == STREAMED and format_name is None:
@@ -215,13 +216,9 @@ def command(
 
 def _check_options(out: Path, lod: int | None, lod_steps: int | None) -> None:
     from splat_cli.errors import UsageError
-    from splat_cli.run.storage.find_run import is_run
+    from splat_cli.run.storage.find_run import refuse_splats_of_run
 
-    if out.is_dir():
-        raise UsageError(f"{out} is a folder; give the name of a file to write")
-    file = out.resolve()
-    if file.match("point_cloud/iteration_*/point_cloud.ply") and is_run(file.parents[2]):
-        raise UsageError(f"{out} is a file of the run {file.parents[2]}: name another file to write")
+    refuse_splats_of_run(out)
     if lod_steps is not None and lod is None:
         raise UsageError("--lod-steps needs --lod: add --lod N")
 

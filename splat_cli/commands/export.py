@@ -9,16 +9,17 @@ from pathlib import Path
 
 import numpy as np
 
+from splat_cli.commands.clean import find_reasons
 from splat_cli.device import Backend, open_backend
 from splat_cli.errors import UsageError
+from splat_cli.eval.cleaning import Reason
 from splat_cli.field.bake_sh import bake_field
 from splat_cli.field.file import read_field
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.edits import Edits, SplatStats
 from splat_cli.gaussians.editing.move import angles_about_axes, with_origin
 from splat_cli.gaussians.editing.selection import keep_largest, merged
-from splat_cli.gaussians.formats import FORMATS
-from splat_cli.gaussians.knn import neighbor_distances
+from splat_cli.gaussians.formats import with_ending
 from splat_cli.gaussians.ply import finite_splats
 from splat_cli.render.contribution import contributions
 from splat_cli.run.export_splats import fine_tune
@@ -31,7 +32,7 @@ from splat_cli.scene.georeferenced import relative_crop
 from splat_cli.scene.poses import rotation_from_vector
 from splat_cli.scene.trajectories.focus import ground_normal, up_direction
 from splat_cli.scene.trajectories.look_at import UP
-from splat_cli.terminal.console import Display
+from splat_cli.terminal.console import Display, Level
 
 
 def levels_of_detail(
@@ -59,7 +60,8 @@ class ExportJob:
     """Splats to export from `sources`, runs and files.
 
     bake: adapt sizes and opacities to viewers without antialiasing. crop_runs: apply each run's own crop. appearance:
-    training photograph whose appearance is baked, for runs with a colour field. notes: messages for the user.
+    training photograph whose appearance is baked, for runs with a colour field. notes: messages for the user. display:
+    of what takes long.
     """
 
     sources: Sequence[Path]
@@ -69,6 +71,7 @@ class ExportJob:
     appearance: str | None = None
     spz_axes: str = "RUB"
     notes: list[str] = field(default_factory=list)
+    display: Display = field(default_factory=lambda: Display(level=Level.QUIET))
 
     def upright(self) -> ExportJob:
         """The job with the rotation that turns the up direction to -y. UsageError if it rotates already.
@@ -137,7 +140,7 @@ class ExportJob:
             splats,
             SplatStats(
                 contributions=_contributions(parts, runs) if edits.min_contribution is not None or too_many else None,
-                distances=neighbor_distances(open_backend(), splats.means) if edits.max_isolation is not None else None,
+                goes=None if edits.clean is None else self._goes(parts, runs, edits.clean),
             ),
         )
         count = sum(len(whole) for whole, _ in found)
@@ -151,6 +154,12 @@ class ExportJob:
         if lost := len(edited) - len(finite):
             self.notes.append(f"left out {lost:,} splats that are not finite after the edits: scale or translate less")
         return finite
+
+    def _goes(self, parts: Sequence[SplatArrays], runs: Sequence[RunDir | None], strength: float) -> np.ndarray:
+        """Whether cleaning removes each splat of all parts, by the photographs of its run, if any: bool [N]."""
+        backend, pairs = open_backend(), zip(parts, runs, strict=True)
+        reasons = [find_reasons(part, run, strength, None, backend, self.display) for part, run in pairs]
+        return np.concatenate(reasons) != Reason.NONE
 
     def _part(self, splats: SplatArrays, run: RunDir | None) -> SplatArrays:
         if run is None:
@@ -168,9 +177,7 @@ def _listed(numbers: Iterable[float]) -> str:
 
 def level_path(out: Path, level: int) -> Path:
     """OUT.spz -> OUT_lod0.spz."""
-    suffix = next((kind.suffix for kind in FORMATS.values() if out.name.lower().endswith(kind.suffix)), out.suffix)
-    stem = out.name[: len(out.name) - len(suffix)]
-    return out.with_name(f"{stem}_lod{level}{out.name[len(stem) :]}")
+    return with_ending(out, f"_lod{level}")
 
 
 def _contributions(parts: Sequence[SplatArrays], runs: Sequence[RunDir | None]) -> np.ndarray | None:

@@ -22,12 +22,17 @@ def view_contributions(backend: Backend, splats: SplatArrays, views: Sequence[Vi
         yield from (backend.xp.zeros(0, "float32") for _ in views)
         return
     renderer = ViewRenderer(backend, Splats.from_arrays(backend, splats), views, splats.antialiased)
-    no_errors = backend.xp.zeros(3 * renderer.cameras.max_pixels, "float32")
     for index in range(len(views)):
-        scores = backend.xp.zeros((len(splats), 2), "float32")
         renderer.forward(index)
-        renderer.rasterizer.score(renderer.state, no_errors, scores)
-        yield scores[:, 0]
+        yield last_contributions(renderer)
+
+
+def last_contributions(renderer: ViewRenderer) -> DeviceArray:
+    """Blending weight of every splat, summed over the pixels of the last rendered view: device array float32 [num]."""
+    xp = renderer.backend.xp
+    scores = xp.zeros((renderer.splats.capacity, 2), "float32")
+    renderer.rasterizer.score(renderer.state, xp.zeros(3 * renderer.cameras.max_pixels, "float32"), scores)
+    return scores[: renderer.splats.num, 0]
 
 
 def contributions(backend: Backend, splats: SplatArrays, views: Sequence[View]) -> np.ndarray:

@@ -318,7 +318,7 @@ def test_contribution_and_levels_need_a_run(splat, trained, tmp_path):
     for options in (["--min-contribution", "1"], ["--lod", "2"], ["--lod-steps", "5"]):
         result = splat("export", "a.ply", "b.ply", *options)
         assert (result.code, result.err.count("\n")) == (2, 1), result.err
-    assert splat("export", "a.ply", "b.ply", "--max-splats", "10", "--max-isolation", "100").code == 0
+    assert splat("export", "a.ply", "b.ply", "--max-splats", "10", "--clean", "0.1").code == 0
     assert len(read_ply(tmp_path / "cwd" / "b.ply")) == 10
     everything = splat("export", trained, "c.ply", "--min-contribution", "1e-9")
     assert everything.code == 0, everything.err

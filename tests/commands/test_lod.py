@@ -77,7 +77,7 @@ def test_the_most_contributing_quarter_is_better_than_the_largest(run, raw, qual
     assert quality(contributing) > quality(largest) + 0.5
 
 
-def test_isolated_and_huge_splats_are_left_out_and_few_others(run, raw, quality):
+def test_lone_and_huge_splats_are_left_out_and_few_others(run, raw, quality):
     """A far floater, and one that fills the room, are added to the splats."""
     stray = raw.select(np.array([0, 1]))
     stray = dataclasses.replace(stray, means=stray.means + np.float32([[0, -30, 0], [0, 0, 0]]))
@@ -86,7 +86,7 @@ def test_isolated_and_huge_splats_are_left_out_and_few_others(run, raw, quality)
     both = dataclasses.replace(raw, **{n: np.concatenate([raw.arrays()[n], stray.arrays()[n]]) for n in names})
     path = run.path.parent / "stray.ply"
     write_splats(path, both)
-    kept = ExportJob([path], Edits(max_isolation=8, max_size=5)).splats()
+    kept = ExportJob([path], Edits(clean=1, max_size=5)).splats()
     assert len(raw) * 0.98 < len(kept) <= len(raw)
     assert np.abs(kept.means[:, 1]).max() < 25
     # Some of the other omitted splats matter, by up to 0.4 dB, depending on the seed and the processor.

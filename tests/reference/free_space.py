@@ -7,7 +7,7 @@ from tests.reference.inputs import Camera, Splats
 from tests.reference.project import Options, Projected
 
 Array = np.ndarray
-REACH = 0.8
+REACH, SURFACE = 0.8, 0.1
 
 
 def alphas_before(projected: Projected, pixel: tuple[float, float], depth: float) -> tuple[Array, Array, Array]:
@@ -42,3 +42,21 @@ def loss_and_gradients(
     gradients = project_backward.ProjectedGradients(means2d, conics, opacities, np.zeros((splats.num, 3)))
     raw = project_backward.backward(splats, camera, Options(), projected, gradients)[0]
     return float(weight * (before**2).mean()), before, raw
+
+
+def counts(splats: Splats, camera: Camera, pixels: Array, depths: Array, is_clear: Array) -> Array:
+    """Falloffs of splats at rays, summed: clear rays to points behind, other rays to them, rays to points at the splat.
+
+    Returns [N, 3].
+    """
+    projected = project.forward(splats, camera, Options())
+    flat, rows = projected.flat(), projected.splat_from_flat()
+    found, (a, b, c) = np.zeros((splats.num, 3)), flat.conics.T
+    for index, depth, clear in zip(pixels, depths, is_clear, strict=True):
+        dx, dy = (np.array([index % camera.width + 0.5, index // camera.width + 0.5]) - flat.means2d).T
+        falloffs = np.exp(-0.5 * (a * dx**2 + c * dy**2) - b * dx * dy)
+        falloffs[flat.opacities * falloffs < blend.MIN_ALPHA] = 0
+        share = projected.depths[rows] / depth
+        found[rows, 0 if clear else 1] += np.where(share < REACH, falloffs, 0)
+        found[rows, 2] += np.where(np.abs(share - 1) < SURFACE, falloffs, 0)
+    return found

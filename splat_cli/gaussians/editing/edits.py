@@ -32,8 +32,8 @@ class SplatStats:
 
     contributions: np.ndarray | None = None
     """[N] mean contribution to a view, in pixels (render/contribution.py)."""
-    distances: np.ndarray | None = None
-    """[N] distance to the neighbours, world units (gaussians/knn.py)."""
+    goes: np.ndarray | None = None
+    """[N] whether cleaning removes the splat (commands/clean.py)."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class Edits:
     min_size: float | None = None
     """Limit of the longest axis, as a standard deviation in world units."""
     max_size: float | None = None
-    max_isolation: float | None = None
-    """Limit of the distance to the neighbours, as a multiple of the longest axis."""
+    clean: float | None = None
+    """Strength of cleaning: removes floaters, needles and splats that no picture needs."""
     min_contribution: float | None = None
     """Limit of the mean contribution, in pixels per view."""
     scale: float | None = None
@@ -67,8 +67,10 @@ class Edits:
             raise UsageError(f"max_splats = {self.max_splats}: expected 1 or more")
         if self.sh_degree is not None and not 0 <= self.sh_degree <= _MAX_SH_DEGREE:
             raise UsageError(f"sh_degree = {self.sh_degree}: expected 0 to {_MAX_SH_DEGREE}")
-        if self.scale is not None and not 0 < self.scale < math.inf:
-            raise UsageError(f"scale = {self.scale}: expected a number over 0")
+        for name in ("scale", "clean"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise UsageError(f"{name} = {value}: expected a number over 0")
 
     def similarity(self) -> Similarity:
         """The similarity transform: scaling, rotation, translation."""
@@ -79,7 +81,7 @@ class Edits:
     def apply(self, splats: SplatArrays, found: SplatStats | None = None) -> SplatArrays:
         """The edited splats; positions out of the range of float32 become infinite.
 
-        found: contributions, for min_contribution and max_splats, and distances, for max_isolation.
+        found: contributions, for min_contribution and max_splats, and what goes, for clean.
         """
         found = found or SplatStats()
         strengths = coverage(splats) if found.contributions is None else found.contributions
@@ -110,9 +112,9 @@ class Edits:
             kept &= sizes >= self.min_size
         if self.max_size is not None:
             kept &= sizes <= self.max_size
-        if self.max_isolation is not None:
-            assert found.distances is not None
-            kept &= found.distances <= self.max_isolation * sizes
+        if self.clean is not None:
+            assert found.goes is not None
+            kept &= ~found.goes
         if self.min_contribution is not None:
             assert found.contributions is not None
             kept &= found.contributions >= self.min_contribution

@@ -86,6 +86,13 @@ def format_for(path: Path, name: str | None = None, *others: str) -> Format:
     raise UsageError(f"{path} has no suffix of a file of splats: expected a name that ends in {known}")
 
 
+def with_ending(path: Path, ending: str) -> Path:
+    """a.compressed.ply, -b -> a-b.compressed.ply."""
+    suffix = next((kind.suffix for kind in FORMATS.values() if path.name.lower().endswith(kind.suffix)), path.suffix)
+    stem = path.name[: len(path.name) - len(suffix)]
+    return path.with_name(f"{stem}{ending}{path.name[len(stem) :]}")
+
+
 def read_splats(path: str | Path, spz_axes: str = "RUB") -> SplatArrays:
     """Read splats from a file of any format; compressed PLY files are detected by their header.
 

@@ -51,6 +51,24 @@ class FreeSpaceRays:
         else:
             self._launch(state, rasterizer, weight, None, projection.fixed_sums, FIXED_SUMS=1)
 
+    def count(self, state: IterState, rasterizer: Rasterizer, is_clear: DeviceArray, counts: DeviceArray) -> None:
+        """Queue the numbers of rays of the state's view that hit each splat, after its tile lists are built.
+
+        is_clear: int32 [points of all views], whether the photograph shows the point. counts: float32 [capacity, 3],
+        to which are added: clear rays that pass the splat in free space, other rays that do, and rays to points at the
+        splat's depth. A ray counts as the falloff of the splat where it passes, 0 to 1.
+        """
+        if not self.most_points:
+            return
+        projection, tiles = rasterizer.projection, rasterizer.tiles
+        points = self.begins, self.pixels, self.inverse_depths, is_clear
+        lists = tiles.tile_begins, tiles.splat_from_pair
+        splats = projection.depths, projection.means2d, projection.conic_opacity
+        kernel = self.backend.kernel("optim/free_space", "count_rays")
+        blocks = (ceil_div(self.most_points, WARPS),)
+        arrays = *points, *lists, *splats, counts
+        kernel(blocks, (32, WARPS), rasterizer.cameras.array, state.array, *arrays)
+
     def _launch(
         self,
         state: IterState,

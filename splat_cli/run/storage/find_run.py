@@ -53,6 +53,15 @@ def find_splats(path: Path) -> tuple[Path, RunDir | None]:
     return run.ply_path(steps[-1]), run
 
 
+def refuse_splats_of_run(out: Path) -> None:
+    """UsageError if `out` is a folder, or a file of splats that a run saved."""
+    if out.is_dir():
+        raise UsageError(f"{out} is a folder; give the name of a file to write")
+    file = out.resolve()
+    if file.match("point_cloud/iteration_*/point_cloud.ply") and is_run(file.parents[2]):
+        raise UsageError(f"{out} is a file of the run {file.parents[2]}: name another file to write")
+
+
 def step_of(ply: Path) -> int:
     """The step after which a run saved the file, parsed from the folder's name."""
     return int(ply.resolve().parent.name.removeprefix("iteration_"))

@@ -18,12 +18,14 @@ _SLACK = 1.1  # maximum depth relative to the nearest point in adjacent cells
 class Observations:
     """Points of all views, one per pixel: view i has those from begins[i] to begins[i + 1].
 
-    begins int32 [num_views + 1], pixels int32 [P] (row * width + column), inverse_depths float32 [P] (1 / z).
+    begins int32 [num_views + 1], pixels int32 [P] (row * width + column), inverse_depths float32 [P] (1 / z),
+    points int32 [P], their numbers in the array of points.
     """
 
     begins: np.ndarray
     pixels: np.ndarray
     inverse_depths: np.ndarray
+    points: np.ndarray
 
 
 def observe(views: Sequence[View], points: np.ndarray) -> Observations:
@@ -33,12 +35,12 @@ def observe(views: Sequence[View], points: np.ndarray) -> Observations:
     points do not cover what is behind them: missing some visible points is better than using occluded ones.
     """
     seen = [_seen(view, points) for view in views]
-    begins = np.cumsum([0, *(len(pixels) for pixels, _ in seen)]).astype(np.int32)
-    pixels, inverse_depths = (np.concatenate(parts) for parts in zip(*seen, strict=True))
-    return Observations(begins, pixels.astype(np.int32), inverse_depths.astype(np.float32))
+    begins = np.cumsum([0, *(len(pixels) for pixels, _, _ in seen)]).astype(np.int32)
+    pixels, inverse_depths, numbers = (np.concatenate(parts) for parts in zip(*seen, strict=True))
+    return Observations(begins, pixels.astype(np.int32), inverse_depths.astype(np.float32), numbers.astype(np.int32))
 
 
-def _seen(view: View, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _seen(view: View, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     places, z, inside = view.project(points)
     inside &= z > _NEAR
     (column, row), z = places[inside].astype(np.int64).T, z[inside]
@@ -50,6 +52,6 @@ def _seen(view: View, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     visible = np.flatnonzero(z <= _SLACK * around[cells_down - 1, cells_across - 1])
     visible = visible[np.argsort(z[visible], kind="stable")]
     pixels, first = np.unique(row[visible] * view.width + column[visible], return_index=True)
-    depths = z[visible][first]
+    depths, numbers = z[visible][first], np.flatnonzero(inside)[visible][first]
     step = ceil_div(len(pixels), MAX_POINTS) or 1
-    return pixels[::step], 1 / depths[::step]
+    return pixels[::step], 1 / depths[::step], numbers[::step]

@@ -36,10 +36,9 @@ def test_sizes_are_longest_axes():
     np.testing.assert_array_equal(kept.means, splats.means[[0, 2]])
 
 
-def test_isolated_splats_are_far_from_others_for_their_size():
+def test_what_cleaning_found_goes():
     splats = some_splats(3)
-    splats.log_scales[:] = np.log([[1, 0.1, 0.1], [0.1, 0.1, 0.1], [10, 1, 1]])
-    kept = Edits(max_isolation=5).apply(splats, SplatStats(distances=np.array([4.0, 4.0, 30.0])))
+    kept = Edits(clean=1).apply(splats, SplatStats(goes=np.array([False, True, False])))
     np.testing.assert_array_equal(kept.means, splats.means[[0, 2]])
 
 

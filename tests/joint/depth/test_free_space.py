@@ -52,7 +52,8 @@ def penalized(backend: Backend, scene: Scene) -> tuple[OnDevice, FreeSpaceRays, 
     """Only the second of two views sees points; gradients of colours are random."""
     device = on_device(backend, scene, Options())
     pixels, depths = some_points(scene)
-    seen = Observations(np.array([0, 0, len(pixels)], np.int32), pixels, (1 / depths).astype(np.float32))
+    begins, numbers = np.array([0, 0, len(pixels)], np.int32), np.arange(len(pixels), dtype=np.int32)
+    seen = Observations(begins, pixels, (1 / depths).astype(np.float32), numbers)
     blend_backward_of_noise(device, seed=1, scale=0.01)
     return device, FreeSpaceRays(backend, seen), pixels, depths
 
@@ -104,3 +105,17 @@ def test_a_view_without_points_does_not_change(backend: Backend) -> None:
     rays.add_gradients(device.state, device.rasterizer, WEIGHT)
     np.testing.assert_array_equal(device.download(device.projection.d_splats)[rows], before)
     assert not device.download(rays.opacities(device.state, device.rasterizer)).any()
+
+
+def test_counts_of_rays(backend: Backend, comparison: Comparison) -> None:
+    """Each splat is hit by its falloff at a ray: clear rays before the point, others there, and rays that end at it."""
+    scene = hard_scene(1)
+    device, rays, pixels, depths = penalized(backend, scene)
+    is_clear = np.arange(len(pixels)) % 3 > 0
+    expected = free_space.counts(scene.splats, scene.camera, pixels, depths, is_clear)
+    assert ((expected > 0.1).sum(axis=0) > 3).all()
+    counts = backend.xp.zeros((device.splats.capacity, 3), "float32")
+    for _ in range(2):  # they are added
+        rays.count(device.state, device.rasterizer, backend.upload(is_clear.astype(np.int32)), counts)
+    actual = device.download(counts)[: scene.splats.num]
+    comparison.check("count_rays", "counts", actual, 2 * expected, FORWARD)

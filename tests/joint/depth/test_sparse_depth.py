@@ -60,7 +60,8 @@ def supervised(backend: Backend, scene: Scene) -> tuple[OnDevice, DepthSupervisi
     """Only the second of two views has points; gradients of colours are random."""
     device = on_device(backend, scene, Options())
     pixels, targets = some_points(scene)
-    observations = Observations(np.array([0, 0, len(pixels)], np.int32), pixels, targets)
+    begins, numbers = np.array([0, 0, len(pixels)], np.int32), np.arange(len(pixels), dtype=np.int32)
+    observations = Observations(begins, pixels, targets, numbers)
     supervision = DepthSupervision(backend, PointTargets(backend, observations), Decay(WEIGHT, WEIGHT, 100))
     supervision.resize(device.splats.capacity)
     blend_backward_of_noise(device, seed=1, scale=0.01)

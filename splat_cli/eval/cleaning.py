@@ -1,0 +1,208 @@
+"""Splats to clean away: floaters, splats that no photograph needs, lone splats and needles.
+
+A floater stands in the free space of training rays. A camera sees a point of the dataset along a ray, which the
+photograph confirms by the point's colour; so a splat on the ray, well in front of the point, does not belong there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from splat_cli.device import Backend
+from splat_cli.eval.evaluate import decoded_ahead
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.attributes import opacities
+from splat_cli.gaussians.isolation import isolation
+from splat_cli.gaussians.splats import Splats
+from splat_cli.joint.depth.free_space import FreeSpaceRays
+from splat_cli.render.contribution import last_contributions
+from splat_cli.render.view import ViewRenderer
+from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.scene.points.observations import Observations, observe
+from splat_cli.scene.view import View
+
+_MAX_DIFFERENCE = 0.08
+"""Difference of a pixel and a point, root mean square over RGB 0 to 1, up to which the photograph shows the point."""
+_MIN_RAYS = 1.0
+"""Minimum number of clear rays through a floater."""
+_BLOCKED = 1.0
+"""Number of clear rays that one ray outweighs whose photograph shows something else, perhaps the splat."""
+_ENDING = 0.5
+"""Number of clear rays that one ray outweighs which ends at the splat."""
+_MAX_LOSS = 0.02
+"""PSNR that floaters may cost on training photographs, dB: haze also explains differences between photographs."""
+_HIDING = 0.01
+"""Share of the pixels above which floaters hide so much that the others are judged anew without them."""
+_SHARE = 0.03
+"""Pixels of an unneeded splat, relative to the mean of all splats."""
+_SEEN = 0.5
+"""Contribution to a view, in pixels, from which the view sees a splat."""
+_FEW_VIEWS = 0.05
+"""Share of the views up to which a splat that lies alone, or a needle, is no part of the scene."""
+_MIN_NEAR, _MIN_AT_ENDS = 3, 2
+"""Minimum number of other splats near one that is not alone, and near the ends of a needle that lies on a surface."""
+_FAINT = 0.005
+"""Opacity below which splats are pruned in training (Kerbl et al. 2023, sec. 5.2)."""
+_ROUNDS = 6
+"""Number of halvings in the search for the floaters that may go."""
+
+
+class Reason(IntEnum):
+    """Why a splat goes."""
+
+    NONE = 0
+    FLOATER = 1
+    UNNEEDED = 2
+    ALONE = 3
+    NEEDLE = 4
+
+
+@dataclass(frozen=True)
+class Photographed:
+    """Training photographs and the dataset's points: float32 [P, 3], with colours uint8 [P, 3].
+
+    psnr: PSNR of splats on some of the photographs, dB.
+    """
+
+    photographs: ImageSet
+    points: np.ndarray
+    colors: np.ndarray
+    psnr: Callable[[SplatArrays], float]
+
+
+@dataclass(frozen=True)
+class _Support:
+    """What training views show of N splats: pixels that they make, number of views that see them, rays that hit them.
+
+    rays: float32 [N, 3], see FreeSpaceRays.count.
+    """
+
+    pixels: np.ndarray
+    num_views: np.ndarray
+    rays: np.ndarray
+
+
+def reasons_by_views(
+    backend: Backend,
+    splats: SplatArrays,
+    views: Sequence[View],
+    seen: Photographed | None,
+    strength: float,
+    on_view: Callable[[int], object] = lambda count: None,
+) -> np.ndarray:
+    """The `Reason` of each splat, int8 [N], by the views on which the splats were trained.
+
+    seen: None without photographs; no splat is then a floater. strength: factor of all limits, 1 by default.
+    on_view: called with 1 for each rendered view.
+    """
+    reasons = np.full(len(splats), Reason.NONE, np.int8)
+    if len(splats) == 0:
+        return reasons
+    support = _support(backend, splats, views, seen, on_view)
+    if seen is not None:
+        reasons[_floaters(splats, support, seen, strength)] = Reason.FLOATER
+    left = np.flatnonzero(reasons == Reason.NONE)
+    pixels, num_views = support.pixels[left], support.num_views[left]
+    if pixels.sum() < (1 - _HIDING) * support.pixels.sum():
+        support = _support(backend, splats.select(left), views, None, on_view)
+        pixels, num_views = support.pixels, support.num_views
+    reasons[left[pixels <= strength * _SHARE * pixels.mean()]] = Reason.UNNEEDED
+    staying = reasons[left] == Reason.NONE
+    left, is_rare = left[staying], num_views[staying] <= max(1, _FEW_VIEWS * len(views))
+    reasons[left] = np.where(is_rare, _reasons_by_isolation(splats.select(left), strength), Reason.NONE)
+    return reasons
+
+
+def reasons_by_shape(splats: SplatArrays, strength: float) -> np.ndarray:
+    """The `Reason` of each splat, int8 [N], by opacities, sizes and neighbors alone; strength as above."""
+    reasons = np.where(opacities(splats) < strength * _FAINT, Reason.UNNEEDED, Reason.NONE).astype(np.int8)
+    staying = reasons == Reason.NONE
+    reasons[staying] = _reasons_by_isolation(splats.select(staying), strength)
+    return reasons
+
+
+def _reasons_by_isolation(splats: SplatArrays, strength: float) -> np.ndarray:
+    """ALONE, NEEDLE or NONE for each splat."""
+    near, at_ends = isolation(splats)
+    reasons = np.where(at_ends < strength * _MIN_AT_ENDS, Reason.NEEDLE, Reason.NONE)
+    return np.where(near < strength * _MIN_NEAR, Reason.ALONE, reasons).astype(np.int8)
+
+
+def _floaters(splats: SplatArrays, support: _Support, seen: Photographed, strength: float) -> np.ndarray:
+    """Indices of splats through which photographs show points: all, or as many of the smallest as may go.
+
+    Large veils of haze in front of a camera belong to no surface, but the photographs need them if other splats have
+    been trained behind them.
+    """
+    clear, blocked, ending = support.rays.T
+    found = np.flatnonzero(strength * clear > _MIN_RAYS + _BLOCKED * blocked + _ENDING * ending)
+    found = found[np.argsort(support.pixels[found], kind="stable")]
+    if len(found) == 0:
+        return found
+    lowest = seen.psnr(splats) - strength * _MAX_LOSS
+
+    def may_go(count: int) -> bool:
+        kept = np.ones(len(splats), bool)
+        kept[found[:count]] = False
+        return bool(kept.any()) and seen.psnr(splats.select(kept)) >= lowest
+
+    if may_go(len(found)):
+        return found
+    low, high = 0, len(found)
+    for _ in range(_ROUNDS):
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if may_go(middle) else (low, middle)
+    return found[:low]
+
+
+def _support(
+    backend: Backend,
+    splats: SplatArrays,
+    views: Sequence[View],
+    seen: Photographed | None,
+    on_view: Callable[[int], object],
+) -> _Support:
+    """Renders all views; without `seen`, no rays hit a splat."""
+    xp, num = backend.xp, len(splats)
+    renderer = ViewRenderer(backend, Splats.from_arrays(backend, splats), views, splats.antialiased)
+    if seen is not None:
+        found = observe(views, seen.points)
+        rays, is_clear = FreeSpaceRays(backend, found), backend.upload(_is_clear(found, views, seen))
+    pixels, num_views = xp.zeros(num, "float32"), xp.zeros(num, "int32")
+    counts = xp.zeros((renderer.splats.capacity, 3), "float32")
+    for index in range(len(views)):
+        renderer.forward(index)
+        contributions = last_contributions(renderer)
+        pixels += contributions
+        num_views += contributions >= _SEEN
+        if seen is not None:
+            rays.count(renderer.state, renderer.rasterizer, is_clear, counts)
+        on_view(1)
+    return _Support(*map(backend.download, (pixels, num_views, counts[:num])))
+
+
+def _is_clear(found: Observations, views: Sequence[View], seen: Photographed) -> np.ndarray:
+    """Whether the photograph shows the point, for each observation: int32 [points of all views]."""
+    is_clear = np.zeros(len(found.pixels), np.int32)
+    numbers = {view.name: number for number, view in enumerate(views)}
+    for view, (image, mask) in zip(seen.photographs.views, decoded_ahead(seen.photographs), strict=True):
+        number = numbers[view.name]
+        rays = slice(found.begins[number], found.begins[number + 1])
+        row, column = np.divmod(found.pixels[rays], view.width)
+        shown = _shows(image, row, column, seen.colors[found.points[rays]])
+        is_clear[rays] = shown if mask is None else shown & (mask[row, column] > 0)
+    return is_clear
+
+
+def _shows(image: np.ndarray, row: np.ndarray, column: np.ndarray, colors: np.ndarray) -> np.ndarray:
+    """Whether one of the nine pixels around each place [P] of the image has about the given color [P, 3]."""
+    squares = np.full(len(row), np.inf, np.float32)
+    for down in (-1, 0, 1):
+        for right in (-1, 0, 1):
+            near = np.clip(row + down, 0, len(image) - 1), np.clip(column + right, 0, image.shape[1] - 1)
+            squares = np.minimum(squares, ((image[near].astype(np.float32) - colors) ** 2).mean(axis=1))
+    return np.sqrt(squares) < 255 * _MAX_DIFFERENCE
