@@ -9,7 +9,8 @@ compiled by the CPU backend:
     python scripts/checks/mutate.py --seed 1 --out mutants.json
 
 A mutant is killed if a test fails or takes several times as long as before. Each survivor is a missing test, or a
-change without an effect. Mutants that do not compile do not count.
+change without an effect. Mutants that do not compile do not count. Known mutants without an effect are thresholds that
+no float equals (langevin_noise.cu) and choices between sorts of the same result (sort_tiles.cu).
 """
 
 from __future__ import annotations
