@@ -60,7 +60,9 @@ def scores(backend: Backend, run: RunDir, photographs: ImageSet) -> list[float]:
         found.append(
             [-10 * np.log10(errors[ring].mean() / 255**2) if ring.any() else np.nan for ring in [used, *rings]]
         )
-    return list(np.nanmean(found, axis=0))
+    return [
+        float(np.mean(ring[np.isfinite(ring)])) if np.isfinite(ring).any() else np.nan for ring in np.transpose(found)
+    ]
 
 
 if __name__ == "__main__":
