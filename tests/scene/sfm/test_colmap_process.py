@@ -187,3 +187,19 @@ def test_large_photographs_with_many_features_are_not_enlarged(side, num_feature
     assert colmap_worker._first_octave(library, [Path(f"{i}.jpg") for i in range(30)]) == octave
     assert len(searched) in (0, 4)
     assert all(pixels <= 3200 for pixels in searched)
+
+
+@pytest.mark.parametrize(
+    ("has_cuda", "num", "expected"), [(True, 1, "cuda"), (True, 0, "cpu"), (True, None, "cpu"), (False, 1, "cpu")]
+)
+def test_a_gpu_is_used_if_colmap_and_the_driver_have_one(monkeypatch, has_cuda, num, expected):
+    """COLMAP's build for CUDA fails on a machine without a GPU unless it is told the device."""
+
+    def load(name):
+        if num is None:
+            raise OSError(name)
+        return SimpleNamespace(cuInit=lambda flags: 0, cuDeviceGetCount=lambda count: setattr(count._obj, "value", num))
+
+    monkeypatch.setattr(colmap_worker.ctypes, "CDLL", load)
+    library = SimpleNamespace(has_cuda=has_cuda, Device=SimpleNamespace(cpu="cpu", cuda="cuda"))
+    assert colmap_worker._device(library) == expected
