@@ -59,8 +59,8 @@ class HelpContext(click.Context):
 
 _WRONG_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR)
 _COMMANDS = (
-    "train", "batch", "city", "view", "render", "clean", "export", "mesh", "eval", "compare", "report", "info", "sfm",
-    "demo", "doctor",
+    "train", "batch", "city", "view", "render", "clean", "export", "mesh", "eval", "compare", "report", "info", "check",
+    "sfm", "demo", "doctor",
 )  # fmt: skip
 _INTERNAL = ("cell",)
 """Hidden commands, which other commands start."""

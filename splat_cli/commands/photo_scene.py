@@ -6,6 +6,7 @@ import math
 from contextlib import suppress
 from pathlib import Path
 
+from splat_cli.commands.photo_checks import check_photographs
 from splat_cli.config import TrainConfig
 from splat_cli.errors import SceneError, SplatError, UsageError
 from splat_cli.io.folder_lock import FolderInUse, wait_until_unlocked
@@ -19,13 +20,14 @@ from splat_cli.scene.read import read_scene
 from splat_cli.scene.readers.transforms import without_training_frames
 from splat_cli.scene.sfm import SfmOptions, find_masks, is_video, job_record, make_scene
 from splat_cli.scene.sfm.mapping import require_pycolmap
-from splat_cli.scene.sfm.photographs import MIN_PHOTOGRAPHS
+from splat_cli.scene.sfm.photographs import MIN_PHOTOGRAPHS, source_files
 from splat_cli.scene.sfm.scene_folder import can_be_made, is_made_of
 from splat_cli.scene.zipped import is_zipped_scene, unzip_scene
 from splat_cli.terminal.console import Display
 
 SCENES = Path("scenes")
 _ZIP_RECORD = "unzipped.json"
+_MOST_CHECKED = 500  # photographs that are checked before their poses are estimated: half a minute
 
 
 def lacks_poses(path: Path) -> bool:
@@ -116,6 +118,8 @@ def _with_poses(source: Path, photographs: Path | None, config: TrainConfig, dis
     _refuse_photographs_with_poses(source)
     require_pycolmap()
     display.say(f"{source} has no camera poses: estimating them with COLMAP, in {scene}")
+    if not is_video(source):
+        _say_advice(photographs, display)
     try:
         found = make_scene(
             photographs, scene, options, display.counting, display.say, allow_implausible=config.allow_implausible
@@ -131,6 +135,18 @@ def _with_poses(source: Path, photographs: Path | None, config: TrainConfig, dis
     if advice := found.advice():
         display.warn("\n".join(advice))
     return scene
+
+
+def _say_advice(photographs: Path, display: Display) -> None:
+    """What `splat check` finds in the photographs, in two lines; nothing for many photographs, or too few."""
+    paths = source_files(photographs)
+    if len(paths) > _MOST_CHECKED:
+        return
+    with suppress(SceneError):  # too few can be decoded: said with the reasons later
+        checked = check_photographs(photographs, paths, display.counting)
+        found = "; ".join(f"{one.topic}: {one.text}" for one in checked.problems)
+        display.say(f"Photographs: {found or 'no problem found'} (`splat check {photographs}` shows more)")
+        display.say(f"Duration: {checked.duration}")
 
 
 def _refuse_photographs_with_poses(source: Path) -> None:

@@ -90,20 +90,43 @@ _CORE = (10, 90)  # percentiles of the points that the picture must contain
 
 def camera_map(splats: SplatArrays, views: Sequence[View], held_out: frozenset[str]) -> Markup:
     """The splats and all cameras from above; splats above the cameras are omitted."""
+    colors = np.clip(0.5 + SH_C0 * splats.sh0.astype(np.float64), 0, 1)
+    return map_from_above(splats.means, colors, opacities(splats), views, held_out, "splats")
+
+
+def map_from_above(
+    points: np.ndarray,
+    colors: np.ndarray,
+    weights: np.ndarray,
+    views: Sequence[View],
+    marked: frozenset[str],
+    what: str,
+    places: Sequence[tuple[np.ndarray, np.ndarray]] = (),
+) -> Markup:
+    """Points [P, 3], colours [P, 3] of 0 to 1 and their weights [P] from above, and cameras.
+
+    marked: names of held-out views; what: the points are; places: (position, direction) of more cameras, which get a
+    number.
+    """
     centers = np.array([view.center for view in views])
     axes = _ground_axes(views, centers)
     cameras, directions = centers @ axes.T, np.array([view.w2c[2, :3] for view in views]) @ axes.T
-    points = splats.means.astype(np.float64) @ axes.T
+    places = [(place @ axes.T, direction @ axes.T) for place, direction in places]
+    points = points.astype(np.float64) @ axes.T
     ceiling = cameras[:, 2].max() + 0.2 * np.ptp(cameras, axis=0).max()
     below = points[:, 2] <= ceiling
-    low, width = _window(cameras[:, :2], points[below, :2])
-    density = _density(splats, below, (points[:, :2] - low) / width)
+    low, width = _window(np.array([*cameras[:, :2], *(place[:2] for place, _ in places)]), points[below, :2])
+    density = _density(below, (points[:, :2] - low) / width, colors, weights)
     marks = [
-        _arrowhead((place - low) / width * _SIDE, direction, view.name, view.name in held_out)
+        _arrowhead((place - low) / width * _SIDE, direction, view.name, view.name in marked)
         for view, place, direction in zip(views, cameras[:, :2], directions[:, :2], strict=True)
     ]
+    marks += [
+        _numbered(str(number), (place[:2] - low) / width * _SIDE, direction[:2])
+        for number, (place, direction) in enumerate(places, 1)
+    ]
     picture = tag("image", href=png(density), width=_SIDE, height=_SIDE) if len(density) else None
-    label = f"{len(views)} cameras and the splats from above"
+    label = f"{len(views)} cameras and the {what} from above"
     return tag("svg", picture, *marks, _scale_bar(width), viewBox=f"0 0 {_SIDE} {_SIDE}", role="img", aria_label=label)
 
 
@@ -129,18 +152,24 @@ def _window(cameras: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, float]
     return (low + high - width) / 2, width
 
 
-def _density(splats: SplatArrays, chosen: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """uint8 [H, W, 4]: mean colour of the splats in each pixel; opacity increases with their number."""
+def _density(chosen: np.ndarray, places: np.ndarray, colors: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """uint8 [H, W, 4]: mean colour of the points in each pixel; opacity increases with their number."""
     inside = chosen & ((places >= 0) & (places < 1)).all(axis=1)
     side = int(np.clip(np.sqrt(inside.sum()), *_MAP_SIDES))
     column, row = (places[inside] * side).astype(int).T
-    pixel, weight = row * side + column, opacities(splats)[inside]
+    pixel, weight = row * side + column, weights[inside]
     total = np.bincount(pixel, weight, side**2)
-    colors = np.clip(0.5 + SH_C0 * splats.sh0[inside].astype(np.float64), 0, 1)
-    sums = np.stack([np.bincount(pixel, weight * colors[:, c], side**2) for c in range(3)], axis=1)
+    sums = np.stack([np.bincount(pixel, weight * colors[inside, c], side**2) for c in range(3)], axis=1)
     alpha = 1 - (1 - _SPLAT_OPACITY) ** total
     rgba = np.concatenate([sums / np.maximum(total, 1e-9)[:, None], alpha[:, None]], axis=1)
     return np.rint(255 * rgba).astype(np.uint8).reshape(side, side, 4)
+
+
+def _numbered(number: str, place: np.ndarray, direction: np.ndarray) -> Markup:
+    """A large arrowhead with a number beside it."""
+    x, y = place - 18 * direction / max(float(np.linalg.norm(direction)), 1e-6)
+    mark = _arrowhead(place, direction, f"place {number}", True)
+    return tag("g", mark, tag("text", number, x=round(x, 1), y=round(y + 4, 1), text_anchor="middle"), class_="place")
 
 
 def _arrowhead(place: np.ndarray, direction: np.ndarray, name: str, held_out: bool) -> Markup:
@@ -182,10 +211,10 @@ def page(data: RunData, splats: SplatArrays | None, views: Sequence[ComparedView
         _head(data),
         _tiles(data, splats),
         _warnings(data),
-        _section("Renders and photographs", comparison(views), _which(data, views)),
-        _section("Training", curves(data)),
-        _pair(_map(data, splats), _section("Evaluated views", measured_views(data))),
-        _section("Settings", _settings(data)),
+        section("Renders and photographs", comparison(views), _which(data, views)),
+        section("Training", curves(data)),
+        _pair(_map(data, splats), section("Evaluated views", measured_views(data))),
+        section("Settings", _settings(data)),
         _fold("Splats", distributions(splats), "Number of splats by opacity and by size in world units.")
         if splats and len(splats)
         else None,
@@ -216,7 +245,7 @@ def document(title: str, body: Markup) -> str:
     return Template(parts["html"]).substitute(title=join(title), style=parts["css"], script=parts["js"], body=body)
 
 
-def _section(title: str, content: Markup | None, note: str | None = None) -> Markup | None:
+def section(title: str, content: Markup | None, note: str | None = None) -> Markup | None:
     if not content:
         return None
     return tag("section", tag("h2", title), tag("p", note, class_="note") if note else None, content)
@@ -305,7 +334,7 @@ def _map(data: RunData, splats: SplatArrays | None) -> Markup | None:
     keys = [tag("span", "trained on", class_="key trained")]
     keys += [tag("span", "held out", class_="key held-out")] if held_out else []
     drawing = tag("figure", tag("figcaption", *keys), camera_map(splats, views, held_out), class_="map")
-    return _section("Cameras from above", drawing)
+    return section("Cameras from above", drawing)
 
 
 def _pair(left: Markup | None, *right: Markup | None) -> Markup:

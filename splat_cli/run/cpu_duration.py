@@ -26,11 +26,11 @@ def warn_of_duration(config: ResolvedConfig, views: Sequence[View], done: int, d
 def duration_warning(config: ResolvedConfig, views: Sequence[View], steps: int, num_cores: int) -> str | None:
     """A warning with advice if `steps` steps would take hours on `num_cores` cores; otherwise None."""
     pixels = sum(view.width * view.height for view in views) / len(views)
-    seconds = steps * _step_seconds(pixels, config.max_splats, num_cores)
+    seconds = steps * step_seconds(pixels, config.max_splats, num_cores)
     if seconds < _LONG:
         return None
     cores = f"{num_cores} core{'s' * (num_cores > 1)}"
-    return f"training on the CPU ({cores}) will take about {_in_words(seconds)}; {_advice(config, pixels, num_cores)}"
+    return f"training on the CPU ({cores}) will take about {in_words(seconds)}; {_advice(config, pixels, num_cores)}"
 
 
 def _advice(config: ResolvedConfig, pixels: float, num_cores: int) -> str:
@@ -38,20 +38,20 @@ def _advice(config: ResolvedConfig, pixels: float, num_cores: int) -> str:
     low, high = _ADVISED_STEPS
     for downscale in _DOWNSCALES:
         splats = max(int(config.max_splats * downscale ** (-4 / 3)), min(config.max_splats, MIN_BUDGET))
-        step = _step_seconds(pixels / downscale**2, splats, num_cores)
+        step = step_seconds(pixels / downscale**2, splats, num_cores)
         steps = min(int(_SHORT / step) // 500 * 500, high)
         if steps >= low:
             break
     steps = max(steps, low)
     smaller = f"--downscale {config.downscale * downscale} " if downscale > 1 else ""
-    return f"{smaller}--steps {steps} would take about {_in_words(steps * step)}; a GPU is faster"
+    return f"{smaller}--steps {steps} would take about {in_words(steps * step)}; a GPU is faster"
 
 
-def _step_seconds(pixels: float, num_splats: int, num_cores: int) -> float:
+def step_seconds(pixels: float, num_splats: int, num_cores: int) -> float:
     return (SECONDS_PER_PIXEL * pixels + SECONDS_PER_SPLAT * num_splats) / num_cores
 
 
-def _in_words(seconds: float) -> str:
+def in_words(seconds: float) -> str:
     """A duration, rounded: "12 minutes", "3 hours"."""
     number, unit = (seconds / 3600, "hour") if seconds >= _LONG else (seconds / 60, "minute")
     whole = max(round(number), 1)

@@ -49,7 +49,7 @@ _BEFORE_NUMBER = re.compile(r"\d+(?=\.\w+$)")
 
 def refuse_photographs(paths: Sequence[Path], camera_model: str) -> None:
     """SceneError if the photographs are panoramas, or show the circle of a fisheye and `camera_model` has none."""
-    if found := _of_photographs(paths, "FISHEYE" in camera_model):
+    if found := panoramas_or_fisheyes(paths, "FISHEYE" in camera_model):
         raise SceneError(f"the photographs {found}; with {ALLOW}, poses are estimated nevertheless")
 
 
@@ -64,7 +64,9 @@ def signs_of_wrong_poses(scene: Scene) -> list[str]:
 
     Returns only the cause if it is known: panoramas, circles of a fisheye, a camera that only turned.
     """
-    if cause := _of_photographs([view.path for view in scene.views if view.path and not _has_fisheye(view)], False):
+    if cause := panoramas_or_fisheyes(
+        [view.path for view in scene.views if view.path and not _has_fisheye(view)], False
+    ):
         return [f"the photographs {cause}"]
     checks = (_impossible_lenses, _focal_lengths, _places, _points, _tracks, _groups)
     signs = [sign for check in checks if (sign := check(scene)) is not None]
@@ -96,7 +98,7 @@ def _turn_share(database: Path) -> float:
     return turned / num if num else 0.0
 
 
-def _of_photographs(paths: Sequence[Path], is_fisheye_model: bool) -> str | None:
+def panoramas_or_fisheyes(paths: Sequence[Path], is_fisheye_model: bool = False) -> str | None:
     """The sign that most of a few photographs show, with advice; None for ordinary photographs."""
     sample = [picture for path in evenly_spread(paths, _SAMPLE) if (picture := _thumbnail(path)) is not None]
     if not sample:

@@ -113,14 +113,14 @@ def sequential_pairs(names: Sequence[str]) -> list[tuple[str, str]]:
     COLMAP's sequential matcher uses the former. Key frames, evenly spread, close loops where a camera returns to an
     earlier place; COLMAP needs a vocabulary tree for this. Frames are sorted by number, with or without leading zeros.
     """
-    ordered = sorted(names, key=_natural)
+    ordered = sorted(names, key=natural_order)
     offsets = [*range(1, _OVERLAP + 1), *(2**k for k in range(4, _FARTHEST.bit_length()))]
     near = {(i, i + offset) for offset in offsets for i in range(len(ordered) - offset)}
     keys = evenly_spread(range(len(ordered)), math.isqrt(int(_KEY_FRAMES * len(ordered))))
     return [(ordered[i], ordered[j]) for i, j in sorted(near.union(combinations(keys, 2)))]
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
+def natural_order(name: str) -> list[tuple[int, str]]:
     """Sort key in which a2 comes before a10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name) if part]
 

@@ -1,0 +1,58 @@
+"""`splat check`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from splat_cli.cli.display import display_options
+from splat_cli.cli.options import PATH
+from splat_cli.cli.output import Output
+from splat_cli.cli.param_types import WholeRange
+
+if TYPE_CHECKING:
+    from splat_cli.commands.check import Checked
+    from splat_cli.terminal.console import Display
+
+
+@click.command(
+    epilog="\b\nExample:\n  splat check photos/garden\n  splat check walk.mp4 --frames 100\n"
+    "  splat check scenes/garden -o check.html"
+)
+@click.argument("source", type=PATH, metavar="PHOTOS|VIDEO|SCENE")
+@click.option(
+    "-o", "--out", type=PATH, metavar="FILE.html",
+    help="Also write a page with the photographs concerned and, with poses, a map of places for more photographs.",
+)  # fmt: skip
+@click.option(
+    "--frames",
+    type=WholeRange(3, 100_000),
+    metavar="N",
+    default=200,
+    show_default=True,
+    help="Number of frames of a video to check.",
+)
+@display_options
+def command(source: Path, out: Path | None, frames: int, display: "Display") -> Output:
+    """Check photographs before training.
+
+    Looks for blur, jumps of exposure, duplicates, moving things, too little overlap and missing directions; with camera
+    poses also for wrong ones, and for places where more photographs would help most. Needs pycolmap (pip install
+    'splat-cli[sfm]') for overlap, exposure and movement.
+    """
+    from splat_cli.commands.check import check
+
+    if out is not None:
+        from splat_cli.report.page import refuse_other_file
+
+        refuse_other_file(out)
+    checked = check(source, frames, display.counting, out)
+    return Output(_lines(checked, out), checked.to_dict() | {"page": out})
+
+
+def _lines(checked: "Checked", out: Path | None) -> list[str]:
+    width = max(len(one.topic) for one in checked.findings)
+    lines = [f"{'ok' if one.ok else '!!'}  {one.topic:<{width}}  {one.text}" for one in checked.findings]
+    lines += [f"    more would help between {' and '.join(place.between)}" for place in checked.places]
+    lines.append(f"{len(checked.photographs)} photographs; {checked.duration}")
+    return [*lines, *([f"Page: {out}"] if out else [])]

@@ -1,0 +1,102 @@
+"""`splat check`: what is wrong with photographs or a scene, and where more photographs would help."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from splat_cli.commands.photo_checks import (
+    Checked,
+    Finding,
+    check_photographs,
+    links_of_photographs,
+    look,
+    measured,
+    overlap,
+    training_seconds,
+)
+from splat_cli.commands.photo_scene import lacks_poses, refuse_run
+from splat_cli.errors import UsageError
+from splat_cli.io.files import replacing
+from splat_cli.report.check_page import check_page
+from splat_cli.scene.coverage import Gap, gaps, helpful_places, shared_points
+from splat_cli.scene.photograph import find_pairs
+from splat_cli.scene.plausibility import signs_of_wrong_poses
+from splat_cli.scene.read import read_scene
+from splat_cli.scene.sfm import is_video
+from splat_cli.scene.sfm.photographs import source_files
+from splat_cli.scene.sfm.video import extract_frames
+from splat_cli.terminal.console import Counting
+
+_LINK_OF_TRACKS = 30  # points that two photographs share: COLMAP needs as many to place one
+_ONE_SIDE, _HOLE, _OUTWARD_HOLE = 145.0, 45.0, 90.0  # degrees without a camera
+_HOLE_SHARE, _MIN_HOLE = 0.25, 25.0  # of the arc of a capture from one side; degrees
+_NUM_PLACES = 5
+
+
+def check(source: Path, num_frames: int, counting: Counting, page: Path | None = None) -> Checked:
+    """Check photographs, a video or a scene, and write the page. UsageError, SceneError."""
+    refuse_run(source)
+    if not source.exists():
+        raise UsageError(f"{source} does not exist; name a folder of photographs, a video or a scene")
+    if is_video(source):
+        with tempfile.TemporaryDirectory() as folder:
+            with counting("frames", num_frames) as count:
+                extract_frames(source, Path(folder), num_frames, count)
+            return _written(check_photographs(source, source_files(Path(folder)), counting), page)
+    if not lacks_poses(source):
+        return _written(_check_scene(source, counting), page)
+    photographs = source / "images" if (source / "images").is_dir() else source
+    return _written(check_photographs(source, source_files(photographs), counting), page)
+
+
+def _written(checked: Checked, page: Path | None) -> Checked:
+    if page is not None:
+        files = dict(zip(checked.names, (one.path for one in checked.photographs), strict=True))
+        name = checked.source.resolve().name
+        html = check_page(name, checked.findings, checked.duration, files, checked.scene, checked.places)
+        with replacing(page) as temporary:
+            temporary.write_text(html, encoding="utf-8", errors="backslashreplace")
+    return checked
+
+
+def _check_scene(source: Path, counting: Counting) -> Checked:
+    scene = read_scene(source)
+    views = [view for view in scene.views if view.path is not None]
+    photographs = measured(source, [view.path for view in views if view.path is not None], counting)
+    pairs = find_pairs(photographs)
+    name_of = {view.path: view.name for view in views}
+    names = [name_of[one.path] for one in photographs]
+    findings = look(photographs, pairs, names)
+    shared = shared_points(scene)
+    if shared is not None:
+        findings += overlap([view.name for view in scene.views], shared >= _LINK_OF_TRACKS)
+    else:
+        findings += links_of_photographs(names, pairs, ordered=False)
+    findings.append(directions(gaps(scene.views)))
+    findings += [Finding("poses", False, sign) for sign in signs_of_wrong_poses(scene)]
+    pixels = float(np.mean([view.width * view.height for view in scene.views]))
+    places = helpful_places(scene, _NUM_PLACES)
+    seconds = training_seconds(len(scene.views), pixels)
+    return Checked(source, photographs, names, findings, scene, places, None, seconds)
+
+
+def directions(found: Sequence[Gap]) -> Finding:
+    """Gaps around the scene, or in the directions that cameras inside of it look at."""
+    limit = _HOLE if found[0].is_ring else _OUTWARD_HOLE
+    is_open = found[0].degrees >= _ONE_SIDE
+    arc = 360 - found[0].degrees if is_open else 360.0
+    if is_open:
+        limit = min(limit, max(_HOLE_SHARE * arc, _MIN_HOLE))
+    holes = [gap for gap in found[is_open:] if gap.degrees >= limit]
+    if not holes:
+        return Finding(
+            "directions", True, f"from {arc:.0f} degrees of a circle, evenly" if is_open else "from all around"
+        )
+    hole = holes[0]
+    what = "no photograph from" if hole.is_ring else "no photograph looks at"
+    text = f"{what} {hole.degrees:.0f} degrees of the circle, between {hole.first} and {hole.second}"
+    return Finding("directions", False, text, (hole.first, hole.second))

@@ -1,0 +1,239 @@
+"""Checks of photographs without poses: blur, exposure, duplicates, movement, overlap; and how long training takes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from splat_cli.config import TrainConfig
+from splat_cli.device import num_cores
+from splat_cli.device.cuda import why_no_cuda
+from splat_cli.errors import SceneError
+from splat_cli.run.cpu_duration import in_words, step_seconds
+from splat_cli.run.plan import apply_splat_budget, default_steps
+from splat_cli.scene.coverage import Place
+from splat_cli.scene.photograph import Pair, Photograph, find_pairs, measure
+from splat_cli.scene.plausibility import panoramas_or_fisheyes
+from splat_cli.scene.sfm.mapping import EXHAUSTIVE_LIMIT, natural_order
+from splat_cli.scene.sfm.photographs import MIN_PHOTOGRAPHS
+from splat_cli.scene.view import Scene
+from splat_cli.terminal.console import Counting, first_of
+
+_BLURRED = 0.45  # sharpness relative to that of sharp photographs of the scene (75th percentile)
+_ALL_SOFT = 0.04  # sharpness of these
+_MAX_BLURRED, _MAX_DUPLICATES, _MAX_WEAK, _MAX_MOVING = 0.03, 0.2, 0.15, 0.25  # fractions without an alarm
+_STOPS, _MAX_UNEVEN = 1.0, 0.1  # exposures of two photographs that differ; fraction of such pairs
+_SAME_PICTURE, _SAME_PLACE = 2.0, 0.003  # of 255: difference of thumbnails; shift relative to the width
+_LINK = 10  # points that two photographs share, of small copies
+_MIN_LINKS = 2
+_DETOUR = 6  # steps between photographs that share points, from one to the next in order
+_PHOTOGRAPH_SECONDS, _PAIR_SECONDS, _PAIRS_IN_ORDER = 2.1, 0.16, 15  # of one core: SIFT at 2 megapixels, matching
+_LEAST_MAPPED = 1.3  # with mapping, relative to features and matches
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one check. ok: nothing to do; photographs: names of those concerned."""
+
+    topic: str
+    ok: bool
+    text: str
+    photographs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Results of `check`. scene: None without poses; places: where more photographs would help, best first.
+
+    poses_seconds: None if poses are known; training_seconds: None with a GPU, which takes about a minute.
+    """
+
+    source: Path
+    photographs: list[Photograph]
+    names: list[str]
+    findings: list[Finding]
+    scene: Scene | None
+    places: list[Place]
+    poses_seconds: float | None
+    training_seconds: float | None
+
+    @property
+    def problems(self) -> list[Finding]:
+        """The findings that need something done."""
+        return [one for one in self.findings if not one.ok]
+
+    @property
+    def duration(self) -> str:
+        """Time to the trained scene on this machine, in words."""
+        cores = f"{num_cores()} core{'s' * (num_cores() > 1)}"
+        train = "about a minute on the GPU" if self.training_seconds is None else in_words(self.training_seconds)
+        parts = [] if self.poses_seconds is None else [f"camera poses {in_words(self.poses_seconds)}"]
+        return f"{', '.join([*parts, f'training {train}'])} ({cores})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        places = [
+            {"center": place.center.tolist(), "direction": place.direction.tolist(), "between": place.between,
+             "gain": place.gain}
+            for place in self.places
+        ]  # fmt: skip
+        return {
+            "source": self.source,
+            "num_photographs": len(self.photographs),
+            "num_problems": len(self.problems),
+            "findings": [dataclasses.asdict(one) for one in self.findings],
+            "places": places,
+            "poses_seconds": self.poses_seconds,
+            "training_seconds": self.training_seconds,
+        }
+
+
+def check_photographs(source: Path, paths: Sequence[Path], counting: Counting) -> Checked:
+    """Check photographs without poses. SceneError if fewer than three can be decoded."""
+    photographs = measured(source, sorted(paths, key=lambda path: natural_order(str(path))), counting)
+    pairs = find_pairs(photographs)
+    names = [one.path.name for one in photographs]
+    findings = [*look(photographs, pairs, names), *links_of_photographs(names, pairs)]
+    if cause := panoramas_or_fisheyes([one.path for one in photographs]):
+        findings.append(Finding("lens", False, f"the photographs {cause}"))
+    pixels = float(np.mean([one.width * one.height for one in photographs]))
+    seconds = _LEAST_MAPPED * _pose_seconds(len(photographs), pixels)
+    return Checked(source, photographs, names, findings, None, [], seconds, training_seconds(len(photographs), pixels))
+
+
+def measured(source: Path, paths: Sequence[Path], counting: Counting) -> list[Photograph]:
+    with counting("photographs", len(paths)) as count:
+        photographs = measure(paths, count)
+    if len(photographs) < MIN_PHOTOGRAPHS:
+        raise SceneError(f"{source} has {len(photographs)} photographs that can be decoded: at least 3 are needed")
+    return photographs
+
+
+def look(photographs: Sequence[Photograph], pairs: Sequence[Pair], names: Sequence[str]) -> list[Finding]:
+    """Blur, exposure, duplicates, moving things."""
+    found = [_blur(photographs, names)]
+    linked = [pair for pair in pairs if pair.num_shared >= _LINK]
+    if linked:
+        found += [_exposure(linked, names), _moving(linked, names)]
+    return [*found, _duplicates(photographs, pairs, names)]
+
+
+def _blur(photographs: Sequence[Photograph], names: Sequence[str]) -> Finding:
+    values = np.array([one.sharpness for one in photographs])
+    sharp = float(np.percentile(values, 75))
+    if sharp < _ALL_SOFT:
+        return Finding("blur", False, "all are blurred: hold the camera still, use more light, or downscale them")
+    blurred = [name for name, value in zip(names, values, strict=True) if value < _BLURRED * sharp]
+    if not blurred:
+        return Finding("blur", True, "all are about equally sharp")
+    ok = len(blurred) <= max(1, _MAX_BLURRED * len(names))
+    advice = "" if ok else "; take them again, or leave them out"
+    return Finding("blur", ok, f"{len(blurred)} of {len(names)} blurred: {first_of(blurred)}{advice}", tuple(blurred))
+
+
+def _exposure(pairs: Sequence[Pair], names: Sequence[str]) -> Finding:
+    uneven = [pair for pair in pairs if abs(pair.stops) > _STOPS]
+    if len(uneven) <= _MAX_UNEVEN * len(pairs):
+        return Finding("exposure", True, "even")
+    most = max(abs(pair.stops) for pair in uneven)
+    text = f"jumps by up to {most:.1f} stops: fix the exposure of the camera, or train with --appearance exposure"
+    return Finding("exposure", False, text, _of_pairs(uneven, names))
+
+
+def _moving(pairs: Sequence[Pair], names: Sequence[str]) -> Finding:
+    moved = [pair for pair in pairs if pair.moved > _MAX_MOVING]
+    if len(moved) <= _MAX_MOVING * len(pairs):
+        return Finding("movement", True, "hardly anything moves")
+    text = f"things move in {len(moved)} of {len(pairs)} pairs: mask them, or train with --robust"
+    return Finding("movement", False, text, _of_pairs(moved, names))
+
+
+def _duplicates(photographs: Sequence[Photograph], pairs: Sequence[Pair], names: Sequence[str]) -> Finding:
+    near = pairs or [Pair(i, i + 1, 0, 0.0, 0.0, 0.0) for i in range(len(names) - 1)]
+    same = [
+        pair
+        for pair in near
+        if pair.shift < _SAME_PLACE
+        and np.abs(photographs[pair.first].thumbnail - photographs[pair.second].thumbnail).mean() < _SAME_PICTURE
+    ]
+    second = sorted({names[pair.second] for pair in same})
+    if not second:
+        return Finding("duplicates", True, "none")
+    ok = len(second) <= _MAX_DUPLICATES * len(names)
+    text = f"{len(second)} of {len(names)} show what another shows: {first_of(second)}"
+    return Finding("duplicates", ok, text + "; they only take time" * (not ok), tuple(second))
+
+
+def _of_pairs(pairs: Iterable[Pair], names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(sorted({names[number] for pair in pairs for number in (pair.first, pair.second)}))
+
+
+def links_of_photographs(names: Sequence[str], pairs: Sequence[Pair], ordered: bool = True) -> list[Finding]:
+    """Overlap by matches. ordered: look for gaps between photographs in order, which poses would show."""
+    if not pairs:
+        return [Finding("overlap", True, "not measured: pip install -U 'splat-cli[sfm]'")]
+    linked = np.zeros((len(names), len(names)), bool)
+    for pair in pairs:
+        linked[pair.first, pair.second] = linked[pair.second, pair.first] = pair.num_shared >= _LINK
+    return overlap(names, linked) + (jumps(names, linked) if ordered else [])
+
+
+def overlap(names: Sequence[str], linked: np.ndarray) -> list[Finding]:
+    """Photographs with too few others that show the same. linked: bool [N, N]."""
+    np.fill_diagonal(linked, False)
+    away = _steps_from(linked, int(linked.sum(axis=1).argmax())) < 0
+    few = linked.sum(axis=1) < _MIN_LINKS
+    weak = [name for name, is_weak in zip(names, few | away, strict=True) if is_weak]
+    if len(weak) <= _MAX_WEAK * len(names):
+        some = f"; little in {first_of(weak)}" if weak else ""
+        return [Finding("overlap", True, f"enough{some}", tuple(weak))]
+    text = (
+        f"{len(weak)} of {len(names)} share hardly anything with the others: {first_of(weak)}; take more that overlap "
+        "by two thirds"
+    )
+    return [Finding("overlap", False, text, tuple(weak))]
+
+
+def jumps(names: Sequence[str], linked: np.ndarray) -> list[Finding]:
+    """Photographs in order that show the same only by a long way around: others are missing between them."""
+    gap = []
+    for number in range(len(names) - 1):
+        if not linked[number, number + 1]:
+            steps = _steps_from(linked, number)[number + 1]
+            if steps > _DETOUR:
+                gap.append((names[number], names[number + 1]))
+    if not gap:
+        return []
+    text = f"some are missing between {first_of([f'{before} and {after}' for before, after in gap])}"
+    return [Finding("directions", False, text, tuple(name for both in gap for name in both))]
+
+
+def _steps_from(linked: np.ndarray, start: int) -> np.ndarray:
+    """Number of links from a photograph to each, int [N]; -1 without a way."""
+    steps = np.full(len(linked), -1)
+    reached = np.zeros(len(linked), bool)
+    reached[start] = True
+    number = 0
+    while (new := reached & (steps < 0)).any():
+        steps[new] = number
+        reached = reached | linked[new].any(axis=0)
+        number += 1
+    return steps
+
+
+def _pose_seconds(num: int, pixels: float) -> float:
+    """Features and matches on the cores of this machine."""
+    pairs = num * (num - 1) // 2 if num <= EXHAUSTIVE_LIMIT else num * _PAIRS_IN_ORDER
+    return (num * _PHOTOGRAPH_SECONDS * min(pixels / 2e6, 5) + pairs * _PAIR_SECONDS) / num_cores()
+
+
+def training_seconds(num: int, pixels: float) -> float | None:
+    if not why_no_cuda():
+        return None
+    config = apply_splat_budget(TrainConfig(), int(num * pixels))
+    return default_steps(num) * step_seconds(pixels, config.max_splats, num_cores())

@@ -1,0 +1,165 @@
+"""`splat check`, and its two lines before poses are estimated."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image, ImageFilter
+
+from splat_cli.commands.check import directions
+from splat_cli.commands.photo_checks import check_photographs, jumps, overlap
+from splat_cli.scene.coverage import Gap
+from splat_cli.scene.sfm.photographs import source_files
+from splat_cli.terminal.console import Display
+from tests.wide_picture import crops
+
+
+@pytest.fixture(scope="module")
+def capture(tmp_path_factory):
+    """12 photographs that overlap."""
+    folder = tmp_path_factory.mktemp("check") / "photos"
+    folder.mkdir()
+    crops(folder, 12)
+    return folder
+
+
+def checked(folder):
+    found = check_photographs(folder, source_files(folder), Display().counting)
+    return {one.topic: one for one in found.findings}
+
+
+def copied(capture, folder, skip=()):
+    folder.mkdir()
+    for number, path in enumerate(source_files(capture)):
+        if number not in skip:
+            (folder / path.name).write_bytes(path.read_bytes())
+    return source_files(folder)
+
+
+def test_a_good_capture_has_no_problem(capture, splat):
+    result = splat("check", capture)
+    assert result.code == 0, result.err
+    assert "!!" not in result.out
+    assert "12 photographs; camera poses " in result.out
+
+
+def test_blurred_photographs_are_named(capture, tmp_path, splat):
+    for path in copied(capture, tmp_path / "photos")[2:5]:
+        Image.open(path).filter(ImageFilter.GaussianBlur(2)).save(path)
+    result = splat("check", tmp_path / "photos", "--json", "-o", tmp_path / "check.html")
+    data = json.loads(result.out)
+    (problem,) = [one for one in data["findings"] if not one["ok"]]
+    assert problem["topic"] == "blur"
+    assert problem["photographs"] == ["a_02.png", "a_03.png", "a_04.png"]
+    assert data["num_problems"] == 1
+    html = (tmp_path / "check.html").read_text()
+    assert html.count("data:image/jpeg") == 3
+    assert "3 of 12 blurred: a_02.png; a_03.png; a_04.png" in html
+
+
+def test_one_blurred_photograph_is_no_problem(capture, tmp_path):
+    path = copied(capture, tmp_path / "photos")[2]
+    Image.open(path).filter(ImageFilter.GaussianBlur(2)).save(path)
+    finding = checked(tmp_path / "photos")["blur"]
+    assert finding.ok
+    assert finding.photographs == (path.name,)
+
+
+def test_all_blurred(capture, tmp_path):
+    for path in copied(capture, tmp_path / "photos"):
+        Image.open(path).filter(ImageFilter.GaussianBlur(3)).save(path)
+    assert "all are blurred" in checked(tmp_path / "photos")["blur"].text
+
+
+def test_exposures_that_jump(capture, tmp_path):
+    pytest.importorskip("pycolmap")
+    for path in copied(capture, tmp_path / "photos")[::2]:
+        Image.open(path).point(lambda value: value // 2).save(path)
+    finding = checked(tmp_path / "photos")["exposure"]
+    assert not finding.ok
+    assert "jumps by up to 2." in finding.text
+
+
+def test_duplicates(capture, tmp_path):
+    paths = copied(capture, tmp_path / "photos")
+    for path in paths[:4]:
+        path.with_name(f"{path.stem}_again.png").write_bytes(path.read_bytes())
+    finding = checked(tmp_path / "photos")["duplicates"]
+    assert finding.photographs == tuple(f"a_{number:02d}_again.png" for number in range(4))
+    assert not finding.ok
+
+
+def test_two_halves_that_share_nothing(capture, tmp_path):
+    pytest.importorskip("pycolmap")
+    copied(capture, tmp_path / "photos", skip=range(4, 10))
+    finding = checked(tmp_path / "photos")["overlap"]
+    assert not finding.ok
+    assert set(finding.photographs) >= {"a_10.png", "a_11.png"}
+
+
+def chain(num, *links):
+    """Each of `num` photographs overlaps with the next two; links: (first, second, whether they overlap)."""
+    apart = np.abs(np.subtract.outer(np.arange(num), np.arange(num)))
+    linked = (apart == 1) | (apart == 2)
+    for first, second, is_linked in links:
+        linked[first, second] = linked[second, first] = is_linked
+    return linked
+
+
+def test_overlap_counts_links_and_ways():
+    names = [f"{number}.jpg" for number in range(20)]
+    (finding,) = overlap(names, chain(20))
+    assert finding.ok
+    assert finding.photographs == ()
+    alone = chain(20)
+    alone[:, :4] = alone[:4] = False
+    (finding,) = overlap(names, alone)
+    assert not finding.ok
+    assert finding.photographs == ("0.jpg", "1.jpg", "2.jpg", "3.jpg")
+
+
+def test_jump_in_a_closed_circle():
+    """The circle is open between 9 and 10; the first and the last photograph are neighbours."""
+    names = [f"{number}.jpg" for number in range(30)]
+    hole = [(8, 10, False), (9, 10, False), (9, 11, False), (0, 29, True)]
+    (finding,) = jumps(names, chain(30, *hole))
+    assert finding.photographs == ("9.jpg", "10.jpg")
+    assert jumps(names, chain(30, *hole, (8, 12, True))) == []
+
+
+@pytest.mark.parametrize(
+    ("degrees", "is_ring", "ok"),
+    [
+        ([20, 10], True, True),
+        ([120, 10], True, False),
+        ([60, 10], False, True),
+        ([120, 10], False, False),
+        ([200, 10], True, True),
+        ([200, 55], True, False),
+        ([270, 20], True, True),
+        ([270, 30], True, False),
+    ],
+)
+def test_gaps_that_are_problems(degrees, is_ring, ok):
+    found = [Gap(one, "a.jpg", "b.jpg", is_ring) for one in degrees]
+    assert directions(found).ok == ok
+
+
+def test_scene_with_a_gap(scene, splat, tmp_path):
+    result = splat("check", scene, "--json", "-o", tmp_path / "check.html")
+    data = json.loads(result.out)
+    assert result.code == 0, result.err
+    assert {one["topic"] for one in data["findings"]} >= {"blur", "overlap", "directions"}
+    assert data["poses_seconds"] is None
+    assert "where more would help most" in (tmp_path / "check.html").read_text()
+
+
+def test_what_cannot_be_checked(splat, tmp_path):
+    assert "does not exist" in splat("check", tmp_path / "missing").err
+    (tmp_path / "one").mkdir()
+    Image.new("RGB", (32, 32)).save(tmp_path / "one" / "a.png")
+    result = splat("check", tmp_path / "one")
+    assert result.code == 2
+    assert "at least 3" in result.err
+    (tmp_path / "notes.html").write_text("mine")
+    assert "not a page of splat" in splat("check", tmp_path / "one", "-o", tmp_path / "notes.html").err
