@@ -11,7 +11,7 @@ from splat_cli.cli.output import Output
 from splat_cli.cli.param_types import WholeRange
 
 if TYPE_CHECKING:
-    from splat_cli.commands.check import Checked
+    from splat_cli.commands.photo_checks import Checked
     from splat_cli.terminal.console import Display
 
 

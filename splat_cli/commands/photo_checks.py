@@ -31,7 +31,8 @@ _STOPS, _MAX_UNEVEN = 1.0, 0.1  # exposures of two photographs that differ; frac
 _SAME_PICTURE, _SAME_PLACE = 2.0, 0.003  # of 255: difference of thumbnails; shift relative to the width
 _LINK = 10  # points that two photographs share, of small copies
 _MIN_LINKS = 2
-_DETOUR = 6  # steps between photographs that share points, from one to the next in order
+_DETOUR, _DETOUR_SHARE = 6, 0.125  # links from a photograph to the next, more of which are a gap; of all photographs
+_MAX_JUMPS = 2
 _PHOTOGRAPH_SECONDS, _PAIR_SECONDS, _PAIRS_IN_ORDER = 2.1, 0.16, 15  # of one core: SIFT at 2 megapixels, matching
 _LEAST_MAPPED = 1.3  # with mapping, relative to features and matches
 
@@ -201,13 +202,13 @@ def overlap(names: Sequence[str], linked: np.ndarray) -> list[Finding]:
 
 def jumps(names: Sequence[str], linked: np.ndarray) -> list[Finding]:
     """Photographs in order that show the same only by a long way around: others are missing between them."""
-    gap = []
-    for number in range(len(names) - 1):
-        if not linked[number, number + 1]:
-            steps = _steps_from(linked, number)[number + 1]
-            if steps > _DETOUR:
-                gap.append((names[number], names[number + 1]))
-    if not gap:
+    detour = max(_DETOUR, _DETOUR_SHARE * len(names))
+    gap = [
+        (names[number], names[number + 1])
+        for number in range(len(names) - 1)
+        if not linked[number, number + 1] and _steps_from(linked, number)[number + 1] > detour
+    ]
+    if not 0 < len(gap) <= _MAX_JUMPS:  # with more, the names are not in the order of a walk
         return []
     text = f"some are missing between {first_of([f'{before} and {after}' for before, after in gap])}"
     return [Finding("directions", False, text, tuple(name for both in gap for name in both))]

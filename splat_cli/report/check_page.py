@@ -56,7 +56,7 @@ def check_page(
 
 def _row(one: Row) -> Markup:
     badge = tag("span", "good" if one.ok else "problem", class_=f"badge {'good' if one.ok else 'bad'}")
-    return tag("tr", tag("th", one.topic), tag("td", badge), tag("td", one.text))
+    return tag("tr", tag("th", one.topic, style="white-space: nowrap"), tag("td", badge), tag("td", one.text))
 
 
 def _map(scene: Scene | None, places: Sequence[Place]) -> Markup | None:
