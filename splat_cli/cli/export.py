@@ -172,8 +172,9 @@ def command(
     """Write the splats of runs or files as one file for viewers.
 
     Exports the last step of a run; several sources are merged. The suffix of OUT chooses the format: .ply (standard
-    3DGS, as the INRIA code writes it), .compressed.ply (PlayCanvas), .splat, .spz (Niantic), .sog (PlayCanvas) or .glb
-    (glTF); sources may have any of these formats. An .html file is a page with the splats and a viewer.
+    3DGS, as the INRIA code writes it), .compressed.ply (PlayCanvas), .splat, .spz (Niantic), .sog (PlayCanvas), .glb
+    (glTF) or .spz.glb (glTF with SPZ inside, for Cesium); sources may have any of these formats. .usdc and .usda are
+    OpenUSD and need the extra `usd`. An .html file is a page with the splats and a viewer.
     FOLDER/lod-meta.json is PlayCanvas' Streamed SOG: several levels of detail in chunks, which viewers load on demand.
     OUT is replaced if it exists.
 
@@ -243,15 +244,25 @@ def _has_format(out: Path, format_name: str | None, name: str) -> bool:
     return format_name == name or (format_name is None and out.suffix.lower() == f".{name}")
 
 
+def _is_usd(out: Path, format_name: str | None) -> bool:
+    from splat_cli.gaussians.formats.usd import SUFFIXES
+
+    return format_name is None and out.suffix.lower() in SUFFIXES
+
+
 def _file_writer(
     out: Path, format_name: str | None, start_view: str | None, spz_axes: str
 ) -> Callable[[Path, SplatArrays], None]:
     from splat_cli.errors import UsageError
     from splat_cli.gaussians.formats.table import format_for, write_as
+    from splat_cli.gaussians.formats.usd import SUFFIXES, require_usd, write_usd
 
     if start_view is not None:
         raise UsageError("--start-view needs a page: give OUT a name that ends in .html")
-    found = format_for(out, format_name, ".html")  # before long work
+    if _is_usd(out, format_name):
+        require_usd()
+        return write_usd
+    found = format_for(out, format_name, ".html", *SUFFIXES)  # before long work
     return lambda path, splats: write_as(found, path, splats, spz_axes)
 
 
@@ -273,9 +284,11 @@ def _write_levels(
     """Write a file for each level: OUT_lod0, ... if `numbered`, else OUT. Returns the files written."""
     from splat_cli.commands.export import level_path
     from splat_cli.commands.exported_file import ExportedFile
-    from splat_cli.gaussians.formats import FORMATS, format_for
+    from splat_cli.gaussians.formats import format_for
 
-    found = FORMATS["compressed-ply"] if _has_format(out, format_name, "html") else format_for(out, format_name)
+    kept_as = {"html": "compressed-ply", "usd": "glb"}  # formats with the same losses
+    name = "usd" if _is_usd(out, format_name) else "html" if _has_format(out, format_name, "html") else format_name
+    found = format_for(out, kept_as.get(name, name) if name else None)
     files = []
     for number, splats in enumerate(levels):
         file = level_path(out, number) if numbered else out

@@ -29,6 +29,7 @@ _EXTRAS = {
     "flip": ("FLIP in splat eval and in reports", ("flip_evaluator",)),
     "lpips": ("splat eval --lpips, splat compare --lpips", ("lpips", "torch", "torchvision")),
     "mesh": ("splat mesh", ("skimage",)),
+    "usd": ("splat export to OpenUSD", ("pxr",)),
     "plots": ("charts of scripts/figures/fit_image.py and fit_sphere.py", ("matplotlib",)),
     "test": ("the tests", ("pytest", "xdist", "pytest_timeout", "pyte", "hypothesis", "build", "sympy")),
     "browser": ("tests of pages", ("playwright",)),
