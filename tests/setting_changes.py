@@ -15,6 +15,7 @@ ELSEWHERE = {
     "allow_implausible",  # no effect on plausible scenes: test_plausibility
     "lens",  # the photographs of this scene have no distortion: tests/run/test_lens.py
     "report",  # concerns the command, not the run: test_reports
+    "report_size",  # likewise: tests/cli/test_report.py
     "trials",  # without --steps only: tests/run/setup/test_trials.py
     "sky",  # at most two photographs of this scene show the same direction: test_initialization
 }

@@ -286,7 +286,7 @@ def _write_levels(
     from splat_cli.commands.exported_file import ExportedFile
     from splat_cli.gaussians.formats import format_for
 
-    kept_as = {"html": "compressed-ply", "usd": "glb"}  # formats with the same losses
+    kept_as = {"html": "sog", "usd": "glb"}  # formats with the same losses
     name = "usd" if _is_usd(out, format_name) else "html" if _has_format(out, format_name, "html") else format_name
     found = format_for(out, kept_as.get(name, name) if name else None)
     files = []

@@ -83,4 +83,12 @@ class RunSettings:
         10.0, "Longest time between checkpoints, in minutes; 0 saves by steps only.", low=0
     )
     tensorboard: bool = setting(False, "Write TensorBoard logs to RUN/tensorboard; needs the extra `tensorboard`.")
-    report: bool = setting(True, "Write report.html, with pictures and curves, at the end of training.")
+    report: bool = setting(
+        True, "Write report.html, with the scene in 3D, pictures and curves, at the end of training."
+    )
+    report_size: float = setting(
+        12.0,
+        "Maximum size of the report in MB. Scenes that do not fit are shown with fewer splats; 0 leaves the scene out.",
+        low=0,
+        needs="--report",
+    )

@@ -1,8 +1,10 @@
 """The report's page and its sections: key numbers, comparisons of views, map of the cameras, settings."""
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
+from types import MappingProxyType
 
 import numpy as np
 
@@ -18,6 +20,7 @@ from splat_cli.report.markup import Markup, join, tag
 from splat_cli.report.numbers import compact, duration, size, ticks
 from splat_cli.report.pictures import png
 from splat_cli.report.run_data import RunData
+from splat_cli.report.verdict import verdict
 from splat_cli.report.views import ComparedView
 from splat_cli.scene.view import View
 
@@ -27,6 +30,11 @@ def comparison(views: Sequence[ComparedView]) -> Markup | None:
     if not views:
         return None
     return tag("div", *map(_figure, views), class_="views")
+
+
+def photograph_id(view: ComparedView) -> str:
+    """The id of the view's photograph in the page."""
+    return f"photograph-{hashlib.sha256(view.view.name.encode()).hexdigest()[:8]}"
 
 
 def _figure(view: ComparedView) -> Markup:
@@ -58,6 +66,7 @@ def _picture(view: ComparedView, address: str, what: str) -> Markup:
     return tag(
         "img",
         src=address,
+        id=photograph_id(view) if what == "photograph" else None,
         class_=what.split()[0],
         alt=f"{what} of {view.view.name}",
         width=view.view.width,
@@ -195,7 +204,6 @@ def _scale_bar(width: float) -> Markup:
 
 _HERE = Path(__file__).parent
 _HEAD = 4096  # bytes of a page that hold its generator
-_NUM_WARNINGS = 5  # shown without a click
 _MEASURES = {
     "`hidden_points`": "points hidden by floaters",
     "`opacity_before_points`": "opacity before points",
@@ -205,16 +213,26 @@ _MEASURES = {
 """Keys of metrics.json as its protocol names them -> names on the page."""
 
 
-def page(data: RunData, splats: SplatArrays | None, views: Sequence[ComparedView]) -> str:
-    """The HTML document, without external resources."""
+def page(
+    data: RunData,
+    splats: SplatArrays | None,
+    views: Sequence[ComparedView],
+    stops: Mapping[str, int] = MappingProxyType({}),
+) -> str:
+    """The HTML document, without external resources; `SCENE` marks the place of the scene in 3D.
+
+    stops: name of a view -> its number in the scene in 3D.
+    """
     sections = [
         _head(data),
-        _tiles(data, splats),
+        SCENE,
+        verdict(data, stops),
+        _fold("Renders and photographs", comparison(views), _which(data, views), is_open=not stops),
+        _fold("Scores", join(_tiles(data, splats), measured_views(data))),
         _warnings(data),
-        section("Renders and photographs", comparison(views), _which(data, views)),
-        section("Training", curves(data)),
-        _pair(_map(data, splats), section("Evaluated views", measured_views(data))),
-        section("Settings", _settings(data)),
+        _fold("Training", curves(data)),
+        _fold("Cameras from above", _map(data, splats)),
+        _fold("Settings", _settings(data)),
         _fold("Splats", distributions(splats), "Number of splats by opacity and by size in world units.")
         if splats and len(splats)
         else None,
@@ -224,6 +242,7 @@ def page(data: RunData, splats: SplatArrays | None, views: Sequence[ComparedView
     return document(f"{_scene_name(data)}: report of training", join(*sections))
 
 
+SCENE = Markup("<!-- scene in 3D -->")
 GENERATOR = '<meta name="generator" content="splat">'
 """A line of page.html that identifies pages of this program."""
 
@@ -246,15 +265,18 @@ def document(title: str, body: Markup) -> str:
 
 
 def section(title: str, content: Markup | None, note: str | None = None) -> Markup | None:
+    """A section; nothing without content."""
     if not content:
         return None
     return tag("section", tag("h2", title), tag("p", note, class_="note") if note else None, content)
 
 
-def _fold(title: str, content: Markup, note: str | None = None) -> Markup:
-    """A collapsed section; a click on its title opens it."""
+def _fold(title: str, content: Markup | None, note: str | None = None, is_open: bool = False) -> Markup | None:
+    """A section that a click on its title opens and closes; nothing without content."""
+    if not content:
+        return None
     about = tag("p", note, class_="note") if note else None
-    return tag("details", tag("summary", tag("h2", title)), about, content, class_="fold")
+    return tag("details", tag("summary", tag("h2", title)), about, content, class_="fold", open="" if is_open else None)
 
 
 def _scene_name(data: RunData) -> str:
@@ -311,9 +333,7 @@ def _warnings(data: RunData) -> Markup | None:
     if not data.warnings:
         return None
     lines = [tag("li", text, tag("small", f" (step {step:,})")) for step, text in data.warnings]
-    first, rest = lines[:_NUM_WARNINGS], lines[_NUM_WARNINGS:]
-    more = tag("details", tag("summary", f"{len(rest)} more"), tag("ul", *rest)) if rest else None
-    return tag("section", tag("h2", "Warnings"), tag("ul", *first), more, class_="warnings")
+    return _fold(f"Warnings ({len(lines)})", tag("ul", *lines, class_="warnings"))
 
 
 def _which(data: RunData, views: Sequence[ComparedView]) -> str:
@@ -333,12 +353,7 @@ def _map(data: RunData, splats: SplatArrays | None) -> Markup | None:
     held_out = frozenset(view.name for view in data.run.views("test")) if data.config.eval else frozenset()
     keys = [tag("span", "trained on", class_="key trained")]
     keys += [tag("span", "held out", class_="key held-out")] if held_out else []
-    drawing = tag("figure", tag("figcaption", *keys), camera_map(splats, views, held_out), class_="map")
-    return section("Cameras from above", drawing)
-
-
-def _pair(left: Markup | None, *right: Markup | None) -> Markup:
-    return tag("div", tag("div", left) if left else None, tag("div", *right), class_="pair")
+    return tag("figure", tag("figcaption", *keys), camera_map(splats, views, held_out), class_="map")
 
 
 def _time(data: RunData) -> Markup | None:

@@ -8,7 +8,7 @@ from PIL import Image
 
 _QUALITIES = (88, 80, 70, 60)
 _SHRINK = 0.75
-_MAX_SIDE, _MAX_BYTES = 1000, 240_000  # limits of a picture: 24 take at most 5.8 MB, a third more as base64
+_MAX_SIDE, _MAX_BYTES = 1000, 100_000  # limits of a picture: 24 take at most 2.4 MB, a third more as base64
 
 
 def shown(pixels: np.ndarray) -> str:

@@ -1,7 +1,7 @@
-"""Self-contained HTML page with splats and a viewer; works without a server or network.
+"""Splats in 3D in a web page; works without a server or network.
 
-The viewer is PlayCanvas's (scripts/viewer/bundle.py builds it). The splats are embedded as a compressed PLY in gzip,
-which the browser unpacks: smaller than SPZ, as small as SOG and 30 times faster to write.
+The viewer is PlayCanvas's (scripts/viewer/bundle.py builds it). The splats are embedded as SOG: two thirds of the size
+of a compressed PLY in gzip, at the same quality.
 """
 
 import base64
@@ -9,16 +9,18 @@ import gzip
 import html
 import json
 import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from splat_cli.errors import UsageError, escape_unprintable
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.move import rotated
-from splat_cli.gaussians.formats.compressed_ply import write_compressed_ply
+from splat_cli.gaussians.formats.sog import MAX_ENTRIES, write_sog
 from splat_cli.io.files import replacing
 from splat_cli.scene.view import View
 from splat_cli.viewer.camera_defaults import pivot_point, seen_points, upright_rotation
@@ -26,6 +28,26 @@ from splat_cli.viewer.camera_defaults import pivot_point, seen_points, upright_r
 _STATIC = Path(__file__).parent / "static"
 _FLIPPED = np.diag([-1.0, -1.0, 1.0])
 """Rotation that the viewer applies on loading: files have y down, its world has y up."""
+_UP = np.array([0.0, 1.0, 0.0])
+
+
+@dataclass(frozen=True)
+class Stop:
+    """A camera among which the page walks.
+
+    note: a line about it. photograph: as data URL, or "#ID" of an <img> of the page; compared with the splats.
+    """
+
+    view: View
+    note: str = ""
+    photograph: str | None = None
+
+
+class Part(NamedTuple):
+    """The part of a page that shows splats; num_splat_bytes: how many of its bytes hold the splats."""
+
+    html: str
+    num_splat_bytes: int
 
 
 def write_html(
@@ -37,43 +59,80 @@ def write_html(
     title: str = "Splats",
     framed: np.ndarray | None = None,
 ) -> None:
-    """Write the page, with the initial camera `start`; up: unit vector, float64 [3].
-
-    framed: points [P, 3] that the command "Frame Scene" shows, by default the splats' core.
-    Antialiased splats are rendered with antialiasing. UsageError without splats.
-    """
+    """Write a page that shows the splats only; see `splats_in_3d`. UsageError without splats."""
     if len(splats) == 0:
         raise UsageError(f"{path} was not written: it would show no splats")
-    rotation = upright_rotation(up, start)
-    content = _compressed_ply(rotated(splats, rotation))
-    scene = {
-        "background": background,
-        "antialiased": splats.antialiased,
-        "bytes": len(content),
-        "camera": _camera(start, pivot_point(splats.means, start), _FLIPPED @ rotation),
-        "frame": _box((seen_points(splats.means, ()) if framed is None else framed) @ (_FLIPPED @ rotation).T),
-    }
     page = Template(_static("page.html")).substitute(
         title=html.escape(escape_unprintable(title)),
-        background="#" + "".join(f"{round(255 * value):02x}" for value in background),
-        licences=_static("LICENSES.txt"),
-        style=_static("supersplat-viewer.css"),
-        script=_static("supersplat-viewer.js"),
-        scene=json.dumps(scene).replace("<", "\\u003c"),
-        splats=base64.b64encode(gzip.compress(content, compresslevel=6, mtime=0)).decode(),
+        background=_css_color(background),
+        scene=splats_in_3d(splats, [Stop(start)], up, background, framed).html,
     )
     with replacing(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
 
 
-def _camera(view: View, target: np.ndarray, to_viewer: np.ndarray) -> dict[str, Any]:
-    """The camera in the viewer's coordinates, and half the width and height of its view at distance 1."""
-    shown = view.pinhole
+def splats_in_3d(
+    splats: SplatArrays,
+    stops: Sequence[Stop],
+    up: np.ndarray,
+    background: tuple[float, float, float] = (0.0, 0.0, 0.0),
+    framed: np.ndarray | None = None,
+    embedded: bool = False,
+    max_entries: int = MAX_ENTRIES,
+) -> Part:
+    """The part of a page, in its body, that shows the splats from the first stop and walks to the others.
+
+    up: unit vector, float64 [3]. framed: points [P, 3] that the command "Frame Scene" shows, by default the splats'
+    core. embedded: the page has other contents, which keys and the wheel belong to until a click into the scene.
+    Antialiased splats are rendered with antialiasing. max_entries: see `write_sog`.
+    """
+    rotation = upright_rotation(up, stops[0].view)
+    to_viewer = _FLIPPED @ rotation
+    scene = {
+        "background": background,
+        "antialiased": splats.antialiased,
+        "embedded": embedded,
+        "views": [_camera(stop, pivot_point(splats.means, stop.view), to_viewer) for stop in stops],
+        "frame": _box((seen_points(splats.means, ()) if framed is None else framed) @ to_viewer.T),
+    }
+    content = _base64(_sog(rotated(splats, rotation), max_entries))
+    part = Template(_static("scene.html")).substitute(
+        background=_css_color(background),
+        licences=_static("LICENSES.txt"),
+        style=_static("supersplat-viewer.css"),
+        script=_base64(gzip.compress(_static("supersplat-viewer.js").encode(), mtime=0)),
+        scene=json.dumps(scene).replace("<", "\\u003c"),
+        splats=content,
+    )
+    return Part(part, len(content))
+
+
+def _camera(stop: Stop, target: np.ndarray, to_viewer: np.ndarray) -> dict[str, Any]:
+    """The camera in the viewer's coordinates, and the place of its picture at distance 1.
+
+    width, height: half the size of the picture; shift: its middle, seen from the principal point, y down; roll:
+    clockwise, in radians, since the viewer's camera has none; frame: half the size of the smallest view that shows it.
+    """
+    view = stop.view.pinhole
+    right, _, forward = view.w2c[:3, :3] @ to_viewer.T
+    level = np.cross(forward, _UP)
+    level = level / np.linalg.norm(level) if np.linalg.norm(level) > 1e-6 else right
+    roll = float(np.arctan2(right @ np.cross(forward, level), right @ level))
+    low = np.array([-view.cx / view.fx, -view.cy / view.fy])
+    high = np.array([(view.width - view.cx) / view.fx, (view.height - view.cy) / view.fy])
+    corners = np.array([low, high, (low[0], high[1]), (high[0], low[1])])
+    turn = np.array([[np.cos(roll), -np.sin(roll)], [np.sin(roll), np.cos(roll)]])
     return {
+        "name": escape_unprintable(view.name),
+        "note": stop.note,
+        "photograph": stop.photograph,
         "position": (to_viewer @ view.center).tolist(),
         "target": (to_viewer @ target).tolist(),
-        "width": shown.width / shown.fx / 2,
-        "height": shown.height / shown.fy / 2,
+        "width": view.width / view.fx / 2,
+        "height": view.height / view.fy / 2,
+        "shift": ((low + high) / 2).tolist(),
+        "roll": roll,
+        "frame": np.abs(corners @ turn.T).max(axis=0).tolist(),
     }
 
 
@@ -83,11 +142,19 @@ def _box(points: np.ndarray) -> dict[str, Any]:
     return {"center": ((low + high) / 2).tolist(), "radius": max(float(np.linalg.norm(high - low)) / 2, 1e-3)}
 
 
-def _compressed_ply(splats: SplatArrays) -> bytes:
+def _css_color(color: tuple[float, float, float]) -> str:
+    return "#" + "".join(f"{round(255 * value):02x}" for value in color)
+
+
+def _sog(splats: SplatArrays, max_entries: int) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "splats.compressed.ply"
-        write_compressed_ply(file, splats)
+        file = Path(folder) / "splats.sog"
+        write_sog(file, splats, max_entries)
         return file.read_bytes()
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()
 
 
 def _static(name: str) -> str:

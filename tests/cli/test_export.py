@@ -148,7 +148,7 @@ def test_page_opens_at_the_start_view(splat, trained, tmp_path):
         pages.append(Page(tmp_path / "cwd" / f"{number}.html").scene)
     assert pages[0]["antialiased"]
     assert pages[0] == pages[1] == pages[2]
-    assert pages[0]["camera"] != pages[3]["camera"] == pages[4]["camera"]
+    assert pages[0]["views"] != pages[3]["views"] == pages[4]["views"]
     assert splat("export", RunDir(trained).ply_path(20), "a.spz", "--no-bake").code == 0
     assert splat("export", "a.spz", "a", "--format", "html").code == 0
     assert Page(tmp_path / "cwd" / "a").scene["antialiased"]

@@ -1,5 +1,6 @@
 """report.html: written by train and by report, self-contained, also for interrupted runs."""
 
+import json
 import re
 import shutil
 from html.parser import HTMLParser
@@ -45,16 +46,20 @@ def test_train_writes_the_report(trained):
     page = _Page(trained / "report.html")
     assert page.headings == [
         "toy",
-        "Warnings",
+        "How good it is",
+        "Where it fails",
+        "What to do next",
         "Renders and photographs",
+        "Scores",
+        "Warnings (1)",
         "Training",
         "Cameras from above",
-        "Evaluated views",
         "Settings",
         "Splats",
         "Time by phase",
     ]
-    assert page.source.count('<details class="fold"><summary><h2>') == 2
+    assert page.source.count('<details class="fold"><summary><h2>') == 8
+    assert page.source.index('id="stage"') < page.source.index("How good it is")
     assert page.source.count('class="stage"') == 3
     assert all(name in page.source for name in ("a_00.jpg", "a_03.jpg", "a_06.jpg", "worst", "best"))
     places = [page.source.index(text) for text in ("--test-every", "settings with default values", "--lr-means")]
@@ -76,9 +81,11 @@ def test_the_protocol_is_a_list_without_keys_of_metrics_json(splat, run_copy):
 
 def test_report_is_self_contained(trained):
     page = _Page(trained / "report.html")
-    assert len(page.sources) == 3 * 3 + 1
-    assert all(source.startswith("data:image/") for source in page.sources)
-    assert not re.search(r"https?://|@import|url\(", page.source)
+    assert len([source for source in page.sources if source.startswith("data:image/")]) == 3 * 3 + 1
+    assert all(source.startswith(("data:image/", "#")) for source in page.sources)
+    own = re.sub("<!--.*?-->|<style>.*?</style>", "", page.source, flags=re.DOTALL)  # licences; the viewer's style
+    assert not re.search(r"https?://|@import|url\(", own)
+    assert "default-src 'none'" in page.source
     assert "prefers-color-scheme: dark" in page.source
 
 
@@ -111,7 +118,8 @@ def test_report_of_a_run_killed_early(splat, run_copy):
     result = splat("report", run_copy.path, "--device", "cpu")
     assert result.code == 0, result.err
     page = _Page(run_copy.report_path)
-    assert page.headings == ["toy", "Warnings", "Settings"]
+    assert page.headings == ["toy", "How good it is", "What to do next", "Scores", "Warnings (1)", "Settings"]
+    assert "splat train --resume" in page.source
     assert "not finished: 3 of 20 steps" in page.source
     assert "&lt;b&gt; &amp; so on" in page.source
 
@@ -148,6 +156,18 @@ def test_report_without_photographs(splat, run_copy, tmp_path):
     assert result.code == 0
     assert "Warning: the report has no pictures: " in result.err
     assert "Renders and photographs" not in _Page(run_copy.report_path).headings
+
+
+def test_size_of_the_report(splat, run_copy):
+    """The scene in 3D is left out with 0, and where its viewer alone would be too large."""
+    sizes = {}
+    for size in (None, 2, 0.5, 0):
+        options = [] if size is None else ["--size", size]
+        result = splat("report", run_copy.path, *options, "--device", "cpu", "--json")
+        assert result.code == 0, result.err
+        sizes[size] = json.loads(result.out)["bytes"]
+        assert ('id="stage"' in run_copy.report_path.read_text()) is (size in (None, 2))
+    assert sizes[0] == sizes[0.5] < 0.5e6 < sizes[2] == sizes[None] < 2e6
 
 
 def test_missing_scene_option_is_refused(splat, run_copy, tmp_path):

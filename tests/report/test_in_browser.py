@@ -6,22 +6,26 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.subprocesses import HANG
+
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
 
 @pytest.fixture
 def open_page(chromium, report):
-    """`open_page(width, scheme)`; asserts at the end of the test that no page reported an error."""
+    """`open_page(width, scheme, unfolded)`; asserts at the end of the test that no page reported an error."""
     contexts, complaints = [], []
 
-    def open_page(width=1200, scheme="light"):
+    def open_page(width=1200, scheme="light", unfolded=True):
         context = chromium.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme, offline=True)
         contexts.append(context)
         page = context.new_page()
-        page.on("console", lambda message: complaints.append(message.text))
+        page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("requestfailed", lambda request: complaints.append(request.url))
         page.goto(report.as_uri())
+        if unfolded:
+            page.evaluate("document.querySelectorAll('.fold').forEach((fold) => (fold.open = true))")
         return page
 
     yield open_page
@@ -62,6 +66,29 @@ def test_light_and_dark(open_page):
     assert dark[:, :10].mean() < 50
     assert light[:, :10].mean() > 220
     assert _difference(light, dark) > 50
+
+
+def test_sections_below_the_verdict_are_folded(open_page):
+    page = open_page(unfolded=False)
+    assert page.get_by_text("What to do next").is_visible()
+    assert not page.locator(".view").first.is_visible()
+    page.get_by_text("Renders and photographs").click()
+    assert page.locator(".view").first.is_visible()
+
+
+def test_worst_views_are_shown_in_3d(open_page):
+    """A link of the verdict goes to the view's photograph; the wheel scrolls the page until a click into the scene."""
+    page = open_page(unfolded=False)
+    page.wait_for_selector("body[data-state=ready]", timeout=1000 * HANG)
+    link = page.locator(".verdict a").last
+    link.click()
+    assert page.locator("#view-name").inner_text() in link.inner_text()
+    page.wait_for_selector("#photograph", state="visible", timeout=1000 * HANG)
+    assert page.locator("#photograph").get_attribute("src") in page.content().partition('class="views"')[2]
+    page.evaluate("scrollTo(0, 0)")
+    page.locator("#stage").hover()
+    page.mouse.wheel(0, 200)
+    page.wait_for_function("scrollY > 100")
 
 
 def test_slider_blends_render_and_photograph(open_page):

@@ -1,7 +1,6 @@
 """Contents of an exported page."""
 
 import base64
-import gzip
 import json
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -42,10 +41,9 @@ class Page:
         parts.feed(self.text)
         self.scene = json.loads(parts.texts["scene"])
         self.addresses, self.policy = parts.addresses, parts.policy
-        self._splats = gzip.decompress(base64.b64decode(parts.texts["splats"]))
+        self._splats = base64.b64decode(parts.texts["splats"])
 
     def splats(self, folder):
         """The splats of the page; `folder`: for a temporary file."""
-        assert len(self._splats) == self.scene["bytes"]
-        (folder / "page.compressed.ply").write_bytes(self._splats)
-        return read_splats(folder / "page.compressed.ply")
+        (folder / "page.sog").write_bytes(self._splats)
+        return read_splats(folder / "page.sog")

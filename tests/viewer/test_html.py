@@ -1,19 +1,21 @@
 """The exported page: self-contained, with the splats, opened at the requested camera."""
 
 import dataclasses
+import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from splat_cli.errors import UsageError
 from splat_cli.gaussians.editing.edits import Edits
-from splat_cli.gaussians.editing.move import rotation_about_axes
+from splat_cli.gaussians.editing.move import rotated, rotation_about_axes
 from splat_cli.gaussians.editing.selection import in_morton_order
 from splat_cli.gaussians.formats import read_splats, write_splats
 from splat_cli.scene.trajectories.focus import up_direction
 from splat_cli.scene.trajectories.look_at import UP, overview
 from splat_cli.viewer.camera_defaults import pivot_point, upright_rotation
-from splat_cli.viewer.html import write_html
+from splat_cli.viewer.html import Stop, splats_in_3d, write_html
 from splat_cli.viewer.initial_camera import InitialCamera
 from tests.gaussians.some_splats import some_splats
 from tests.viewer.page import Page
@@ -40,6 +42,11 @@ def pixels(splats, view):
     return points[:, :2] / points[:, 2:] * [view.fx, view.fy]
 
 
+def scene_of(part):
+    """The cameras and settings of the part of a page."""
+    return json.loads(part.html.partition('id="scene">')[2].partition("</script>")[0])
+
+
 def pixels_in_the_page(splats, camera, view):
     """`pixels` in the page: its world is the file rotated by 180 degrees about z, its camera has y up."""
     position, target = np.array(camera["position"]), np.array(camera["target"])
@@ -63,11 +70,11 @@ def test_page_loads_nothing_else(splats, tmp_path):
 
 
 def test_page_contains_the_splats(splats, tmp_path):
-    """The splats are not rotated: the camera is upright and looks along z. Precision as in a compressed PLY."""
+    """The splats are not rotated: the camera is upright and looks along z. Precision as in SOG."""
     write_html(tmp_path / "a.html", splats, overview(splats.means), UP)
     found = Page(tmp_path / "a.html").splats(tmp_path)
-    write_splats(tmp_path / "expected.compressed.ply", splats)
-    expected = read_splats(tmp_path / "expected.compressed.ply")
+    write_splats(tmp_path / "expected.sog", splats)
+    expected = read_splats(tmp_path / "expected.sog")
     for name, array in found.arrays().items():
         np.testing.assert_allclose(array, getattr(expected, name), atol=1e-6, err_msg=name)
 
@@ -81,8 +88,35 @@ def test_page_opens_at_the_view(splats, tmp_path, number, roll):
     moved = in_morton_order(edits.apply(splats))
     write_html(tmp_path / "a.html", moved, start, up_direction(views))
     page = Page(tmp_path / "a.html")
-    shown = pixels_in_the_page(page.splats(tmp_path), page.scene["camera"], start)
+    shown = pixels_in_the_page(page.splats(tmp_path), page.scene["views"][0], start)
     assert np.abs(np.sort(shown, axis=0) - np.sort(pixels(moved, start), axis=0)).max() < 0.05
+
+
+@pytest.mark.parametrize("roll", [0, 20, 90])
+def test_photograph_lies_over_the_splats(splats, roll):
+    """Also of a camera that is rolled, or whose principal point is aside: the page's camera is neither."""
+    start, other = ring_of_views()[:2]
+    photographed = dataclasses.replace(
+        rolled(other, roll), cx=0.3 * other.width, cy=0.6 * other.height, fy=1.1 * other.fx
+    )
+    stop = scene_of(splats_in_3d(splats, [Stop(start), Stop(photographed)], UP))["views"][1]
+    at_distance_1 = SimpleNamespace(width=2 * stop["width"], height=2 * stop["height"])
+    seen = pixels_in_the_page(rotated(splats, upright_rotation(UP, start)), stop, at_distance_1)
+    place = pixels(splats, photographed) / [photographed.fx, photographed.fy]
+    turn = np.array([[np.cos(stop["roll"]), -np.sin(stop["roll"])], [np.sin(stop["roll"]), np.cos(stop["roll"])]])
+    np.testing.assert_allclose(place @ turn.T, seen, atol=1e-4)
+
+    corners = np.array([(-1, -1), (-1, 1), (1, -1), (1, 1)]) * [stop["width"], stop["height"]] + stop["shift"]
+    size = np.array([photographed.width, photographed.height])
+    expected = np.array([(0, 0), (0, 1), (1, 0), (1, 1)]) * size - [photographed.cx, photographed.cy]
+    np.testing.assert_allclose(corners, expected / [photographed.fx, photographed.fy], atol=1e-9)
+    assert np.abs(corners @ turn.T).max(axis=0) == pytest.approx(stop["frame"])
+
+
+def test_coarser_colours_make_a_part_smaller(splats):
+    parts = [splats_in_3d(splats, [Stop(ring_of_views()[0])], UP, max_entries=number) for number in (300, 10)]
+    assert parts[1].num_splat_bytes < 0.8 * parts[0].num_splat_bytes
+    assert len(parts[0].html) - len(parts[1].html) == parts[0].num_splat_bytes - parts[1].num_splat_bytes
 
 
 def test_up_direction_of_the_cameras_becomes_the_worlds():

@@ -12,6 +12,7 @@ from splat_cli.eval.metrics import psnr
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.images import to_8bit
+from splat_cli.report import write_report
 from splat_cli.run.device import open_device
 from splat_cli.run.storage.load_splats import load_splats_for_viewers
 from splat_cli.run.storage.run_lock import new_run_folder
@@ -102,6 +103,50 @@ def test_frame_scene_shows_the_room_despite_a_far_splat(chromium, sample_run, tm
     assert (framed.max(axis=2) > 40).mean() > 0.6  # the room fills most of the window
     page.keyboard.press("r")
     wait_for(page, lambda: psnr(screenshot(page)[:200], start) > 25)
+    assert errors == []
+
+
+@pytest.mark.parametrize("size", [{"width": 1280, "height": 800}, {"width": 390, "height": 844}])
+def test_report_compares_photographs_with_the_scene(chromium, sample_run, tmp_path, open_device, size):
+    """The slider lays the photograph over the splats, of the same colours; buttons and keys go to others."""
+    report = write_report(sample_run, open_device("cpu"), Display(), path=tmp_path / "report.html")
+    page, errors = chromium.new_page(viewport=size), []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(report.as_uri())
+    page.wait_for_selector("body[data-state=ready]", timeout=1000 * HANG)
+    name, cut, photograph = page.locator("#view-name"), page.locator("#cut"), page.locator("#photograph")
+    box = page.locator("#stage").bounding_box()
+    assert box["x"] + box["width"] <= size["width"]
+    assert box["y"] + box["height"] < size["height"]
+    for button in page.locator("#walk button").all():
+        assert min(button.bounding_box()[side] for side in ("width", "height")) >= 44
+
+    def compared():
+        """(splats, photograph), without the viewer's buttons."""
+        inner = {side: int(box[side]) for side in ("x", "y", "width")} | {"height": int(box["height"] - 80)}
+        cut.fill("0")
+        shown = [np.asarray(Image.open(BytesIO(page.screenshot(clip=inner))).convert("RGB"))]
+        cut.fill("100")
+        shown.append(np.asarray(Image.open(BytesIO(page.screenshot(clip=inner))).convert("RGB")))
+        covered = np.any(shown[0] != shown[1], axis=2)
+        rows, columns = np.flatnonzero(covered.mean(axis=1) > 0.3), np.flatnonzero(covered.mean(axis=0) > 0.3)
+        return [part[rows[0] : rows[-1], columns[0] : columns[-1]] for part in shown]
+
+    for go in (lambda: None, page.locator("#next").click, lambda: page.keyboard.press("ArrowRight")):
+        go()
+        wait_for(page, photograph.is_visible)
+        splats, photo = compared()
+        assert psnr(splats, photo) > 22
+        assert abs(splats.mean() / photo.mean() - 1) < 0.03
+    assert name.inner_text() == "view_002.jpg"
+    page.locator("#previous").click()
+    assert name.inner_text() == "view_001.jpg"
+    wait_for(page, photograph.is_visible)
+    page.mouse.move(box["x"] + 100, box["y"] + 100)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 160, box["y"] + 110, steps=5)
+    page.mouse.up()
+    wait_for(page, photograph.is_hidden)
     assert errors == []
 
 

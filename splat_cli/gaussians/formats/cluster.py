@@ -3,7 +3,7 @@
 import numpy as np
 
 CODES = 256
-_ROUNDS = 10
+_ROUNDS, _PALETTE_ROUNDS = 10, 3
 _BLOCK = 1 << 14
 """Vectors per batch."""
 
@@ -63,7 +63,7 @@ def _k_means(vectors: np.ndarray, k: int, rng: np.random.Generator) -> tuple[np.
     if len(vectors) <= k:
         return vectors, np.arange(len(vectors))
     means = vectors[rng.choice(len(vectors), k, replace=False)]
-    for _ in range(_ROUNDS):
+    for _ in range(_PALETTE_ROUNDS):
         labels = _nearest(vectors, means)
         order = np.argsort(labels, kind="stable")
         begins = np.unique(labels[order], return_index=True)[1]

@@ -48,7 +48,8 @@ _ROW = 64
 """Entries of the palette in a row of its image."""
 _PALETTE_BITS, _SPLATS_AN_ENTRY = (10, 16), 4
 """Palettes have one entry for every 4 to 8 splats, but at least 2^10 and at most 2^16: see docs/formats.md."""
-_MAX_ENTRIES = 1 << _PALETTE_BITS[1]
+MAX_ENTRIES = 1 << _PALETTE_BITS[1]
+"""Maximum number of entries of the palette."""
 _MAX_META_BYTES = 1 << 20
 """Maximum size of meta.json in bytes; much more than its codebooks need."""
 
@@ -84,18 +85,21 @@ def read_image(file: zipfile.ZipFile, name: str, most: int) -> np.ndarray:
         return np.asarray(image.convert("RGBA")).reshape(-1, 4)
 
 
-def write_sog(path: Path, splats: SplatArrays) -> None:
-    """Write the splats in Morton order. FormatError if there are more than images can hold."""
+def write_sog(path: Path, splats: SplatArrays, max_entries: int = MAX_ENTRIES) -> None:
+    """Write the splats in Morton order. FormatError if there are more than images can hold.
+
+    max_entries: of the palette of view-dependent colours; fewer make the file smaller and these colours coarser.
+    """
     if len(splats) > MAX_SIDE**2:
         raise FormatError(f"{path} cannot hold {len(splats)} splats, {MAX_SIDE**2} at most; write another format")
-    contents = sog_files(splats)
+    contents = sog_files(splats, max_entries)
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as file:
         for name, content in contents.items():
             file.writestr(zipfile.ZipInfo(name), content)
 
 
-def sog_files(splats: SplatArrays) -> dict[str, bytes]:
-    """Names and contents of the files that hold the splats, in Morton order."""
+def sog_files(splats: SplatArrays, max_entries: int = MAX_ENTRIES) -> dict[str, bytes]:
+    """Names and contents of the files that hold the splats, in Morton order. max_entries: see `write_sog`."""
     splats = in_morton_order(splats)
     images, means = _pack_means(splats.means)
     largest, three = smallest_three(unit_quats(splats.quats))
@@ -115,7 +119,7 @@ def sog_files(splats: SplatArrays) -> dict[str, bytes]:
     }
     contents: dict[str, bytes] = {}
     if splats.sh_degree:
-        entries, images["shN_labels.webp"], meta["shN"] = _pack_palette(splats)
+        entries, images["shN_labels.webp"], meta["shN"] = _pack_palette(splats, max_entries)
         contents["shN_centroids.webp"] = encode_webp(entries)
     contents |= {name: encode_webp(as_image(rows)) for name, rows in images.items()}
     return contents | {"meta.json": json.dumps(meta).encode()}
@@ -189,11 +193,11 @@ def _log_bounds(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return (logs.min(axis=0), logs.max(axis=0)) if len(logs) else (np.zeros(3), np.zeros(3))
 
 
-def _pack_palette(splats: SplatArrays) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+def _pack_palette(splats: SplatArrays, max_entries: int) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
     """(image of the palette, bytes [N, 3] of labels, metadata)."""
     n, k = splats.shN.shape[:2]
     size = 2 ** int(np.clip(np.log2(max(n / _SPLATS_AN_ENTRY, 1)), *_PALETTE_BITS))
-    entries, labels = palette(splats.shN.reshape(n, 3 * k), size)
+    entries, labels = palette(splats.shN.reshape(n, 3 * k), min(size, max_entries))
     codes = codebook(entries)
     image = np.zeros((max(1, ceil_div(len(entries), _ROW)), _ROW, k, 3), np.uint8)
     image.reshape(-1, k, 3)[: len(entries)] = nearest_codes(entries, codes).reshape(-1, k, 3)
@@ -209,7 +213,7 @@ def _pack_palette(splats: SplatArrays) -> tuple[np.ndarray, np.ndarray, dict[str
 
 def _palette(file: zipfile.ZipFile, meta: Any, n: int, k: int) -> tuple[np.ndarray, np.ndarray]:
     """(coefficients float32 [P, K, 3] of the entries, index [N] of each splat's entry)."""
-    pixels = read_image(file, _file(meta, 0), _MAX_ENTRIES * k)[:, :3]
+    pixels = read_image(file, _file(meta, 0), MAX_ENTRIES * k)[:, :3]
     rows = read_pixels(file, _file(meta, 1), n)
     labels = rows[:, 0] + (rows[:, 1].astype(np.uint16) << 8)
     if len(pixels) % k or labels.max(initial=0) >= len(pixels) // k:

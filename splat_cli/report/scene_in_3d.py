@@ -1,0 +1,115 @@
+"""The scene in 3D at the top of a report: photographs to walk among, and as many splats as fit."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from splat_cli.device import Backend
+from splat_cli.errors import SceneError
+from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.editing.selection import keep_largest
+from splat_cli.gaussians.formats.sog import MAX_ENTRIES
+from splat_cli.render.contribution import contributions
+from splat_cli.report.markup import Markup, join, tag
+from splat_cli.report.page import photograph_id
+from splat_cli.report.pictures import jpeg
+from splat_cli.report.run_data import RunData
+from splat_cli.report.views import ComparedView
+from splat_cli.run.storage.load_images import load_run_images
+from splat_cli.scene.trajectories.focus import up_direction
+from splat_cli.scene.view import View, evenly_spread
+from splat_cli.terminal.console import Display, Level
+from splat_cli.viewer.camera_defaults import seen_points
+from splat_cli.viewer.html import Stop, splats_in_3d
+
+_NUM_STOPS = 12  # photographs from all over the scene, in addition to the compared ones
+_MAX_SIDE, _MAX_BYTES = 800, 60_000  # of such a photograph
+_NUM_VIEWS = 64  # of which splats contribute most
+_MARGIN = 0.97  # aims a little below the limit, so that one more attempt suffices
+_FEWEST = 1000  # splats that are worth a picture
+_BYTES_PER_SPLAT = 13.0  # in SOG, without the palette of view-dependent colours
+_SPLATS_PER_ENTRY = 64  # of the palette, at most; then splats are left out instead
+
+
+def stops_of(data: RunData, compared: Sequence[ComparedView], scene: Path | None, backend: Backend) -> list[Stop]:
+    """The first view, the compared ones and others from all over the scene, in the order of the run.
+
+    Photographs that are already in the page are not repeated. scene: see `write_report`.
+    """
+    views = data.run.views("all")
+    in_page = {one.view.name: one for one in compared}
+    names = {view.name for view in [*views[:1], *evenly_spread(views, _NUM_STOPS)]} | set(in_page)
+    chosen = [view for view in views if view.name in names]
+    photographs = {name: f"#{photograph_id(one)}" for name, one in in_page.items()}
+    photographs |= _photographs(data, [view for view in chosen if view.name not in in_page], scene, backend)
+    held_out = {view.name for view in data.run.views("test")} if data.config.eval else set()
+    return [Stop(view, _remark(data, view, view.name in held_out), photographs.get(view.name)) for view in chosen]
+
+
+def _photographs(data: RunData, views: Sequence[View], scene: Path | None, backend: Backend) -> dict[str, str]:
+    """Small photographs as data URLs, by name; empty if they are missing."""
+    try:
+        found = load_run_images(data.run, views, scene, backend, Display(level=Level.QUIET, bar=False))
+    except SceneError:
+        return {}
+    return {
+        view.name: jpeg(photograph, _MAX_SIDE, _MAX_BYTES)
+        for view, photograph in zip(found.views, found.images, strict=True)
+    }
+
+
+def _remark(data: RunData, view: View, held_out: bool) -> str:
+    remark = "held out" if held_out else "trained on"
+    score = data.measured.get("per_image", {}).get(view.name)
+    return f"{remark}, PSNR {score['psnr']:.1f} dB" if score else remark
+
+
+def scene_in_3d(
+    data: RunData, splats: SplatArrays, stops: Sequence[Stop], backend: Backend, max_bytes: float
+) -> Markup | None:
+    """The splats of the run in about `max_bytes` of HTML, not more; None if hardly any would fit.
+
+    Where all do not fit, view-dependent colours become coarser, and only splats are shown that contribute most.
+    """
+    splats = dataclasses.replace(splats, antialiased=data.config.antialias)
+    views = data.run.views("all")
+    up, framed, background = up_direction(views), seen_points(splats.means, views), data.run.background()
+    empty = splats_in_3d(splats.select(slice(0, 1)), stops, up, background, framed, embedded=True)
+    room, strengths = max_bytes - len(empty.html), None
+    aim = room
+    while aim > 0:
+        count, entries = _fitting(aim, splats)
+        if count < min(_FEWEST, len(splats)):
+            break
+        if count < len(splats) and strengths is None:
+            strengths = contributions(backend, splats, evenly_spread(data.run.views("train"), _NUM_VIEWS))
+        shown = splats if strengths is None else keep_largest(splats, strengths, count)
+        part = splats_in_3d(shown, stops, up, background, framed, embedded=True, max_entries=entries)
+        if len(part.html) <= max_bytes:
+            return join(Markup(part.html), _note(len(shown), len(splats)))
+        aim *= _MARGIN * room / part.num_splat_bytes
+    return None
+
+
+def _fitting(room: float, splats: SplatArrays) -> tuple[int, int]:
+    """(number of splats, entries of the palette) that are expected to fit into `room` bytes of base64."""
+    room, num = 0.75 * room, len(splats)
+    if splats.sh_degree == 0:
+        return min(num, int(room / _BYTES_PER_SPLAT)), 1
+    entry_bytes = 3 * splats.shN.shape[1]
+    entries = min(MAX_ENTRIES, int((room - _BYTES_PER_SPLAT * num) / entry_bytes))
+    if entries >= num / _SPLATS_PER_ENTRY:
+        return num, entries
+    count = min(num, int(room / (_BYTES_PER_SPLAT + entry_bytes / _SPLATS_PER_ENTRY)))
+    return count, max(1, min(MAX_ENTRIES, count // _SPLATS_PER_ENTRY))
+
+
+def _note(shown: int, total: int) -> Markup:
+    note = (
+        "Drag to look around. The buttons and arrow keys go to the next photograph, the slider lays it over the scene."
+    )
+    if shown < total:
+        note += f" To keep the page small, it has the {shown:,} of {total:,} splats that contribute most."
+    return tag("p", note, class_="note")

@@ -1,0 +1,100 @@
+"""The report in words."""
+
+import dataclasses
+import re
+from datetime import datetime
+
+import pytest
+
+from splat_cli.config.presets import load_config
+from splat_cli.report.run_data import RunData
+from splat_cli.report.verdict import verdict
+from splat_cli.run.storage.run_dir import RunDir
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A good run: 28 dB on all views, 29 dB in training."""
+    return RunData(
+        run=RunDir(tmp_path / "my run"),
+        config=load_config(None, {"eval": True, "steps": 100}),
+        provenance={"scene": "photos/garden"},
+        figures=[{"step": 50, "psnr": 20.0}, {"step": 95, "psnr": 29.0}, {"step": 100, "psnr": 29.0}],
+        warnings=[],
+        phases={},
+        metrics={100: scores([28.0] * 8)},
+        protocol="",
+        step=100,
+        when=datetime(2026, 1, 1),
+    )
+
+
+def scores(values, **others):
+    per_image = {f"{i}.jpg": {"psnr": value} for i, value in enumerate(values)}
+    return {"psnr": sum(values) / len(values), "per_image": per_image, **others}
+
+
+def changed(data, **settings):
+    return dataclasses.replace(data, config=dataclasses.replace(data.config, **settings))
+
+
+def told(data, stops=None):
+    """The text without markup."""
+    return re.sub("<[^>]*>", "", verdict(data, stops or {}))
+
+
+@pytest.mark.parametrize(
+    ("psnr", "words"), [(31, "very good"), (28, "good: only"), (24, "fair"), (20, "poor"), (15, "bad")]
+)
+def test_grade(data, psnr, words):
+    text = told(dataclasses.replace(data, metrics={100: scores([psnr] * 8)}))
+    assert f"PSNR {psnr:.1f} dB over 8 photographs, held out: {words}" in text
+
+
+def test_good_run_is_shared(data):
+    text = told(data)
+    assert "No view falls far behind. The worst are 0.jpg (28.0 dB), 1.jpg (28.0 dB), 2.jpg (28.0 dB)." in text
+    assert "--preset quality" in text
+    assert "my run&#x27; &#x27;my run.html&#x27; writes a page" in text
+    assert not re.search("--resume|--eval|--pose-opt|--free-space|--appearance|--downscale", text)
+
+
+def test_worst_views_are_links_into_the_scene(data):
+    page = verdict(dataclasses.replace(data, metrics={100: scores([28, 12, 29, 23.9, 28, 28])}), {"1.jpg": 7})
+    assert "2 of 6 views are over 4 dB worse than the median of 28.0 dB" in page
+    assert '<a href="#stage" data-view="7">1.jpg (12.0 dB)</a>, 3.jpg (23.9 dB).' in page
+    assert "<code>--pose-opt</code>" in page
+
+
+@pytest.mark.parametrize(
+    ("measured", "failure", "advice"),
+    [
+        ({"hidden_points": 0.08}, "hide 8% of the points", "--free-space 0.1"),
+        ({"fitted_psnr": 29.5}, "with fitted colours, it has 29.5 dB", "--appearance exposure"),
+    ],
+)
+def test_failures_of_the_whole_scene(data, measured, failure, advice):
+    text = told(dataclasses.replace(data, metrics={100: scores([28] * 8, **measured)}))
+    assert failure in text
+    assert advice in text
+    assert "No view falls far behind" in text
+    assert "--preset quality" not in text
+
+
+def test_overfitting(data):
+    text = told(dataclasses.replace(data, metrics={100: scores([24] * 8)}))
+    assert "Photographs that it was trained on are much better, 29.0 dB: it overfits." in text
+    assert "--free-space 1 --steps 7000" in text
+
+
+def test_without_held_out_views(data):
+    text = told(dataclasses.replace(changed(data, eval=False), metrics={}))
+    assert "Photographs that it was trained on have a PSNR of 29.0 dB." in text
+    assert "how much worse was not measured" in text
+    assert "splat train photos/garden --eval" in text
+
+
+def test_unfinished_run_of_small_photographs(data):
+    text = told(dataclasses.replace(changed(data, downscale=4), step=60))
+    assert "Finish the training: splat train --resume" in text
+    assert "photographs had 1/4 of their size" in text
