@@ -88,7 +88,8 @@ def test_worst_views_are_shown_in_3d(open_page):
     page.evaluate("scrollTo(0, 0)")
     page.locator("#stage").hover()
     page.mouse.wheel(0, 200)
-    page.wait_for_function("scrollY > 100")
+    while page.evaluate("scrollY") < 100:  # scrolls smoothly
+        page.wait_for_timeout(50)
 
 
 def test_slider_blends_render_and_photograph(open_page):
@@ -117,7 +118,7 @@ def test_error_map_replaces_the_pictures(open_page):
 
 def test_pointer_shows_values_of_a_curve(open_page):
     page = open_page()
-    chart = page.locator(".chart").first
+    chart = page.locator(".charts .chart").first
     summary = chart.locator("output").inner_text()
     chart.locator("svg").hover(position={"x": 120, "y": 60})
     assert chart.locator("output").inner_text().startswith("step ")
