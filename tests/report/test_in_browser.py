@@ -88,8 +88,11 @@ def test_worst_views_are_shown_in_3d(open_page):
     page.evaluate("scrollTo(0, 0)")
     page.locator("#stage").hover()
     page.mouse.wheel(0, 200)
-    while page.evaluate("scrollY") < 100:  # scrolls smoothly
-        page.wait_for_timeout(50)
+    for _ in range(100):  # scrolls smoothly
+        page.wait_for_timeout(100)
+        if page.evaluate("scrollY") > 100:
+            return
+    pytest.fail("the page does not scroll")
 
 
 def test_slider_blends_render_and_photograph(open_page):
