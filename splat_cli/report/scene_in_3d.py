@@ -45,6 +45,9 @@ def stops_of(data: RunData, compared: Sequence[ComparedView], scene: Path | None
     photographs = {name: f"#{photograph_id(one)}" for name, one in in_page.items()}
     photographs |= _photographs(data, [view for view in chosen if view.name not in in_page], scene, backend)
     held_out = {view.name for view in data.run.views("test")} if data.config.eval else set()
+    for view in chosen:
+        if view.distortion is not None:  # the page has pinhole cameras only
+            photographs.pop(view.name, None)
     return [Stop(view, _remark(data, view, view.name in held_out), photographs.get(view.name)) for view in chosen]
 
 

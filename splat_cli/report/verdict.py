@@ -92,7 +92,9 @@ def _failing_everywhere(data: RunData) -> Iterator[tuple[Markup, Markup]]:
     if (hidden := measured.get("hidden_points", 0)) >= _HIDDEN:
         yield (
             prose(f"There are floaters: splats in empty space hide {hidden:.0%} of the points behind them."),
-            prose("Against floaters, train with `--free-space 0.1`."),
+            prose(
+                f"Remove them with `splat clean {shlex.quote(str(data.run.path))}`, or train with `--free-space 0.1`."
+            ),
         )
     if measured and data.config.eval and training is not None and training - measured["psnr"] >= _OVERFIT:
         yield (
