@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from splat_cli.commands.photo_checks import (
     measured,
     overlap,
     training_seconds,
+    undecoded,
 )
 from splat_cli.commands.photo_scene import lacks_poses, refuse_run
 from splat_cli.errors import UsageError
@@ -29,6 +31,7 @@ from splat_cli.scene.read import read_scene
 from splat_cli.scene.sfm import is_video
 from splat_cli.scene.sfm.photographs import source_files
 from splat_cli.scene.sfm.video import extract_frames
+from splat_cli.scene.zipped import is_zipped_scene, unzipped_scene
 from splat_cli.terminal.console import Counting
 
 _LINK_OF_TRACKS = 30  # points that two photographs share: COLMAP needs as many to place one
@@ -47,6 +50,9 @@ def check(source: Path, num_frames: int, counting: Counting, page: Path | None =
             with counting("frames", num_frames) as count:
                 extract_frames(source, Path(folder), num_frames, count)
             return _written(check_photographs(source, source_files(Path(folder)), counting), page)
+    if is_zipped_scene(source):
+        with unzipped_scene(source) as scene:
+            return _written(dataclasses.replace(_check_scene(scene, counting), source=source), page)
     if not lacks_poses(source):
         return _written(_check_scene(source, counting), page)
     photographs = source / "images" if (source / "images").is_dir() else source
@@ -65,12 +71,11 @@ def _written(checked: Checked, page: Path | None) -> Checked:
 
 def _check_scene(source: Path, counting: Counting) -> Checked:
     scene = read_scene(source)
-    views = [view for view in scene.views if view.path is not None]
-    photographs = measured(source, [view.path for view in views if view.path is not None], counting)
+    name_of = {view.path: view.name for view in scene.views if view.path is not None}
+    photographs = measured(source, list(name_of), counting)
     pairs = find_pairs(photographs)
-    name_of = {view.path: view.name for view in views}
     names = [name_of[one.path] for one in photographs]
-    findings = look(photographs, pairs, names)
+    findings = [*undecoded(photographs, name_of), *look(photographs, pairs, names)]
     shared = shared_points(scene)
     if shared is not None:
         findings += overlap([view.name for view in scene.views], shared >= _LINK_OF_TRACKS)

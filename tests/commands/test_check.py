@@ -1,6 +1,7 @@
 """`splat check`, and its two lines before poses are estimated."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -69,6 +70,17 @@ def test_all_blurred(capture, tmp_path):
     for path in copied(capture, tmp_path / "photos"):
         Image.open(path).filter(ImageFilter.GaussianBlur(3)).save(path)
     assert "all are blurred" in checked(tmp_path / "photos")["blur"].text
+
+
+def test_files_that_cannot_be_read_and_photographs_in_subfolders(capture, tmp_path):
+    paths = copied(capture, tmp_path / "photos")
+    paths[0].write_bytes(b"not a picture")
+    (tmp_path / "photos" / "more").mkdir()
+    Image.open(paths[3]).filter(ImageFilter.GaussianBlur(3)).save(tmp_path / "photos" / "more" / paths[3].name)
+    found = checked(tmp_path / "photos")
+    assert found["files"].photographs == ("a_00.png",)
+    assert not found["files"].ok
+    assert found["blur"].photographs == ("more/a_03.png",)
 
 
 def test_exposures_that_jump(capture, tmp_path):
@@ -151,6 +163,8 @@ def test_scene_with_a_gap(scene, splat, tmp_path):
     assert result.code == 0, result.err
     assert {one["topic"] for one in data["findings"]} >= {"blur", "overlap", "directions"}
     assert data["poses_seconds"] is None
+    shutil.make_archive(str(tmp_path / "zipped"), "zip", scene)
+    assert "training" in splat("check", tmp_path / "zipped.zip").out
     assert "where more would help most" in (tmp_path / "check.html").read_text()
 
 
