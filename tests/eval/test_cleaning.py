@@ -80,6 +80,33 @@ def test_what_photographs_show_is_no_floater(backend: Backend) -> None:
     assert reasons(backend, seen, thing).tolist() == [Reason.NONE]
 
 
+def test_a_splat_at_points_is_no_floater(backend: Backend) -> None:
+    """It has points of its own, though photographs show the wall on most rays that pass its edges."""
+    seen, thing = photographed(backend, wall()), balls((0, 0, 2), 0.12, -2)
+    assert reasons(backend, seen, thing).tolist() == [Reason.FLOATER]
+    own = np.float32([0, 0, 2]) + np.random.default_rng(0).uniform(-0.12, 0.12, (300, 3)).astype(np.float32)
+    colors = np.concatenate([seen.colors, np.zeros((300, 3), np.uint8)])
+    seen = replace(seen, points=np.concatenate([seen.points, own]), colors=colors)
+    assert reasons(backend, seen, thing).tolist() == [Reason.NONE]
+
+
+def test_colors_are_looked_for_in_neighboring_pixels_outside_of_masks(backend: Backend) -> None:
+    """Every other row of the photographs is black."""
+    seen, floater = photographed(backend, wall()), balls((0, 0, 2), 0.12, -2)
+    for image in seen.photographs.images:
+        image[::2] = 0
+    assert reasons(backend, seen, floater).tolist() == [Reason.FLOATER]
+    masks = [np.zeros(image.shape[:2], np.uint8) for image in seen.photographs.images]
+    masked = replace(seen, photographs=seen.photographs._replace(masks=masks))
+    assert reasons(backend, masked, floater).tolist() == [Reason.NONE]
+
+
+def test_a_weaker_cleaning_leaves_floaters_on_few_rays(backend: Backend) -> None:
+    seen, small = photographed(backend, wall()), balls((0, 0, 2), 0.03, 0)
+    assert reasons(backend, seen, small).tolist() == [Reason.FLOATER]
+    assert reasons(backend, seen, small, strength=0.01).tolist() == [Reason.NONE]
+
+
 def test_without_photographs_there_are_no_floaters(backend: Backend) -> None:
     assert reasons(backend, None, balls((0, 0, 2), 0.12, 4)).tolist() == [Reason.NONE]
 

@@ -53,12 +53,13 @@ def test_large_splats_in_the_distance_have_neighbors() -> None:
 
 
 def test_ends_of_needles() -> None:
-    """One needle lies on the wall, one leans out of it; an axis as long is no needle if the second is long, too."""
+    """On the wall, out of it, beyond its left and right edges; a long axis is no needle if the second is long, too."""
     on, out, flat = [0.2, 0.002, 0.001], [0.001, 0.002, 0.2], [0.001, 0.1, 0.2]
-    _, at_ends = with_wall(([0, 0, 0], on), ([0, 0, 0], out), ([0, 0, 0], flat))
+    _, at_ends = with_wall(([0, 0, 0], on), ([0, 0, 0], out), ([0, 0, 0], flat), ([-0.9, 0, 0], on), ([0.9, 0, 0], on))
     assert at_ends[0] > 10
     assert at_ends[1] == 0
     assert at_ends[2] == MANY
+    assert at_ends[3] == at_ends[4] == 0
 
 
 def test_positions_beyond_any_grid_and_no_splats() -> None:
