@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 def command(source: Path, out: Path | None, frames: int, display: "Display") -> Output:
     """Check photographs before training.
 
-    Looks for blur, jumps of exposure, duplicates, moving things, too little overlap and missing directions; with camera
-    poses also for wrong ones, and for places where more photographs would help most. Needs pycolmap (pip install
+    Looks for blur, jumps of exposure, duplicates, moving things and too little overlap; with camera poses also for
+    missing directions, wrong poses, and places where more photographs would help most. Needs pycolmap (pip install
     'splat-cli[sfm]') for overlap, exposure and movement.
     """
     from splat_cli.commands.check import check

@@ -78,9 +78,9 @@ def _check_scene(source: Path, counting: Counting) -> Checked:
     findings = [*undecoded(photographs, name_of), *look(photographs, pairs, names)]
     shared = shared_points(scene)
     if shared is not None:
-        findings += overlap([view.name for view in scene.views], shared >= _LINK_OF_TRACKS)
+        findings.append(overlap([view.name for view in scene.views], shared >= _LINK_OF_TRACKS))
     else:
-        findings += links_of_photographs(names, pairs, ordered=False)
+        findings.append(links_of_photographs(names, pairs))
     findings.append(directions(gaps(scene.views)))
     findings += [Finding("poses", False, sign) for sign in signs_of_wrong_poses(scene)]
     pixels = float(np.mean([view.width * view.height for view in scene.views]))

@@ -32,8 +32,6 @@ _STOPS, _MAX_UNEVEN = 1.0, 0.1  # exposures of two photographs that differ; frac
 _SAME_PICTURE, _SAME_PLACE = 2.0, 0.003  # of 255: difference of thumbnails; shift relative to the width
 _LINK = 10  # points that two photographs share, of small copies
 _MIN_LINKS = 2
-_DETOUR, _DETOUR_SHARE = 6, 0.125  # links from a photograph to the next, more of which are a gap; of all photographs
-_MAX_JUMPS = 2
 _PHOTOGRAPH_SECONDS, _PAIR_SECONDS, _PAIRS_IN_ORDER = 0.6, 0.16, 15  # of one core: SIFT at 2 megapixels, matching
 _LEAST_MAPPED = 1.3  # with mapping, relative to features and matches
 
@@ -101,7 +99,7 @@ def check_photographs(source: Path, paths: Sequence[Path], counting: Counting) -
     pairs = find_pairs(photographs)
     root = Path(os.path.commonpath([path.parent for path in paths]))
     names = [one.path.relative_to(root).as_posix() for one in photographs]
-    findings = [*undecoded(photographs, paths), *look(photographs, pairs, names), *links_of_photographs(names, pairs)]
+    findings = [*undecoded(photographs, paths), *look(photographs, pairs, names), links_of_photographs(names, pairs)]
     if cause := panoramas_or_fisheyes([one.path for one in photographs]):
         findings.append(Finding("lens", False, f"the photographs {cause}"))
     pixels = float(np.mean([one.width * one.height for one in photographs]))
@@ -184,17 +182,17 @@ def _of_pairs(pairs: Iterable[Pair], names: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted({names[number] for pair in pairs for number in (pair.first, pair.second)}))
 
 
-def links_of_photographs(names: Sequence[str], pairs: Sequence[Pair], ordered: bool = True) -> list[Finding]:
-    """Overlap by matches. ordered: look for gaps between photographs in order, which poses would show."""
+def links_of_photographs(names: Sequence[str], pairs: Sequence[Pair]) -> Finding:
+    """Overlap by matches."""
     if not pairs:
-        return [Finding("overlap", True, "not measured: pip install -U 'splat-cli[sfm]'")]
+        return Finding("overlap", True, "not measured: pip install -U 'splat-cli[sfm]'")
     linked = np.zeros((len(names), len(names)), bool)
     for pair in pairs:
         linked[pair.first, pair.second] = linked[pair.second, pair.first] = pair.num_shared >= _LINK
-    return overlap(names, linked) + (jumps(names, linked) if ordered else [])
+    return overlap(names, linked)
 
 
-def overlap(names: Sequence[str], linked: np.ndarray) -> list[Finding]:
+def overlap(names: Sequence[str], linked: np.ndarray) -> Finding:
     """Photographs with too few others that show the same. linked: bool [N, N]."""
     np.fill_diagonal(linked, False)
     away = _steps_from(linked, int(linked.sum(axis=1).argmax())) < 0
@@ -202,26 +200,12 @@ def overlap(names: Sequence[str], linked: np.ndarray) -> list[Finding]:
     weak = [name for name, is_weak in zip(names, few | away, strict=True) if is_weak]
     if len(weak) <= _MAX_WEAK * len(names):
         some = f"; little in {first_of(weak)}" if weak else ""
-        return [Finding("overlap", True, f"enough{some}", tuple(weak))]
+        return Finding("overlap", True, f"enough{some}", tuple(weak))
     text = (
         f"{len(weak)} of {len(names)} share hardly anything with the others: {first_of(weak)}; take more that overlap "
         "by two thirds"
     )
-    return [Finding("overlap", False, text, tuple(weak))]
-
-
-def jumps(names: Sequence[str], linked: np.ndarray) -> list[Finding]:
-    """Photographs in order that show the same only by a long way around: others are missing between them."""
-    detour = max(_DETOUR, _DETOUR_SHARE * len(names))
-    gap = [
-        (names[number], names[number + 1])
-        for number in range(len(names) - 1)
-        if not linked[number, number + 1] and _steps_from(linked, number)[number + 1] > detour
-    ]
-    if not 0 < len(gap) <= _MAX_JUMPS:  # with more, the names are not in the order of a walk
-        return []
-    text = f"some are missing between {first_of([f'{before} and {after}' for before, after in gap])}"
-    return [Finding("directions", False, text, tuple(name for both in gap for name in both))]
+    return Finding("overlap", False, text, tuple(weak))
 
 
 def _steps_from(linked: np.ndarray, start: int) -> np.ndarray:
