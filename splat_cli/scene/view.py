@@ -12,7 +12,7 @@ import numpy as np
 
 from splat_cli.errors import UsageError
 from splat_cli.scene.lens import MAX_SIDE, Lens
-from splat_cli.scene.lens.distortion import Distortion, Polynomial
+from splat_cli.scene.lens.distortion import Distortion
 from splat_cli.scene.lens.field_of_view import FieldOfView, field_of_view
 from splat_cli.scene.quaternion import camera_center, is_rotation
 
@@ -149,7 +149,9 @@ class View:
         columns, rows = np.meshgrid(np.arange(self.width) + 0.5, np.arange(self.height) + 0.5)
         points = np.stack([(columns - self.cx) / self.fx, (rows - self.cy) / self.fy], axis=-1)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            rays = (self.distortion or Polynomial()).unproject(points)
+            rays = np.insert(points, 2, 1.0, axis=-1) if self.distortion is None else self.distortion.unproject(points)
+        if self.distortion is None:
+            return rays / np.linalg.norm(rays, axis=-1, keepdims=True)
         angles = np.arctan2(np.linalg.norm(rays[..., :2], axis=-1), rays[..., 2])
         return np.where((angles <= self.field_of_view.angle)[..., None], rays, np.nan)
 

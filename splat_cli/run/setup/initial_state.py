@@ -16,7 +16,7 @@ from splat_cli.scene.georeferenced import relative_crop
 from splat_cli.scene.images.faces import pinhole_pictures
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.options import SceneOptions
-from splat_cli.scene.plane_sweep import MAX_VIEWS, MIN_POINTS, plane_sweep_points, sweep_copies
+from splat_cli.scene.plane_sweep import MAX_VIEWS, MIN_POINTS, SIDE, plane_sweep_points, sweep_copies
 from splat_cli.scene.points.random_points import random_points
 from splat_cli.scene.points.sky_points import sky_points
 from splat_cli.scene.poses import moved_views
@@ -135,7 +135,7 @@ def _sweep(
     """
     small = None
     try:
-        small = sweep_copies(pinhole_pictures(training, MAX_VIEWS))
+        small = sweep_copies(pinhole_pictures(training, MAX_VIEWS, SIDE))
         count = min(config.init_points, _TRIES * config.max_splats)
         return small, plane_sweep_points(backend, small, count, rng, display.counting)
     except MemoryError:

@@ -1,9 +1,12 @@
 """Pinhole pictures of photographs that keep their lens: for stereo, which compares pinhole cameras."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.lens.distortion import Equirectangular
+from splat_cli.scene.plane_sweep.grayscale import nearest_mask, small_copies
 from splat_cli.scene.view import View, evenly_spread
 
 _NARROW = np.deg2rad(65)
@@ -35,23 +38,26 @@ def faces_of(view: View) -> list[View]:
     return faces
 
 
-def pinhole_pictures(photographs: ImageSet, most: int) -> ImageSet:
-    """The photographs, or, if some keep their lens, about `most` pinhole pictures of them, evenly spread."""
+def pinhole_pictures(photographs: ImageSet, most: int, longer_side: int) -> ImageSet:
+    """The photographs, or, if some keep their lens, about `most` pinhole pictures of them, evenly spread.
+
+    longer_side: upper limit of the width and height of pinhole pictures, in pixels.
+    """
     views = photographs.views
     if all(view.distortion is None for view in views):
         return photographs
+
+    def pictures_of(index: int) -> list[tuple[View, np.ndarray, np.ndarray]]:
+        view = views[index]
+        scale = min(1.0, longer_side / max(max(face.width, face.height) for face in faces_of(view)))
+        small = small_copies(photographs, [index], round(scale * max(view.width, view.height)), nearest_mask)
+        view, image, mask = small.views[0], small.images[0], small.masks[0]
+        return [(face, *resample(view, face, image, mask)) for face in faces_of(view)]
+
     chosen = evenly_spread(range(len(views)), max(2, most // len(faces_of(views[0]))))
-    faces = [(index, face) for index in chosen for face in faces_of(views[index])]
-    pictures = [
-        resample(views[index], face, photographs.images[index], photographs.masks[index]) for index, face in faces
-    ]
-    found = ImageSet([], [], [], [])
-    for (_, face), (picture, mask) in zip(faces, pictures, strict=True):
-        if mask.any():
-            found = found._replace(
-                views=[*found.views, face], images=[*found.images, picture], masks=[*found.masks, mask]
-            )
-    return found
+    with ThreadPoolExecutor() as pool:
+        found = [entry for part in pool.map(pictures_of, chosen) for entry in part if entry[2].any()]
+    return ImageSet([face for face, _, _ in found], [p for _, p, _ in found], [mask for _, _, mask in found], [])
 
 
 def resample(view: View, face: View, photo: np.ndarray, mask: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

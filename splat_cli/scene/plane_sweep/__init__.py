@@ -24,7 +24,7 @@ MAX_VIEWS = 400
 _ROUGH_SIDE, _ROUGH_PIXELS, _ROUGH_DEPTHS = 160, 8000, 160
 _FARTHEST = 1000.0  # maximum depth over minimum depth, in the first stage
 _ROUGH_SCORE, _ROUGH_MARGIN = 0.9, 0.05
-_SIDE, _SCORE, _MARGIN = 512, 0.75, 0.1
+SIDE, _SCORE, _MARGIN = 512, 0.75, 0.1
 _STEP = 1.5  # px of disparity between consecutive depths
 _DEPTHS = (32, 256)  # minimum and maximum number
 _PIXELS_A_TRY = 4  # on average
@@ -32,7 +32,7 @@ _PIXELS_A_TRY = 4  # on average
 
 def sweep_copies(photographs: ImageSet) -> ImageSet:
     """Downscaled copies of some photographs, evenly spread over all, for plane_sweep_points."""
-    return small_copies(photographs, evenly_spread(range(len(photographs.views)), MAX_VIEWS), _SIDE, nearest_mask)
+    return small_copies(photographs, evenly_spread(range(len(photographs.views)), MAX_VIEWS), SIDE, nearest_mask)
 
 
 def plane_sweep_points(
@@ -45,7 +45,7 @@ def plane_sweep_points(
     rough = _rough_points(backend, small, rng)
     if len(rough) < MIN_POINTS:
         return np.zeros((0, 3), np.float32), np.zeros((0, 3), np.uint8)
-    grays = GrayscaleImages.of(backend, small.views, small.images, _SIDE)
+    grays = GrayscaleImages.of(backend, small.views, small.images, SIDE)
     neighbors = neighbors_by_points(grays.views, rough)
     num_depths = int(np.clip(disparity(grays.views, neighbors) / _STEP, *_DEPTHS))
     inverse_depths = (neighbors.nearest[:, None] * np.linspace(0, 1, num_depths)).astype(np.float32)

@@ -27,7 +27,7 @@ def test_faces_show_what_the_photograph_shows(lens, focal, size, num):
     base = ring_of_views(3)
     views = [View(v.name, None, *size, focal, focal, size[0] / 2, size[1] / 2, v.w2c, distortion=lens) for v in base]
     assert len(faces_of(views[0])) == num
-    found = pinhole_pictures(ImageSet(views, [directions(v) for v in views], [None] * 3, []), 100)
+    found = pinhole_pictures(ImageSet(views, [directions(v) for v in views], [None] * 3, []), 100, 512)
     assert len(found.views) == 3 * num
     for face, picture, mask in zip(found.views, found.images, found.masks, strict=True):
         assert face.distortion is None
@@ -38,4 +38,14 @@ def test_faces_show_what_the_photograph_shows(lens, focal, size, num):
 
 def test_photographs_of_pinhole_cameras_stay():
     photographs = ImageSet(ring_of_views(2), [np.zeros((30, 40, 3), np.uint8)] * 2, [None] * 2, [])
-    assert pinhole_pictures(photographs, 1) is photographs
+    assert pinhole_pictures(photographs, 1, 512) is photographs
+
+
+def test_pictures_are_at_most_as_large_as_asked_for():
+    base = ring_of_views(2)
+    views = [View(v.name, None, 96, 96, 30.0, 30.0, 48.0, 48.0, v.w2c, distortion=FISHEYE) for v in base]
+    found = pinhole_pictures(ImageSet(views, [directions(v) for v in views], [None] * 2, []), 100, 30)
+    assert {(face.width, face.height) for face in found.views} == {(30, 30)}
+    for face, picture, mask in zip(found.views, found.images, found.masks, strict=True):
+        off = np.abs(picture.astype(float) - directions(face))[mask > 0]
+        assert np.quantile(off, 0.95) < 6
