@@ -195,7 +195,7 @@ def links_of_photographs(names: Sequence[str], pairs: Sequence[Pair]) -> Finding
 def overlap(names: Sequence[str], linked: np.ndarray) -> Finding:
     """Photographs with too few others that show the same. linked: bool [N, N]."""
     np.fill_diagonal(linked, False)
-    away = _steps_from(linked, int(linked.sum(axis=1).argmax())) < 0
+    away = ~_largest_group(linked)
     few = linked.sum(axis=1) < _MIN_LINKS
     weak = [name for name, is_weak in zip(names, few | away, strict=True) if is_weak]
     if len(weak) <= _MAX_WEAK * len(names):
@@ -208,17 +208,16 @@ def overlap(names: Sequence[str], linked: np.ndarray) -> Finding:
     return Finding("overlap", False, text, tuple(weak))
 
 
-def _steps_from(linked: np.ndarray, start: int) -> np.ndarray:
-    """Number of links from a photograph to each, int [N]; -1 without a way."""
-    steps = np.full(len(linked), -1)
-    reached = np.zeros(len(linked), bool)
-    reached[start] = True
-    number = 0
-    while (new := reached & (steps < 0)).any():
-        steps[new] = number
-        reached = reached | linked[new].any(axis=0)
-        number += 1
-    return steps
+def _largest_group(linked: np.ndarray) -> np.ndarray:
+    """Mask [N] of the photographs in the largest group that links connect."""
+    largest, left = np.zeros(len(linked), bool), np.ones(len(linked), bool)
+    while left.any():
+        group = np.arange(len(linked)) == left.argmax()
+        while (new := linked[group].any(axis=0) & ~group).any():
+            group |= new
+        left &= ~group
+        largest = max(largest, group, key=np.sum)
+    return largest
 
 
 def _pose_seconds(num: int, pixels: float) -> float:

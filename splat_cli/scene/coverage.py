@@ -13,7 +13,7 @@ from splat_cli.scene.colmap import find_model, has_model, visible_points
 from splat_cli.scene.view import Scene, View, evenly_spread
 
 _NUM_POINTS, _NUM_VIEWS, _NUM_CANDIDATES = 1000, 200, 400  # for places of more photographs
-_NEW, _ELSEWHERE = 10.0, 90.0  # degrees from a point's nearest view: a new direction; the point's other side
+_NEW = 10.0  # degrees from a point's nearest view: a new direction
 _INWARD = 0.8  # fraction of the cameras that look at the middle
 _FACING = 0.7  # cosine of the angle to the middle
 _MAX_APART = 150.0  # degrees between two cameras with a new one between them
@@ -124,7 +124,7 @@ def helpful_places(scene: Scene, num: int) -> list[Place]:
     most = 0.0
     while len(places) < num:
         angles = np.degrees(np.arccos(np.clip(nearest, -1, 1)))
-        gains = (np.clip(angles - _NEW, 0, None) * (visible & (angles < _ELSEWHERE))).sum(axis=1)
+        gains = (np.clip(angles - _NEW, 0, None) * visible).sum(axis=1)
         best = int(gains.argmax())
         if gains[best] <= 0:
             break

@@ -125,6 +125,9 @@ def test_overlap_counts_links_and_ways():
     finding = overlap(names, alone)
     assert not finding.ok
     assert finding.photographs == ("0.jpg", "1.jpg", "2.jpg", "3.jpg")
+    group = chain(20)
+    group[:5, 5:] = group[5:, :5] = False
+    assert overlap(names, group).photographs == ("0.jpg", "1.jpg", "2.jpg", "3.jpg", "4.jpg"), "a second place"
 
 
 @pytest.mark.parametrize(
