@@ -231,6 +231,7 @@ def page(
         _fold("Scores", join(_tiles(data, splats), measured_views(data))),
         _warnings(data),
         _fold("Training", curves(data)),
+        _trials(data),
         _fold("Cameras from above", _map(data, splats)),
         _fold("Settings", _settings(data)),
         _fold("Splats", distributions(splats), "Number of splats by opacity and by size in world units.")
@@ -372,6 +373,21 @@ def _time(data: RunData) -> Markup | None:
     ]
     last = tag("tr", tag("th", "total"), tag("td"), tag("td", duration(total)), tag("td"))
     return _fold("Time by phase", tag("table", *rows, last, class_="phases"))
+
+
+def _trials(data: RunData) -> Markup | None:
+    """PSNR of each trial run, and the settings that they chose."""
+    if not data.trials:
+        return None
+    rows = []
+    for trial in data.trials["trials"]:
+        weight = f", --free-space {trial['free_space']:g}" if trial["free_space"] else ""
+        rows.append(tag("tr", tag("th", f"{trial['steps']:,} steps{weight}"), tag("td", f"{trial['psnr']:.2f} dB")))
+    chosen = data.trials["chosen"]
+    weight = f", --free-space {chosen['free_space']:g}" if "free_space" in chosen else ""
+    rows.append(tag("tr", tag("th", "chosen for this run"), tag("td", f"{chosen['steps']:,} steps{weight}")))
+    note = "PSNR of training photographs that short runs on small photographs left out."
+    return _fold("Trial runs", tag("table", *rows), note)
 
 
 def _settings(data: RunData) -> Markup:

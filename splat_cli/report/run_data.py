@@ -14,7 +14,7 @@ class RunData:
     """A run, read from its files.
 
     provenance: scene, device and version. figures: log entries of training. warnings: (step, text). phases: seconds by
-    phase, over all sessions. metrics: scores by step. step: the last known step.
+    phase, over all sessions. metrics: scores by step. trials: content of trials.json. step: the last known step.
     """
 
     run: RunDir
@@ -25,6 +25,7 @@ class RunData:
     phases: dict[str, float]
     metrics: dict[int, dict[str, Any]]
     protocol: str
+    trials: dict[str, Any]
     step: int
     when: datetime
 
@@ -57,6 +58,7 @@ def read_run_data(run: RunDir) -> RunData:
         phases=sum_phases(lines),
         metrics={int(step): entry for step, entry in metrics.get("steps", {}).items()},
         protocol=metrics.get("protocol", ""),
+        trials=run.trials(),
         step=max([line["step"] for line in lines] + run.saved_steps(), default=0),
         when=datetime.fromtimestamp(last_written.stat().st_mtime),
     )

@@ -51,18 +51,20 @@ def _nvrtc() -> Any:
 
 
 def variants(path: Path) -> list[dict[str, int]]:
-    """All combinations of the defines, except SPLAT_CPU, that a kernel file tests with #ifdef; the empty one first.
+    """All combinations of the defines that a kernel file tests with #ifdef or #elif defined; the empty one first.
 
-    Includes defines of headers that the file itself includes, but not of headers further down, such as
-    RADIAL_DISTORTION: there would be too many combinations.
+    Includes defines of headers that the file itself includes, but not of headers further down: there would be too many
+    combinations. Without SPLAT_CPU. LENS and RADIAL_DISTORTION exclude each other.
     """
     folders = source_folders(path.parent)
     texts = [path.read_text(encoding="utf-8")]
     for name in re.findall(r'^#include "(.+)"', texts[0], re.MULTILINE):
         texts.append(next(f / name for f in folders if (f / name).is_file()).read_text(encoding="utf-8"))
-    names = dict.fromkeys(re.findall(r"^#ifdef (?!SPLAT_CPU\b)(\w+)", "\n".join(texts), re.MULTILINE))
+    tested = re.findall(r"^#(?:ifdef |elif defined\()(?!SPLAT_CPU\b)(\w+)", "\n".join(texts), re.MULTILINE)
+    names = dict.fromkeys(tested)
     subsets = itertools.chain.from_iterable(itertools.combinations(names, n) for n in range(len(names) + 1))
-    return [{name: _VALUES.get(name, 1) for name in subset} for subset in subsets]
+    chosen = (subset for subset in subsets if not {"LENS", "RADIAL_DISTORTION"} <= set(subset))
+    return [{name: _VALUES.get(name, 1) for name in subset} for subset in chosen]
 
 
 def kernel_resources(path: Path, arch: int, **defines: int) -> list[Resources]:

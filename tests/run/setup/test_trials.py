@@ -11,6 +11,9 @@ import pytest
 import splat_cli
 from splat_cli.config import TrainConfig
 from splat_cli.device import open_backend
+from splat_cli.errors import FormatError
+from splat_cli.report.page import page
+from splat_cli.report.run_data import read_run_data
 from splat_cli.run import plan
 from splat_cli.run.resume import interrupted_run
 from splat_cli.run.setup import trials
@@ -88,6 +91,10 @@ def test_a_run_takes_the_settings_of_its_trials(splat, large_scene, short_runs, 
     held_out = set(record["left_out"])
     assert held_out
     assert held_out <= {view.name for view in run.views("train")}
+    shown_in_report = re.sub(r"<[^>]*>", " ", page(read_run_data(run), None, []))
+    assert re.search(
+        r"12 steps, --free-space 1 +[\d.]+ dB .*chosen for this run +8 steps, --free-space 0\.5", shown_in_report
+    )
     assert re.search(r"Trials on 20x15: .* dB after 6 steps, .*; chosen: --steps 8 --free-space 0\.5", shown.err)
 
 
@@ -147,3 +154,18 @@ def test_trials_do_not_influence_the_training(splat, tmp_path, short_runs, monke
     assert splat(*command, "-o", "given", "--steps", 16).code == 0
     chosen, given = (RunDir(Path(name)).ply_path(16).read_bytes() for name in ("chosen", "given"))
     assert chosen == given
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"trials": [], "chosen": {}}',
+        '{"trials": [], "chosen": {"steps": "8"}}',
+        '{"trials": [{"steps": 8, "free_space": 0}], "chosen": {"steps": 8}}',
+        '{"trials": 3, "chosen": {"steps": 8}}',
+    ],
+)
+def test_a_damaged_record_is_named(tmp_path, content):
+    (tmp_path / "trials.json").write_text(content)
+    with pytest.raises(FormatError, match=r"trials\.json is corrupt: expected `(trials|chosen)`"):
+        RunDir(tmp_path).trials()
