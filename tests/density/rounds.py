@@ -9,7 +9,12 @@ from tests.density.models import blames
 from tests.views import ring_of_views
 
 BLAMED = 7
-STRATEGIES = {"adc": ("adc", {}), "mcmc": ("mcmc", {}), "copies": (None, {}), "splits": (None, {"strategy": "splits"})}
+STRATEGIES = {
+    "adc": ("adc", {}),
+    "mcmc": ("mcmc", {}),
+    "copies": (None, {"steps": 30_000}),
+    "splits": (None, {"steps": 30_000, "strategy": "splits"}),
+}
 ROUND, RESET = 6100, 6000  # steps of a run of 30,000; one of them also resets opacities
 
 

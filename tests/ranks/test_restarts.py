@@ -96,11 +96,11 @@ def test_interrupt_ends_a_run_that_has_lost_a_rank(training, tmp_path):
 def test_interrupt_during_a_restart_names_the_checkpoint(training, tmp_path, monkeypatch):
     read, calls = train_scene.read_data, []
 
-    def read_or_interrupt(*arguments):
+    def read_or_interrupt(*arguments, **options):
         calls.append(arguments)
         if len(calls) > 1:
             os.kill(os.getpid(), signal.SIGINT)
-        return read(*arguments)
+        return read(*arguments, **options)
 
     monkeypatch.setattr(train_scene, "read_data", read_or_interrupt)
     run = tmp_path / "run"

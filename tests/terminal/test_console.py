@@ -207,4 +207,4 @@ def test_errors_break_between_words():
     lines = drawn(40, "from splat_cli.cli.main import run", "run(['export', 'nowhere', 'a.obj'])")
     assert lines[0].startswith("Error: ")
     assert len(lines) > 1
-    assert " ".join(lines).endswith(".splat, .spz, .sog, .glb, .html")
+    assert " ".join(lines).endswith(".html, .usdc, .usda")
