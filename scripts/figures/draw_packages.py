@@ -64,7 +64,7 @@ def _places(packages: list[str], level: dict[str, int]) -> dict[str, tuple[int, 
         [package for package in packages if level[package] == depth] for depth in range(max(level.values()), -1, -1)
     ]
     widest = max(map(len, rows))
-    left = _MARGIN + _BOX[0] // 2
+    left = _MARGIN + _BOX[0]  # arrows bend to the left of boxes
     return {
         package: (left + (widest - len(row)) * _COLUMN // 2 + column * _COLUMN, _MARGIN + depth * _ROW)
         for depth, row in enumerate(rows)
