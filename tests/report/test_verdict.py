@@ -24,6 +24,7 @@ def data(tmp_path):
         phases={},
         metrics={100: scores([28.0] * 8)},
         protocol="",
+        trials={},
         step=100,
         when=datetime(2026, 1, 1),
     )
