@@ -54,14 +54,14 @@ def variants(path: Path) -> list[dict[str, int]]:
     """All combinations of the defines that a kernel file tests with #ifdef or #elif defined; the empty one first.
 
     Includes defines of headers that the file itself includes, but not of headers further down: there would be too many
-    combinations. Without SPLAT_CPU. LENS and RADIAL_DISTORTION exclude each other.
+    combinations. Without the compilers' own. LENS and RADIAL_DISTORTION exclude each other.
     """
     folders = source_folders(path.parent)
     texts = [path.read_text(encoding="utf-8")]
     for name in re.findall(r'^#include "(.+)"', texts[0], re.MULTILINE):
         texts.append(next(f / name for f in folders if (f / name).is_file()).read_text(encoding="utf-8"))
-    tested = re.findall(r"^#(?:ifdef |elif defined\()(?!SPLAT_CPU\b)(\w+)", "\n".join(texts), re.MULTILINE)
-    names = dict.fromkeys(tested)
+    tested = re.findall(r"^#(?:ifdef |elif defined\()(\w+)", "\n".join(texts), re.MULTILINE)
+    names = [name for name in dict.fromkeys(tested) if name not in ("SPLAT_CPU", "__CUDA_ARCH__")]
     subsets = itertools.chain.from_iterable(itertools.combinations(names, n) for n in range(len(names) + 1))
     chosen = (subset for subset in subsets if not {"LENS", "RADIAL_DISTORTION"} <= set(subset))
     return [{name: _VALUES.get(name, 1) for name in subset} for subset in chosen]
