@@ -82,6 +82,17 @@ class OnDevice:
         """bool [N]"""
         return self.download(self.projection.depths)[: self.splats.num] > 0
 
+    def projected(self, rows: Array) -> dict[str, Array]:
+        """Outputs of the projection of the splats `rows`, named as those of the references."""
+        shapes = self.download(self.projection.conic_opacity)[rows]
+        return {
+            "depths": self.download(self.projection.depths)[rows],
+            "means2d": self.download(self.projection.means2d)[rows],
+            "conics": shapes[:, :3],
+            "opacities": shapes[:, 3],
+            "colors": self.download(self.projection.colors)[rows, :3],
+        }
+
     def flat(self) -> tuple[Flat, Array]:
         """The kernels' projection in the format of the reference's `blend`, and the splat of each row."""
         depths = self.download(self.projection.depths)[: self.splats.num]

@@ -106,15 +106,7 @@ def test_project(comparison: Comparison, case: tuple[OnDevice, Scene, Lens], opt
     np.testing.assert_array_equal(device.visible(), expected.visible)
     rows = np.flatnonzero(expected.visible)
     assert len(rows) > 40
-    shapes = device.download(device.projection.conic_opacity)[rows]
-    outputs = {
-        "depths": device.download(device.projection.depths)[rows],
-        "means2d": device.download(device.projection.means2d)[rows],
-        "conics": shapes[:, :3],
-        "opacities": shapes[:, 3],
-        "colors": device.download(device.projection.colors)[rows, :3],
-    }
-    for name, actual in outputs.items():
+    for name, actual in device.projected(rows).items():
         comparison.check(f"project {lens.model}", name, actual, getattr(expected, name)[rows], FORWARD)
 
 

@@ -21,15 +21,7 @@ def check_forward(comparison: Comparison, device: OnDevice, scene: Scene, option
     expected = reference.forward(scene.splats, scene.camera, options)
     np.testing.assert_array_equal(device.visible(), expected.visible)
     rows, kernel = np.flatnonzero(expected.visible), "project"
-    shapes = device.download(device.projection.conic_opacity)[rows]
-    outputs = {
-        "depths": device.download(device.projection.depths)[rows],
-        "means2d": device.download(device.projection.means2d)[rows],
-        "conics": shapes[:, :3],
-        "opacities": shapes[:, 3],
-        "colors": device.download(device.projection.colors)[rows, :3],
-    }
-    for name, actual in outputs.items():
+    for name, actual in device.projected(rows).items():
         comparison.check(kernel, name, actual, getattr(expected, name)[rows], FORWARD)
 
 

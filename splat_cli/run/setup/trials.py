@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +24,8 @@ from splat_cli.run.resume import free_memory
 from splat_cli.run.setup.build_run_trainer import build_trainer_within_memory
 from splat_cli.run.setup.initial_state import InitialState, find_initial_state
 from splat_cli.run.setup.training_data import TrainingData
-from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.plane_sweep.grayscale import small_copies, whole_mask
+from splat_cli.scene.view import View
 from splat_cli.terminal.console import Display
 from splat_cli.terminal.phase_timer import PhaseTimer
 
@@ -104,11 +105,11 @@ class _Runner:
     def __init__(self, config: TrainConfig, data: TrainingData, backend: Backend, display: Display) -> None:
         self.backend, self.display, self.config = backend, display, config
         self.has_points, self.default = len(data.scene.points) > 0, default_steps(len(data.training.views))
-        small = _small(data.training)
-        left_out = range(FIRST_LEFT_OUT, len(small.views), LEFT_OUT_EVERY)
-        self.left_out = _subset(small, left_out)
-        self.size = small.views[0].width, small.views[0].height
-        rest = _subset(small, [index for index in range(len(small.views)) if index not in left_out])
+        everything = range(len(data.training.views))
+        left_out, side = everything[FIRST_LEFT_OUT::LEFT_OUT_EVERY], _longer_side(data.training.views)
+        self.left_out = small_copies(data.training, left_out, side, whole_mask)
+        rest = small_copies(data.training, [i for i in everything if i not in left_out], side, whole_mask)
+        self.size = rest.views[0].width, rest.views[0].height
         self.data = TrainingData(data.scene, rest, None, (rest.views, []), False)
 
     def run(self) -> Trials:
@@ -173,21 +174,13 @@ def choose(trials: list[Trial], default: int) -> dict[str, Any]:
     return {"steps": default // 2 if short.psnr - long.psnr >= MIN_GAIN else default}
 
 
-def _small(photographs: ImageSet) -> ImageSet:
-    """Copies with half the width or less, of at most MAX_PIXELS."""
-    largest = max(photographs.views, key=lambda view: view.width * view.height)
+def _longer_side(views: Sequence[View]) -> int:
+    """Pixels of the longer side of photographs with half the width or less, of at most MAX_PIXELS."""
+    largest = max(views, key=lambda view: view.width * view.height)
     factor = 2
     while largest.width * largest.height > MAX_PIXELS * factor**2:
         factor *= 2
-    longest = max(max(view.width, view.height) for view in photographs.views)
-    return small_copies(photographs, range(len(photographs.views)), max(longest // factor, 16), whole_mask)
-
-
-def _subset(photographs: ImageSet, indices: range | list[int]) -> ImageSet:
-    def pick(items: Any) -> list[Any]:
-        return [items[index] for index in indices]
-
-    return ImageSet(pick(photographs.views), pick(photographs.images), pick(photographs.masks), [])
+    return max(max(max(view.width, view.height) for view in views) // factor, 16)
 
 
 def _silent() -> Display:
