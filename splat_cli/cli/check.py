@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 import click
 
 from splat_cli.cli.display import display_options
-from splat_cli.cli.options import PATH
+from splat_cli.cli.options import PATH, frames_option
 from splat_cli.cli.output import Output
-from splat_cli.cli.param_types import WholeRange
 
 if TYPE_CHECKING:
     from splat_cli.commands.photo_checks import Checked
@@ -24,14 +23,7 @@ if TYPE_CHECKING:
     "-o", "--out", type=PATH, metavar="FILE.html",
     help="Also write a page with the photographs concerned and, with poses, a map of places for more photographs.",
 )  # fmt: skip
-@click.option(
-    "--frames",
-    type=WholeRange(3, 100_000),
-    metavar="N",
-    default=200,
-    show_default=True,
-    help="Number of frames of a video to check.",
-)
+@frames_option("Number of frames of a video to check.")
 @display_options
 def command(source: Path, out: Path | None, frames: int, display: "Display") -> Output:
     """Check photographs before training.

@@ -69,6 +69,11 @@ cluster_option = click.option(
 )
 
 
+def frames_option(help: str) -> Callable[[Function], Function]:
+    """The option --frames: number of frames of a video."""
+    return click.option("--frames", type=WholeRange(3, 100_000), metavar="N", default=200, show_default=True, help=help)
+
+
 def server_options(function: Function) -> Function:
     """Add the options --host and --port of a viewer."""
     host = click.option(

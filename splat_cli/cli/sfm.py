@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from splat_cli.cli.display import display_options
-from splat_cli.cli.options import PATH
+from splat_cli.cli.options import PATH, frames_option
 from splat_cli.cli.output import Output
 from splat_cli.cli.param_types import WholeRange
 
@@ -49,14 +49,7 @@ if TYPE_CHECKING:
     "none: no masks.",
 )
 @click.option("--invert-masks", is_flag=True, help="Ignore the white pixels of masks instead of the black ones.")
-@click.option(
-    "--frames",
-    type=WholeRange(3, 100_000),
-    metavar="N",
-    default=200,
-    show_default=True,
-    help="Number of frames to extract from a video.",
-)
+@frames_option("Number of frames to extract from a video.")
 @click.option(
     "--seed",
     type=WholeRange(0, 2**31 - 1),
