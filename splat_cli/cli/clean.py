@@ -117,14 +117,17 @@ def _check_output(source: Path, target: Path, picture: Path, is_preview: bool) -
     from splat_cli.errors import UsageError
     from splat_cli.gaussians.formats import format_for
     from splat_cli.render.images import refuse_foreign
-    from splat_cli.run.storage.find_run import find_splats, refuse_splats_of_run
+    from splat_cli.report.page import refuse_other_file
+    from splat_cli.run.storage.find_run import find_splats, refuse_file_of_run
 
-    refuse_splats_of_run(target)
+    refuse_file_of_run(target)
     if not is_preview:
         refuse_foreign([picture])
     if target.exists() and target.samefile(find_splats(source)[0]):
         raise UsageError(f"{target} is the source, which stays: name another file to write")
-    if not (is_preview and target.suffix.lower() == ".html"):
+    if is_preview and target.suffix.lower() == ".html":
+        refuse_other_file(target)
+    else:
         format_for(target)
 
 

@@ -176,7 +176,7 @@ def command(
     (glTF) or .spz.glb (glTF with SPZ inside, for Cesium); sources may have any of these formats. .usdc and .usda are
     OpenUSD and need the extra `usd`. An .html file is a page with the splats and a viewer.
     FOLDER/lod-meta.json is PlayCanvas' Streamed SOG: several levels of detail in chunks, which viewers load on demand.
-    OUT is replaced if it exists.
+    OUT is replaced if it exists, except files of runs and pages of other programs.
 
     Splats are first removed, in the coordinates of the sources; the rest are then scaled, rotated and translated.
     Coordinates are in the units of the scene, or in metres with --scale-by.
@@ -203,7 +203,7 @@ def command(
     if out.name == STREAMED and format_name is None:
         return _streamed(job, out, lod or _LEVELS)
     write = _page_writer(job, start_view) if is_page else _file_writer(out, format_name, start_view, axes)
-    _check_options(out, lod, lod_steps)
+    _check_options(out, format_name, lod, lod_steps)
     if cameras is not None:
         save_cameras(sources, job.edits, cameras)
     levels = job.levels(lod, _LOD_STEPS if lod_steps is None else lod_steps, display) if lod else [job.splats()]
@@ -215,11 +215,20 @@ def command(
     return Output([*map(str, files), *notes, *files[0].notes(is_page)], {"levels": rows} if lod else rows[0])
 
 
-def _check_options(out: Path, lod: int | None, lod_steps: int | None) -> None:
+def _check_options(out: Path, format_name: str | None, lod: int | None, lod_steps: int | None) -> None:
+    """UsageError for options that do not fit, or if a file to write holds something else than splats or a page."""
+    from splat_cli.commands.export import level_path
     from splat_cli.errors import UsageError
-    from splat_cli.run.storage.find_run import refuse_splats_of_run
+    from splat_cli.gaussians.formats.table import has_suffix
+    from splat_cli.report.page import refuse_other_file
+    from splat_cli.run.storage.find_run import refuse_file_of_run
 
-    refuse_splats_of_run(out)
+    refuse_file_of_run(out)
+    for file in [level_path(out, number) for number in range(lod)] if lod else [out]:
+        if _has_format(out, format_name, "html"):
+            refuse_other_file(file)
+        elif format_name and file.exists() and not has_suffix(file):
+            raise UsageError(f"{file} exists and is not named like a file of splats: name another file, or remove it")
     if lod_steps is not None and lod is None:
         raise UsageError("--lod-steps needs --lod: add --lod N")
 

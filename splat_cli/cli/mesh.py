@@ -46,7 +46,7 @@ def command(
 
     Fuses the depths that the training views of RUN render, so that surfaces appear where views agree; what no view
     shows stays open. The suffix of OUT chooses the format: .ply, .glb (glTF) or .obj. Vertices have colors. Needs the
-    extra `mesh`. OUT is replaced if it exists.
+    extra `mesh`. OUT is replaced if it exists, except files of runs.
     """
     from splat_cli.commands.mesh import mesh_of_run, require_mesh, write_mesh
     from splat_cli.device import open_backend

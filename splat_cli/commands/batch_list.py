@@ -10,7 +10,7 @@ from splat_cli.config import TrainConfig
 from splat_cli.config.presets import load_config, read_toml, with_underscores
 from splat_cli.errors import SceneError, UsageError
 from splat_cli.run.ranks import check_settings
-from splat_cli.run.storage.find_run import is_run
+from splat_cli.run.storage.find_run import is_run, refuse_inside_run
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.formats import has_dataset, scene_folder
 from splat_cli.scene.options import placed_paths
@@ -34,6 +34,7 @@ def plan_batch(sources: Sequence[Path], out: Path, preset: str | None, options: 
 
     UsageError if a list is unreadable, settings are wrong, or names are duplicates or invalid as folder names.
     """
+    refuse_inside_run(out / "NAME")
     scenes: dict[str, BatchScene] = {}
     for source in sources:
         for name, path, settings in _entries(source):

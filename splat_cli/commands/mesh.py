@@ -16,6 +16,7 @@ from splat_cli.gaussians.formats.gltf import write_mesh_glb
 from splat_cli.gaussians.splats import Splats
 from splat_cli.io.files import replacing, require_writable
 from splat_cli.render.depth_fusion import DepthMaps, render_depth_maps, unprojected
+from splat_cli.run.storage.find_run import refuse_file_of_run
 from splat_cli.run.storage.load_splats import load_trained_splats
 from splat_cli.terminal.console import Display
 
@@ -56,6 +57,7 @@ def require_mesh(path: Path) -> None:
         import skimage.measure  # noqa: F401
     except ImportError:
         raise UsageError("meshes need scikit-image: pip install 'splat-cli[mesh]'") from None
+    refuse_file_of_run(path)
     require_writable(path)
 
 

@@ -244,8 +244,8 @@ def page(
 
 
 SCENE = Markup("<!-- scene in 3D -->")
-GENERATOR = '<meta name="generator" content="splat">'
-"""A line of page.html that identifies pages of this program."""
+GENERATOR = '<meta name="generator" content="splat"'
+"""The beginning of a line that identifies pages of this program."""
 
 
 def refuse_other_file(path: Path) -> None:

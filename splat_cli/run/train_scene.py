@@ -147,8 +147,12 @@ def _save_inputs(
         job.run.save_cameras(data.scene.views)
     if data.is_split_by_name:
         write_split(job.run.split_path, *data.split)
+    else:
+        job.run.split_path.unlink(missing_ok=True)  # of a run that was killed before it began
     if trials:
         job.run.save_trials(dataclasses.asdict(trials))
+    elif not is_run(job.run.path):
+        job.run.trials_path.unlink(missing_ok=True)
     job.run.save_config(plan.requested, job.scene_path, job.backend.describe(), data.scene.origin)  # makes it a run
 
 

@@ -86,6 +86,11 @@ def format_for(path: Path, name: str | None = None, *others: str) -> Format:
     raise UsageError(f"{path} has no suffix of a file of splats: expected a name that ends in {known}")
 
 
+def has_suffix(path: Path) -> bool:
+    """Whether a name ends like a file of splats."""
+    return path.name.lower().endswith(tuple(found.suffix for found in FORMATS.values()))
+
+
 def with_ending(path: Path, ending: str) -> Path:
     """a.compressed.ply, -b -> a-b.compressed.ply."""
     suffix = next((kind.suffix for kind in FORMATS.values() if path.name.lower().endswith(kind.suffix)), path.suffix)

@@ -17,6 +17,8 @@ from splat_cli.processes.child_process import NEW_SESSION, ending, kill
 
 _RATE_FACTOR = 18
 """Constant rate factor of x264: visually lossless."""
+_COMMENT, _MAX_METADATA = "written by splat", 32 << 20
+"""Comment in a video's metadata; bytes of metadata: an hour of video has 2 MiB."""
 _COLORS = "bt709"
 """Colour space tags, for players."""
 
@@ -29,7 +31,15 @@ def require_video(path: Path) -> None:
         import imageio_ffmpeg  # noqa: F401
     except ImportError:
         raise UsageError("writing a video needs imageio-ffmpeg: pip install 'splat-cli[video]'") from None
+    if path.is_file() and not _is_own(path):
+        raise UsageError(f"{path} was not written by splat and would be overwritten: name another file")
     require_writable(path)
+
+
+def _is_own(path: Path) -> bool:
+    """Whether the video's metadata, which ffmpeg writes before the pictures, name this program."""
+    with path.open("rb") as file:
+        return _COMMENT.encode() in file.read(_MAX_METADATA)
 
 
 def write_video(
@@ -77,7 +87,7 @@ def _command(path: Path, width: int, height: int, frames_per_second: float) -> l
     video += ["-vf", f"scale=out_color_matrix={_COLORS}:out_range=tv", "-color_range", "tv"]
     video += [word for name in ("colorspace", "color_primaries", "color_trc") for word in (f"-{name}", _COLORS)]
     program = [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-loglevel", "error"]
-    return [*program, *pixels, "-i", "-", "-an", *video, "-f", "mp4", str(path)]
+    return [*program, *pixels, "-i", "-", "-an", *video, "-metadata", f"comment={_COMMENT}", "-f", "mp4", str(path)]
 
 
 def _even_size(pictures: Sequence[Path]) -> tuple[int, int]:

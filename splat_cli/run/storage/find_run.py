@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from splat_cli.errors import UsageError
-from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.run.storage.run_dir import RunDir, is_record
 
 _SHOWN = 3  # maximum number of runs named in a message
 
@@ -32,10 +32,20 @@ def _advice(path: Path) -> str:
     """End of a message: the runs inside or around a path that is not a run."""
     if nested := runs_in(path):
         return f", but holds {len(nested)}: give {' or '.join(str(run.path) for run in nested[:_SHOWN])}"
-    around = next(filter(is_run, (*path.parents, *path.resolve().parents)), None)
-    if around:
+    if around := _run_around(path):
         return f", but inside of one: give {around}"
     return ": it has no config.toml and cameras.json; name a folder that `splat train` filled"
+
+
+def _run_around(path: Path) -> Path | None:
+    """The run in whose folder the path lies; None if there is none."""
+    return next(filter(is_run, (*path.parents, *path.resolve().parents)), None)
+
+
+def refuse_inside_run(folder: Path) -> None:
+    """UsageError if `folder`, for new runs, lies in the folder of a run, which removes files of interrupted writes."""
+    if around := _run_around(folder):
+        raise UsageError(f"{folder} is inside of the run {around}: name a folder outside of it")
 
 
 def find_splats(path: Path) -> tuple[Path, RunDir | None]:
@@ -53,13 +63,14 @@ def find_splats(path: Path) -> tuple[Path, RunDir | None]:
     return run.ply_path(steps[-1]), run
 
 
-def refuse_splats_of_run(out: Path) -> None:
-    """UsageError if `out` is a folder, or a file of splats that a run saved."""
+def refuse_file_of_run(out: Path) -> None:
+    """UsageError if `out`, a file to write, is a folder, or a record, a checkpoint or saved splats of a run."""
     if out.is_dir():
         raise UsageError(f"{out} is a folder; give the name of a file to write")
     file = out.resolve()
-    if file.match("point_cloud/iteration_*/point_cloud.ply") and is_run(file.parents[2]):
-        raise UsageError(f"{out} is a file of the run {file.parents[2]}: name another file to write")
+    around = next(filter(is_run, file.parents), None)
+    if around and is_record(file.relative_to(around)):
+        raise UsageError(f"{out} is a file of the run {around}: name another file to write")
 
 
 def step_of(ply: Path) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from splat_cli.device import Backend, open_backend
-from splat_cli.errors import DeviceError, UsageError
+from splat_cli.errors import DeviceError, FormatError, UsageError
 from splat_cli.field.color_field import ColorField
 from splat_cli.field.file import NAME, FieldFile, read_field
 from splat_cli.gaussians.arrays import SplatArrays
@@ -16,18 +16,32 @@ from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.bake_antialiasing import bake_antialiasing
-from splat_cli.run.storage.find_run import find_splats
+from splat_cli.run.storage.find_run import find_splats, refuse_file_of_run
 from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.scene.cameras_json import write_cameras
+from splat_cli.scene.cameras_json import read_cameras, write_cameras
 
 
 def save_cameras(sources: Sequence[Path], edits: Edits, out: Path) -> None:
-    """Write the cameras of the only run among `sources` as JSON, transformed by `edits`. Raises UsageError."""
+    """Write the cameras of the only run among `sources` as JSON, transformed by `edits`.
+
+    UsageError if `out` is another file than such cameras.
+    """
+    _refuse_other_file(out)
     runs = [run for _, run in map(find_splats, sources) if run is not None]
     if len(runs) != 1:
         raise UsageError(f"--cameras needs one run, but {len(runs)} of the sources are runs: export it alone")
     moved = edits.similarity()
     write_cameras(out, [moved.apply(view) for view in runs[0].views("all")])
+
+
+def _refuse_other_file(out: Path) -> None:
+    refuse_file_of_run(out)
+    if not out.exists():
+        return
+    try:
+        read_cameras(out)
+    except FormatError:
+        raise UsageError(f"{out} is not a file of cameras and would be overwritten: name another file") from None
 
 
 def load_splats_for_viewers(source: Path, bake: bool = True, backend: Backend | None = None) -> SplatArrays:

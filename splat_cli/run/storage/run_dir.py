@@ -40,6 +40,17 @@ LEGACY_DEFAULTS = {
 }
 """Values of settings for runs whose config.toml is older than the setting."""
 
+BEGUN = ("inputs.json", "cameras.json", "split.json", "trials.json")
+"""Files that a run writes, in this order, before config.toml, which makes its folder a run."""
+_RECORDS = (
+    *BEGUN, "config.toml", "background.json", "camera_response.json", "metrics.json", "result.json", "train.jsonl"
+)  # fmt: skip
+
+
+def is_record(path: Path) -> bool:
+    """Whether a path, relative to a run's folder, is one of its records, checkpoints or saved splats."""
+    return str(path) in _RECORDS or path.parts[0] == "checkpoints" or path.match("point_cloud/*/point_cloud.ply")
+
 
 @dataclass(frozen=True)
 class RunDir:

@@ -8,8 +8,8 @@ from pathlib import Path
 from splat_cli.errors import UsageError
 from splat_cli.io.files import is_leftover, remove_leftovers
 from splat_cli.io.folder_lock import LOCK_NAME, locked_folder, unwritable
-from splat_cli.run.storage.find_run import is_run, open_run
-from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.run.storage.find_run import is_run, open_run, refuse_inside_run
+from splat_cli.run.storage.run_dir import BEGUN, RunDir
 
 
 @contextmanager
@@ -23,6 +23,7 @@ def new_run_folder(path: Path) -> Iterator[RunDir]:
         if is_run(path):
             raise UsageError(f"{path} holds a run: `splat train --resume {path}` continues it; or name another folder")
         require_free(path)
+        refuse_inside_run(path)
         _check_writable(path)
         remove_leftovers(path)
         yield RunDir(path)
@@ -55,7 +56,8 @@ def numbered_folders(path: Path) -> Iterator[Path]:
 
 def require_free(path: Path) -> None:
     """UsageError if a folder holds more than files of a run that was killed before it began."""
-    if not all(map(_counts_as_nothing, path.iterdir())):
+    begun = BEGUN if (path / BEGUN[0]).is_file() else ()
+    if not all(is_leftover(entry) or entry.name in (LOCK_NAME, *begun) for entry in path.iterdir()):
         raise UsageError(f"{path} holds other files: name another folder, or an empty one")
 
 
@@ -66,8 +68,3 @@ def _check_writable(folder: Path) -> None:
         probe.unlink()
     except OSError as error:
         raise unwritable(folder, error) from None
-
-
-def _counts_as_nothing(path: Path) -> bool:
-    """Whether a file may be one of a run that was killed before it began."""
-    return is_leftover(path) or path.name in (LOCK_NAME, "inputs.json", "cameras.json", "split.json")

@@ -93,3 +93,8 @@ def test_full_disk_gives_a_plain_message(tmp_path, monkeypatch):
     monkeypatch.setattr(ffmpeg, "get_ffmpeg_exe", lambda: str(program))
     with pytest.raises(DiskError, match=r"a\.mp4 was not written: no space left on the disk; free some there"):
         write_video(tmp_path / "a.mp4", pictures(tmp_path), 12, lambda count: None)
+
+
+def test_a_video_of_this_program_may_be_replaced(tmp_path):
+    write_video(tmp_path / "a.mp4", pictures(tmp_path, 2), 12, lambda count: None)
+    require_video(tmp_path / "a.mp4")

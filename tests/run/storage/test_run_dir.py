@@ -1,6 +1,8 @@
 """The folder of a run: creation, checks, contents, recognition."""
 
+import json
 import re
+import shutil
 
 import pytest
 
@@ -48,6 +50,33 @@ def test_folder_with_something_in_it_is_refused_and_left_alone(tmp_path):
     with pytest.raises(UsageError, match="holds other files"), new_run_folder(tmp_path):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.parametrize("names", [("split.json",), ("trials.json", "split.json"), ("cameras.json",)])
+def test_a_split_of_the_user_is_not_one_of_a_killed_run(tmp_path, names):
+    """A run writes inputs.json before it."""
+    for name in names:
+        (tmp_path / name).touch()
+    with pytest.raises(UsageError, match="holds other files"), new_run_folder(tmp_path):
+        pass
+    (tmp_path / "inputs.json").touch()
+    with new_run_folder(tmp_path):
+        pass
+
+
+def test_a_new_run_uses_no_split_or_trials_of_a_killed_one(splat, scene, trained, tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for name in ("inputs.json", "cameras.json"):
+        shutil.copy(trained / name, folder)
+    names = [view.name for view in RunDir(trained).views("all")]
+    (folder / "split.json").write_text(json.dumps({"train": names[1:], "test": names[:1]}))
+    (folder / "trials.json").write_text('{"trials": [], "chosen": {"steps": 5}}')
+    result = splat("train", scene, "-o", folder, "--eval", "--test-every", "3", "--steps", "2", "--device", "cpu")
+    assert result.code == 0, result.err
+    run = RunDir(folder)
+    assert [view.name for view in run.views("test")] == [view.name for view in RunDir(trained).views("test")]
+    assert run.trials() == {}
 
 
 def test_a_new_run_does_not_overwrite_another(trained):
