@@ -20,8 +20,8 @@ import numpy as np
 from PIL import Image
 
 from splat_cli.device import open_backend
-from splat_cli.eval.embedding_fit import half
 from splat_cli.eval.evaluate import evaluate
+from splat_cli.eval.left_halves import half
 from splat_cli.eval.metrics import mean_score
 from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.io.image_files import open_image

@@ -41,7 +41,7 @@ TESTS = {
     "density/ratings": ["density"],
     "density/sampling": ["density"],
     "eval/cleaning": ["eval/test_cleaning.py"],
-    "eval/embedding_fit": ["run/test_color_field.py"],
+    "eval/left_halves": ["run/test_color_field.py", "eval/test_pose_scores.py"],
     "eval/evaluate": ["eval", "cli/test_eval.py"],
     "eval/metrics": ["eval"],
     "gaussians/isolation": ["gaussians/test_isolation.py", "eval/test_cleaning.py"],

@@ -47,14 +47,19 @@ def command(
         source, scene, open_backend(device), display, pictures=save_pictures, with_flip=has_flip(), lpips=lpips
     )
     width = max(len(name) for name in metrics.scores)
-    with_flip, with_fit = metrics.mean.flip is not None, metrics.mean.fitted_psnr is not None
+    mean = metrics.mean
+    with_flip, with_fit, with_pose = (x is not None for x in (mean.flip, mean.fitted_psnr, mean.pose_fitted_psnr))
     measures = f"   PSNR    SSIM{'    FLIP' * with_flip}{'   LPIPS' * bool(lpips)}{'  fitted PSNR    SSIM' * with_fit}"
+    measures += "  pose fitted PSNR    SSIM" * with_pose
     title = f"{'photograph':<{width}}{measures}"
     lines = [title]
     for name, score in {**metrics.scores, "mean": metrics.mean}.items():
         looks = "" if score.flip is None else f"  {score.flip:.4f}"
         looks += "" if score.lpips is None else f"  {score.lpips:.4f}"
         fit = "" if score.fitted_psnr is None else f"  {score.fitted_psnr:11.2f}  {score.fitted_ssim:.4f}"
+        fit += (
+            "" if score.pose_fitted_psnr is None else f"  {score.pose_fitted_psnr:16.2f}  {score.pose_fitted_ssim:.4f}"
+        )
         lines.append(f"{name:<{width}}  {score.psnr:5.2f}  {score.ssim:.4f}{looks}{fit}")
     if (hidden := metrics.free_space.get("hidden_points")) is not None:
         lines += ["", f"Points hidden by floaters: {hidden:.1%} of the points that the views see"]

@@ -11,8 +11,8 @@ import numpy as np
 
 from splat_cli.device import Backend
 from splat_cli.errors import UsageError
-from splat_cli.eval.embedding_fit import has_appearances
 from splat_cli.eval.evaluate import evaluate
+from splat_cli.eval.left_halves import has_appearances
 from splat_cli.eval.lpips import Lpips
 from splat_cli.eval.metrics import Score, has_flip, mean_score
 from splat_cli.eval.trained_model import TrainedModel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -12,7 +12,7 @@ from splat_cli.config import TrainConfig
 from splat_cli.device import Backend, DeviceArray
 from splat_cli.device.host import num_cores
 from splat_cli.errors import SceneError
-from splat_cli.eval.embedding_fit import fit_held_out_embeddings, half, has_appearances
+from splat_cli.eval.left_halves import fit_held_out_embeddings, fit_held_out_poses, half, has_appearances
 from splat_cli.eval.lpips import Lpips
 from splat_cli.eval.metrics import Score, flip
 from splat_cli.eval.picture_scorer import PictureScorer
@@ -21,6 +21,7 @@ from splat_cli.joint.appearance.camera_response import CameraResponse
 from splat_cli.processes.threads import run_in_threads
 from splat_cli.render.images import background_color, to_8bit
 from splat_cli.render.view import ViewRenderer
+from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.images.image_set import ImageSet
 
 
@@ -61,13 +62,15 @@ def evaluate(
     """Scores of renders against their photographs, by name; background and antialiasing as in training.
 
     on_render: called with number and render (uint8 [H, W, 3]) of each view. with_flip, lpips: also these. If training
-    fitted the appearance of photographs, only right halves are compared. SceneError if no photograph can be used.
+    fitted the appearance of photographs, only right halves are compared. If it refined poses, right halves are also
+    scored at the poses that fit left halves. SceneError if no photograph can be used.
     """
     splats, field, backend = model.splats, model.field, model.splats.backend
     background = model.background or background_color(config.background)
     coloring = fit_held_out_embeddings(splats, field, photographs, config, background) if field else None
     if has_appearances(config):
         photographs = half(photographs, right=True)
+    at_own_poses = _AtOwnPoses(model, photographs, config, background) if config.pose_opt and not field else None
     renderer = ViewRenderer(backend, splats, photographs.views, config.antialias, coloring)
     mean_response = CameraResponse.mean(model.responses.values()) if model.responses else None
     scorer, scores = PictureScorer(backend), {}
@@ -87,11 +90,34 @@ def evaluate(
         if config.appearance != "none":
             fitted = _fitted_score(scorer, planes, photograph, mask)
             one = dataclasses.replace(one, fitted_psnr=fitted.psnr, fitted_ssim=fitted.ssim)
+        if at_own_poses:
+            own = at_own_poses.score(index, photograph, mask)
+            one = dataclasses.replace(one, pose_fitted_psnr=own.psnr, pose_fitted_ssim=own.ssim)
         scores[view.name] = one
         on_render(index, rendered)
     if not scores:
         raise SceneError("none of the held-out photographs can be used; train without --eval, or correct the files")
     return scores
+
+
+class _AtOwnPoses:
+    """Scores of right halves, rendered at the poses that fit left halves."""
+
+    def __init__(
+        self, model: TrainedModel, photographs: ImageSet, config: TrainConfig, background: Sequence[float]
+    ) -> None:
+        splats, extent = model.splats, scene_extent(photographs.views)
+        views = fit_held_out_poses(splats, photographs, config, background, extent)
+        self.renderer = ViewRenderer(splats.backend, splats, views, config.antialias)
+        self.scorer, self.background = PictureScorer(splats.backend), background
+
+    def score(self, index: int, photograph: np.ndarray, mask: np.ndarray | None) -> Score:
+        """Of all pixels if the mask excludes the whole right half."""
+        right = np.full(photograph.shape[:2], 255, np.uint8) if mask is None else mask.copy()
+        right[:, : photograph.shape[1] // 2] = 0
+        return self.scorer.score(
+            self.renderer.planes(index, self.background), photograph, right if right.any() else mask
+        )
 
 
 def _fitted_score(scorer: PictureScorer, planes: DeviceArray, photograph: np.ndarray, mask: np.ndarray | None) -> Score:

@@ -27,6 +27,7 @@ _FREE_SPACE = (
     "than 80 % of the point's depth have more than 10 % opacity; `opacity_before_points`: mean of this opacity; "
     "`_train`: of views trained on; "
 )
+_POSE_FITTED = "`pose_fitted_`: over the right half of an image, at the camera pose that fits the left half best; "
 _FITTED = "`fitted_`: over the right half of an image, after the affine change of colour that fits the left half best; "
 
 
@@ -34,7 +35,8 @@ _FITTED = "`fitted_`: over the right half of an image, after the affine change o
 class Score:
     """PSNR in dB, SSIM and, if computed, FLIP and LPIPS of an image.
 
-    fitted: score of the right half after colour correction fitted to the left half, with --appearance.
+    fitted: score of the right half after colour correction fitted to the left half, with --appearance. pose_fitted: of
+    the right half at the pose that fits the left half, with --pose-opt.
     """
 
     psnr: float
@@ -43,6 +45,8 @@ class Score:
     lpips: float | None = None
     fitted_psnr: float | None = None
     fitted_ssim: float | None = None
+    pose_fitted_psnr: float | None = None
+    pose_fitted_ssim: float | None = None
 
     def to_dict(self) -> dict[str, float]:
         """The metrics by name."""
@@ -58,14 +62,15 @@ def protocol(
     with_flip: bool = False,
     lpips: str | None = None,
     fitted: bool = False,
+    pose_fitted: bool = False,
     halves: bool = False,
     free_space: bool = False,
 ) -> str:
     """Description of the evaluation, for metrics.json.
 
     named: the images are those listed in split.json. refined: camera poses were refined. fitted: also scored after
-    colour correction. halves: appearance embeddings were fitted to left halves. free_space: floaters were measured.
-    lpips: network of LPIPS, if computed.
+    colour correction. pose_fitted: also scored at fitted poses. halves: appearance embeddings were fitted to left
+    halves. free_space: floaters were measured. lpips: network of LPIPS, if computed.
     """
     seen = "held out from training" if held_out else "NOT held out: training saw them too"
     distance = "" if lpips is None else _LPIPS.format(network=lpips)
@@ -75,7 +80,7 @@ def protocol(
         "rendered at the training size; render and photograph rounded to 8 bits; "
         "PSNR over all pixels and channels of one image, then the mean over images; "
         "SSIM with an 11x11 Gaussian window of sigma 1.5, zero padding, mean over pixels and channels, then over "
-        f"images; {_FLIP * with_flip}{distance}{_FITTED * fitted}{_FREE_SPACE * free_space}"
+        f"images; {_FLIP * with_flip}{distance}{_FITTED * fitted}{_POSE_FITTED * pose_fitted}{_FREE_SPACE * free_space}"
         "pixels that a mask excludes, or that undistortion leaves blank, do not count"
     )
 

@@ -18,6 +18,8 @@ _NAMES = {
     "lpips": "LPIPS",
     "fitted_psnr": "PSNR, colours fitted",
     "fitted_ssim": "SSIM, colours fitted",
+    "pose_fitted_psnr": "PSNR, poses fitted",
+    "pose_fitted_ssim": "SSIM, poses fitted",
 }
 
 

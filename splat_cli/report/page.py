@@ -209,6 +209,7 @@ _MEASURES = {
     "`opacity_before_points`": "opacity before points",
     "`_train`: of views trained on": "both are also measured on views trained on",
     "`fitted_`": "colours fitted",
+    "`pose_fitted_`": "poses fitted",
 }
 """Keys of metrics.json as its protocol names them -> names on the page."""
 
@@ -302,8 +303,8 @@ def _tiles(data: RunData, splats: SplatArrays | None) -> Markup:
             (f"PSNR, {data.seen}", f"{measured['psnr']:.2f}", "dB"),
             (f"SSIM, {data.seen}", f"{measured['ssim']:.4f}", ""),
         ]
-        if "fitted_psnr" in measured:
-            tiles.append(("PSNR, colours fitted", f"{measured['fitted_psnr']:.2f}", "dB"))
+        for name, fitted in ("fitted_psnr", "colours"), ("pose_fitted_psnr", "poses"):
+            tiles += [(f"PSNR, {fitted} fitted", f"{measured[name]:.2f}", "dB")] if name in measured else []
         tiles += [(f"FLIP, {data.seen}", f"{measured['flip']:.4f}", "")] if "flip" in measured else []
         tiles += [(f"LPIPS, {data.seen}", f"{measured['lpips']:.4f}", "")] if "lpips" in measured else []
     if "hidden_points" in measured:

@@ -6,7 +6,7 @@ from typing import Any
 
 from splat_cli.config import TrainConfig
 from splat_cli.errors import FormatError
-from splat_cli.eval.embedding_fit import has_appearances
+from splat_cli.eval.left_halves import has_appearances
 from splat_cli.eval.metrics import Score, mean_score, protocol
 from splat_cli.run.storage.run_dir import RunDir
 
@@ -84,6 +84,7 @@ def updated_metrics(
         with_flip=has_flips,
         lpips=lpips,
         fitted=config.appearance != "none",
+        pose_fitted=mean.pose_fitted_psnr is not None,
         halves=halves,
         free_space="hidden_points" in extra,
     )
