@@ -141,7 +141,6 @@ CASES = (
         "A count that the file has no room for",
         _colmap(lambda scene: (scene / "sparse/0/points3D.bin").write_bytes(b"\xff" * 6 + b"\0\0" + bytes(40))),
     ),
-    Case("A spherical camera", _colmap(camera_model="EQUIRECTANGULAR")),
     Case("No folder of photographs", _colmap(lambda scene: (scene / "images").rename(scene / "photos"))),
     Case("Photographs all missing", _colmap(lambda scene: [path.unlink() for path in (scene / "images").iterdir()])),
     Case("Photographs of another camera", _colmap(_wrong_photographs)),

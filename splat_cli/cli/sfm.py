@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--camera-model",
-    type=click.Choice(["SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV", "OPENCV_FISHEYE"]),
-    default="SIMPLE_RADIAL",
-    show_default=True,
-    help="COLMAP camera model.",
+    type=click.Choice(
+        ["SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV", "OPENCV_FISHEYE", "EQUIRECTANGULAR"]
+    ),
+    help="COLMAP camera model.  [default: EQUIRECTANGULAR for 360-degree photographs, otherwise SIMPLE_RADIAL]",
 )
 @click.option(
     "--one-camera/--any-cameras",
@@ -61,14 +61,14 @@ if TYPE_CHECKING:
 @click.option(
     "--allow-implausible",
     is_flag=True,
-    help="Also estimate poses of panoramas, and of fisheye circles without a fisheye camera model.",
+    help="Also estimate poses of panoramas and fisheye circles with a camera model for other lenses.",
 )
 @display_options
 def command(
     photos: Path,
     out: Path,
     matcher: str,
-    camera_model: str,
+    camera_model: str | None,
     one_camera: bool | None,
     masks: str | None,
     invert_masks: bool,
@@ -79,10 +79,11 @@ def command(
 ) -> Output:
     """Estimate the camera poses of PHOTOS with COLMAP.
 
-    PHOTOS is a folder of photographs or a video. Writes images, masks, sparse/0 and database.db to SCENE, for `splat
-    train SCENE`; unregistered.txt lists photographs without a pose. GPS data of the photographs determine scale and
-    level. After an interruption, run the same command again to continue. Needs the extra `sfm` (pip install
-    'splat-cli[sfm]') and no GPU; `sfm-cuda` uses one. `splat train PHOTOS` does the same with the default options.
+    PHOTOS is a folder of photographs or a video, also of a 360-degree camera. Writes images, masks, sparse/0 and
+    database.db to SCENE, for `splat train SCENE`; unregistered.txt lists photographs without a pose. GPS data of
+    the photographs determine scale and level. After an interruption, run the same command again to continue. Needs
+    the extra `sfm` (pip install 'splat-cli[sfm]') and no GPU; `sfm-cuda` uses one. `splat train PHOTOS` does the
+    same with the default options.
     """
     from splat_cli.commands.photo_scene import refuse_run
     from splat_cli.scene import read_scene

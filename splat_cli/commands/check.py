@@ -25,6 +25,7 @@ from splat_cli.errors import UsageError
 from splat_cli.io.files import replacing
 from splat_cli.report.check_page import check_page
 from splat_cli.scene.coverage import Gap, gaps, helpful_places, shared_points
+from splat_cli.scene.lens.distortion import Equirectangular
 from splat_cli.scene.photograph import find_pairs
 from splat_cli.scene.plausibility import signs_of_wrong_poses
 from splat_cli.scene.read import read_scene
@@ -73,7 +74,7 @@ def _check_scene(source: Path, counting: Counting) -> Checked:
     scene = read_scene(source)
     name_of = {view.path: view.name for view in scene.views if view.path is not None}
     photographs = measured(source, list(name_of), counting)
-    pairs = find_pairs(photographs)
+    pairs = find_pairs(photographs, any(isinstance(view.distortion, Equirectangular) for view in scene.views))
     names = [name_of[one.path] for one in photographs]
     findings = [*undecoded(photographs, name_of), *look(photographs, pairs, names)]
     shared = shared_points(scene)

@@ -17,9 +17,10 @@ from splat_cli.device.cuda import why_no_cuda
 from splat_cli.errors import SceneError
 from splat_cli.run.cpu_duration import in_words, step_seconds
 from splat_cli.run.plan import apply_splat_budget, default_steps
+from splat_cli.scene.colmap.model import SPHERE
 from splat_cli.scene.coverage import Place
 from splat_cli.scene.photograph import Pair, Photograph, find_pairs, measure
-from splat_cli.scene.plausibility import panoramas_or_fisheyes
+from splat_cli.scene.plausibility import are_panoramas, panoramas_or_fisheyes
 from splat_cli.scene.sfm.mapping import EXHAUSTIVE_LIMIT, natural_order
 from splat_cli.scene.sfm.photographs import MIN_PHOTOGRAPHS
 from splat_cli.scene.view import Scene
@@ -96,11 +97,12 @@ class Checked:
 def check_photographs(source: Path, paths: Sequence[Path], counting: Counting) -> Checked:
     """Check photographs without poses. SceneError if fewer than three can be decoded."""
     photographs = measured(source, sorted(paths, key=lambda path: natural_order(str(path))), counting)
-    pairs = find_pairs(photographs)
+    are_spheres = are_panoramas([one.path for one in photographs])
+    pairs = find_pairs(photographs, are_spheres)
     root = Path(os.path.commonpath([path.parent for path in paths]))
     names = [one.path.relative_to(root).as_posix() for one in photographs]
     findings = [*undecoded(photographs, paths), *look(photographs, pairs, names), links_of_photographs(names, pairs)]
-    if cause := panoramas_or_fisheyes([one.path for one in photographs]):
+    if cause := panoramas_or_fisheyes([one.path for one in photographs], SPHERE if are_spheres else ""):
         findings.append(Finding("lens", False, f"the photographs {cause}"))
     pixels = float(np.mean([one.width * one.height for one in photographs]))
     seconds = _LEAST_MAPPED * _pose_seconds(len(photographs), pixels)

@@ -30,10 +30,10 @@ class SceneOptions:
     """Options for reading a scene.
 
     images, masks and depths: folders, looked for in the scene's folder first. max_size: limit of a view's longer
-    side in pixels. downscale: views are this many times smaller than photographs. lens: "undistort" or "keep", which
-    sets View.distortion. points: a PLY instead of the dataset's points. min_track_length and max_point_error (pixels)
-    filter COLMAP's points, crop filters all. origin: subtracted from geographic coordinates; by default the median of
-    the cameras.
+    side in pixels. downscale: views are this many times smaller than photographs. lens: "undistort" or "keep",
+    which sets View.distortion; of spherical photographs, it is always set. points: a PLY instead of the dataset's
+    points. min_track_length and max_point_error (pixels) filter COLMAP's points, crop filters all. origin:
+    subtracted from geographic coordinates; by default the median of the cameras.
     """
 
     format: str = "auto"

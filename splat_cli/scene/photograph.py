@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.io.image_files import open_image
+from splat_cli.scene.colmap.model import SPHERE
 
 _SIDE, _FEATURE_SIDE = 800, 480  # longer side in pixels, for sharpness and for features
 _NUM_TILES = 8  # per side
@@ -34,10 +35,11 @@ Finder = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 class Features:
     """SIFT features of a small copy: pixels float32 [n, 2], descriptors float32 [n, 128] of length 1, light [n].
 
-    width: of the small copy; light: log2 of the linear luminance of each.
+    width, height: of the small copy; light: log2 of the linear luminance of each.
     """
 
     width: int
+    height: int
     places: np.ndarray
     descriptors: np.ndarray
     light: np.ndarray
@@ -157,15 +159,18 @@ def _features(picture: np.ndarray, find: Finder) -> Features:
     x, y = places.astype(int).T if len(places) else np.zeros((2, 0), int)
     height, width = picture.shape
     light = _GAMMA * np.log2(picture[y.clip(0, height - 1), x.clip(0, width - 1)] + 1 / 64)
-    return Features(width, places, descriptors, light)
+    return Features(width, height, places, descriptors, light)
 
 
-def find_pairs(photographs: Sequence[Photograph]) -> list[Pair]:
-    """Matches of each photograph with the next ones and with those that look most like it; empty without features."""
+def find_pairs(photographs: Sequence[Photograph], are_spheres: bool = False) -> list[Pair]:
+    """Matches of each photograph with the next ones and with those that look most like it; empty without features.
+
+    are_spheres: whether the photographs are equirectangular, 360 by 180 degrees.
+    """
     features = [one.features for one in photographs if one.features is not None]
     if len(features) < len(photographs) or len(features) < 2:
         return []
-    return [_pair(i, j, features[i], features[j]) for i, j in sorted(_candidates(features))]
+    return [_pair(i, j, features[i], features[j], are_spheres) for i, j in sorted(_candidates(features))]
 
 
 def _candidates(features: Sequence[Features]) -> set[tuple[int, int]]:
@@ -190,7 +195,7 @@ def _candidates(features: Sequence[Features]) -> set[tuple[int, int]]:
     return found
 
 
-def _pair(i: int, j: int, first: Features, second: Features) -> Pair:
+def _pair(i: int, j: int, first: Features, second: Features, are_spheres: bool) -> Pair:
     import pycolmap
 
     rows, columns, ratio = _matches(first.descriptors, second.descriptors)
@@ -199,7 +204,10 @@ def _pair(i: int, j: int, first: Features, second: Features) -> Pair:
     options = pycolmap.RANSACOptions(max_error=_MAX_ERROR, min_num_trials=_TRIALS[0], max_num_trials=_TRIALS[1])
     options.random_seed = 0
     a, b = first.places[rows].astype(float), second.places[columns].astype(float)
-    found: Any = pycolmap.estimate_fundamental_matrix(a, b, options)
+    if are_spheres:
+        found: Any = pycolmap.estimate_essential_matrix(a, b, _sphere(first), _sphere(second), options)
+    else:
+        found = pycolmap.estimate_fundamental_matrix(a, b, options)
     if found is None:
         return Pair(i, j, 0, 0.0, 0.0, 1.0)
     agrees = np.asarray(found["inlier_mask"], bool)
@@ -208,6 +216,12 @@ def _pair(i: int, j: int, first: Features, second: Features) -> Pair:
     stops = float(np.median((second.light[columns] - first.light[rows])[agrees])) if agrees.any() else 0.0
     shift = float(np.median(np.linalg.norm(a - b, axis=1)[agrees])) / first.width if agrees.any() else 1.0
     return Pair(i, j, int(agrees.sum()), moved, stops, shift)
+
+
+def _sphere(features: Features) -> Any:
+    import pycolmap
+
+    return pycolmap.Camera.create_from_model_name(1, SPHERE, 1.0, features.width, features.height)
 
 
 def _matches(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from splat_cli.device.launch import ceil_div
 from splat_cli.errors import SceneError
 from splat_cli.io.image_files import open_image
 from splat_cli.scene.colmap import UNREGISTERED, find_model, has_model, other_groups, visible_points
+from splat_cli.scene.colmap.model import SPHERE
 from splat_cli.scene.extent import scene_extent, viewing_distance
 from splat_cli.scene.lens import IMPOSSIBLE
 from splat_cli.scene.view import Scene, View, evenly_spread
@@ -48,8 +49,8 @@ _BEFORE_NUMBER = re.compile(r"\d+(?=\.\w+$)")
 
 
 def refuse_photographs(paths: Sequence[Path], camera_model: str) -> None:
-    """SceneError if the photographs are panoramas, or show the circle of a fisheye and `camera_model` has none."""
-    if found := panoramas_or_fisheyes(paths, "FISHEYE" in camera_model):
+    """SceneError if the photographs are panoramas or show the circle of a fisheye, and `camera_model` has none."""
+    if found := panoramas_or_fisheyes(paths, camera_model):
         raise SceneError(f"the photographs {found}; with {ALLOW}, poses are estimated nevertheless")
 
 
@@ -64,9 +65,7 @@ def signs_of_wrong_poses(scene: Scene) -> list[str]:
 
     Returns only the cause if it is known: panoramas, circles of a fisheye, a camera that only turned.
     """
-    if cause := panoramas_or_fisheyes(
-        [view.path for view in scene.views if view.path and not _has_fisheye(view)], False
-    ):
+    if cause := panoramas_or_fisheyes([view.path for view in scene.views if view.path and not _has_fisheye(view)]):
         return [f"the photographs {cause}"]
     checks = (_impossible_lenses, _focal_lengths, _places, _points, _tracks, _groups)
     signs = [sign for check in checks if (sign := check(scene)) is not None]
@@ -98,22 +97,38 @@ def _turn_share(database: Path) -> float:
     return turned / num if num else 0.0
 
 
-def panoramas_or_fisheyes(paths: Sequence[Path], is_fisheye_model: bool = False) -> str | None:
-    """The sign that most of a few photographs show, with advice; None for ordinary photographs."""
-    sample = [picture for path in evenly_spread(paths, _SAMPLE) if (picture := _thumbnail(path)) is not None]
-    if not sample:
-        return None
-    if np.mean([_is_panorama(picture) for picture in sample]) >= _MOST:
+def panoramas_or_fisheyes(paths: Sequence[Path], camera_model: str = "") -> str | None:
+    """The sign that most of a few photographs show and `camera_model` does not explain, with advice, or None."""
+    sample = _thumbnails(paths)
+    if camera_model != SPHERE and _most(_is_panorama, sample):
         return (
-            "are panoramas (2:1, all around): cut them into perspective views, as COLMAP's panorama_sfm does, or give "
-            "a model with EQUIRECTANGULAR cameras and --lens keep"
+            "are panoramas (2:1, all around), but their camera model is not: estimate poses by `splat sfm` without "
+            "--camera-model"
         )
-    if not is_fisheye_model and np.mean([_has_circle(picture) for picture in sample]) >= _MOST:
+    if "FISHEYE" not in camera_model and _most(_has_circle, sample):
         return (
             "show the circle of a fisheye lens, but its camera model does not: estimate poses by `splat sfm "
             "--camera-model OPENCV_FISHEYE`"
         )
     return None
+
+
+def are_panoramas(paths: Sequence[Path]) -> bool:
+    """Whether most of a few photographs are equirectangular, 360 by 180 degrees."""
+    return _most(_is_panorama, _thumbnails(paths))
+
+
+def has_panorama_size(width: int, height: int) -> bool:
+    """Whether a photograph is twice as wide as high."""
+    return abs(width / height / _PANORAMA - 1) <= _RATIO_TOLERANCE
+
+
+def _thumbnails(paths: Sequence[Path]) -> list[np.ndarray]:
+    return [picture for path in evenly_spread(paths, _SAMPLE) if (picture := _thumbnail(path)) is not None]
+
+
+def _most(has_sign: Callable[[np.ndarray], bool], pictures: Sequence[np.ndarray]) -> bool:
+    return bool(pictures) and bool(np.mean([has_sign(picture) for picture in pictures]) >= _MOST)
 
 
 def _thumbnail(path: Path) -> np.ndarray | None:
@@ -134,7 +149,7 @@ def _thumbnail(path: Path) -> np.ndarray | None:
 def _is_panorama(picture: np.ndarray) -> bool:
     """Whether an equirectangular picture [H, W] continues across its left and right edge."""
     height, width = picture.shape
-    if abs(width / height / _PANORAMA - 1) > _RATIO_TOLERANCE:
+    if not has_panorama_size(width, height):
         return False
     seam = np.abs(picture[:, 0] - picture[:, -1]).mean()
     apart = np.abs(picture - np.roll(picture, width // 3, axis=1)).mean()

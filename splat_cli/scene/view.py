@@ -48,9 +48,8 @@ class View:
     undistortion, None without distortion. `mask`: image whose dark pixels are ignored. `camera_id`: equal for
     photographs of one camera and lens setting. `radial`: k1 and k2 of the distortion that the image still has, as
     --refine-distortion finds it: the point at slopes s = (x / z, y / z) is seen at s (1 + k1 |s|^2 + k2 |s|^4).
-    `distortion`: of the image itself, if it keeps its lens (--lens keep); `fx fy cx cy` are then the lens' matrix, and
-    depths are distances from the camera.
-    `depth`: file of its depth map.
+    `distortion`: of the image itself, if it keeps its lens (--lens keep, spheres); `fx fy cx cy` are then the lens'
+    matrix, and depths are distances from the camera. `depth`: file of its depth map.
     """
 
     name: str

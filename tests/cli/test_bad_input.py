@@ -65,10 +65,6 @@ def test_all_photographs_empty(refused, copy):
     refused(copy, "none of the 9 photographs", "empty or not an image")
 
 
-def test_camera_model_that_is_not_supported(refused, tmp_path):
-    refused(write_small_scene(tmp_path / "sphere", camera_model="EQUIRECTANGULAR"), "--lens keep")
-
-
 @pytest.mark.parametrize("source", ["missing.ply", "splats.obj"])
 def test_missing_splats_are_reported_before_the_scene_is_read(splat, tmp_path, source):
     result = splat("train", tmp_path / "nowhere", "--init-from", source, "--device", "cpu")

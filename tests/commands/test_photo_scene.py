@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -311,13 +312,32 @@ def test_masks_beside_photographs_are_used_for_poses_and_training(splat, photos,
         assert written.getpixel((5, 5)) == (0 if options else 255), "white counts"
 
 
-def test_a_scene_from_panoramas_is_not_estimated_unless_told(splat, photos, colmap, tmp_path):
-    for number in range(9):
-        Image.radial_gradient("L").resize((64, 32)).convert("RGB").save(photos / f"p{number}.jpg")
+def test_poses_of_panoramas_are_those_of_spheres(splat, photos, colmap, tmp_path):
+    names = [f"p{number}.jpg" for number in range(9)]
     for path in photos.glob("a_*"):
         path.unlink()
-    result = splat("train", photos, *OPTIONS)
+    for name in names:
+        Image.radial_gradient("L").resize((64, 32)).convert("RGB").save(photos / name)
+    command = ("sfm", photos, "-o", tmp_path / "scene")
+    result = splat(*command, "--camera-model", "SIMPLE_RADIAL")
     assert (result.code, "the photographs are panoramas" in result.err, colmap) == (2, True, []), result.err
+    assert not (tmp_path / "scene").exists()
+    splat(*command)
+    Image.radial_gradient("L").resize((40, 30)).convert("RGB").save(photos / "a.jpg")
+    splat("train", photos, *OPTIONS)
+    assert [(job["spheres"], job["groups"], job["sizes"], job["camera_model"]) for job in colmap] == [
+        ([names], [], [], "SIMPLE_RADIAL")
+    ] * 2, "the other photograph has the usual camera"
+    assert colmap[1]["names"] == ["a.jpg", *names]
+
+
+def test_fisheye_circles_are_not_estimated_unless_told(splat, photos, colmap, tmp_path):
+    x, y = np.meshgrid(np.arange(80) - 39.5, np.arange(60) - 29.5)
+    circle = Image.fromarray(np.where(np.hypot(x, y) < 29, 200, 0).astype(np.uint8))
+    for path in photos.iterdir():
+        circle.convert("RGB").save(path, "JPEG")
+    result = splat("train", photos, *OPTIONS)
+    assert (result.code, "the circle of a fisheye" in result.err, colmap) == (2, True, []), result.err
     assert not (tmp_path / "cwd/scenes/garden").exists()
     splat("train", photos, *OPTIONS, "--allow-implausible")
     assert len(colmap) == 1

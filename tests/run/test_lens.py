@@ -34,7 +34,7 @@ def test_run_keeps_the_lens(radial, tmp_path):
 
 def test_sphere_walk_trains(tmp_path):
     training = Trained(make_sample_scene(tmp_path / "scene", num_views=5, width=64, height=32, camera="sphere"))
-    run = training.new(tmp_path / "run", **{**SHORT, "steps": 60})
+    run = training.new(tmp_path / "run", **{**SHORT, "steps": 60, "lens": "undistort"})
     losses = [entry["loss"] for entry in run.log.entries() if "loss" in entry]
     assert losses[-1] < 0.8 * losses[0]
     assert np.isfinite(losses).all()
@@ -58,9 +58,10 @@ def test_what_does_not_work_with_a_lens(radial, tmp_path, changes, message):
         ({"pose_opt": True, "refine_intrinsics": True}, "--refine-intrinsics does not work with spherical"),
         ({"depth_weight": 1.0}, "--depth-weight does not work with spherical"),
         ({"appearance": "grid"}, "--free-space or --appearance grid does not work with spherical"),
+        ({"gpus": 2, "lens": "undistort"}, "--gpus does not work with spherical"),
     ],
 )
 def test_what_does_not_work_with_spheres(tmp_path, changes, message):
     scene = write_small_scene(tmp_path / "scene", camera_model="EQUIRECTANGULAR")
     with pytest.raises(UsageError, match=message):
-        Trained(scene).new(tmp_path / "run", **SHORT, **changes)
+        Trained(scene).new(tmp_path / "run", **{**SHORT, **changes})

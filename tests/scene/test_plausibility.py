@@ -213,6 +213,7 @@ def test_panoramas_are_refused_and_other_photographs_of_their_size_are_not(tmp_p
     panorama = noise(200, 100)
     with pytest.raises(SceneError, match="panoramas .* --allow-implausible"):
         refuse_photographs(saved(tmp_path, panorama), "SIMPLE_RADIAL")
+    refuse_photographs(saved(tmp_path, panorama), "EQUIRECTANGULAR")
     refuse_photographs(saved(tmp_path, noise(300, 100)[:, :200]), "SIMPLE_RADIAL")
     (tmp_path / "mixed").mkdir()
     mixed = [*saved(tmp_path, noise(300, 100), 2), *saved(tmp_path / "mixed", panorama, 2)]

@@ -11,7 +11,7 @@ from splat_cli.errors import SceneError, UsageError
 from splat_cli.scene import SceneOptions, load_images, read_scene
 from splat_cli.scene.colmap.model import MODEL_IDS, Camera
 from splat_cli.scene.colmap.write import write_model
-from splat_cli.scene.lens import lens_of
+from splat_cli.scene.lens import lens_of, spherical_lens
 from splat_cli.scene.lens.distortion import Equirectangular
 from tests.scene.colmap_cameras import distorted_cameras
 from tests.scene.models import PINHOLE, small_model, write_scene
@@ -257,9 +257,9 @@ def test_distorted_photographs_at_half_the_size(tmp_path):
 
 def test_whole_spheres_are_not_undistorted(tmp_path):
     write_scene(tmp_path, small_model(cameras=(Camera(1, "EQUIRECTANGULAR", 40, 30, (40.0, 30.0)),)))
-    with pytest.raises(SceneError, match="is a spherical photograph.*--lens keep"):
-        read_scene(tmp_path)
-    view = read_scene(tmp_path, SceneOptions(lens="keep")).views[0]
+    view = read_scene(tmp_path).views[0]
+    with pytest.raises(SceneError, match="is a spherical photograph"):
+        _ = spherical_lens(40, 30).pinhole
     assert isinstance(view.distortion, Equirectangular)
     assert view.width % 16 == 0, "its edges do not meet in downscaled pictures"
     assert view.fx == pytest.approx(view.width / (2 * np.pi))

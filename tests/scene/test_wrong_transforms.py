@@ -30,7 +30,6 @@ from tests.views import ring_of_views
         ({"fl_x": -3}, "focal length"),
         ({"w": 0}, "size 0x30"),
         ({"w": 30, "h": 40}, "is 40x30, but its camera is 30x40"),
-        ({"camera_model": "EQUIRECTANGULAR"}, "is a spherical photograph"),
         ({"camera_model": "ORTHOPHOTO"}, "ORTHOPHOTO"),
         ({"k1": True}, "`k1` is not a finite number"),
         ({"mask_path": "../../mask.png"}, "leads out of"),

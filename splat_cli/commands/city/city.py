@@ -152,6 +152,8 @@ def _limits(scene: Path, config: TrainConfig, cell_splats: int | None, backend: 
     not depend on the number of GPUs.
     """
     read = read_scene(scene, SceneOptions.of(config))
+    if any(view.distortion is not None for view in read.views):
+        raise UsageError("splat city does not work with 360-degree photographs yet: give `splat train` the scene")
     train, held_out, _ = split_scene(read, config)
     budget = image_budget(backend, config, train, held_out)
     resident = None if budget is None else budget.resident

@@ -152,6 +152,7 @@ def check_lenses(scene: Scene, config: TrainConfig) -> None:
             "--refine-intrinsics": config.pose_opt and config.refine_intrinsics,
             "--depth-weight": bool(config.depth_weight),
             "--free-space or --appearance grid": uses_free_space(config),
+            "--gpus": config.gpus > 1,
         }
         if wrong := [option for option, is_on in given.items() if is_on]:
             raise UsageError(f"{wrong[0]} does not work with spherical photographs: leave it out")

@@ -32,6 +32,8 @@ CAMERA_MODELS: dict[int, tuple[str, int]] = {
 """Model id -> (name, number of parameters), as in COLMAP's camera models."""
 
 MODEL_IDS = {name: model_id for model_id, (name, _) in CAMERA_MODELS.items()}
+SPHERE = "EQUIRECTANGULAR"
+"""Camera model of 360-degree photographs."""
 
 MAX_PARAMETERS = 24
 """Maximum number of parameters of a camera of any model; the models above have at most 16."""

@@ -95,7 +95,8 @@ class ImageLocator:
             raise Unusable(f"is {width}x{height}; sides may have up to {MAX_SIDE} pixels")
         self._check_downscaled(path, width, frame.lens.width)
         lens = self._lens(frame.lens, width, height)
-        kept = lens.distortion if self.options.lens == "keep" else None
+        is_kept = self.options.lens == "keep" or isinstance(lens.distortion, Equirectangular)
+        kept = lens.distortion if is_kept else None
         try:
             pinhole = lens.matrix if kept else lens.pinhole
         except SceneError as error:

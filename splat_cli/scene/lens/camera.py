@@ -62,7 +62,7 @@ class Lens:
         if self.distortion is None:
             return self.matrix
         if isinstance(self.distortion, Equirectangular):
-            raise SceneError("is a spherical photograph, which has no pinhole camera: train with --lens keep")
+            raise SceneError("is a spherical photograph, which has no pinhole camera")
         rows, columns = np.arange(self.height) + 0.5, np.arange(self.width) + 0.5
         with np.errstate(all="ignore"):  # invalid lenses: non-finite values are dropped below
             left = self._straight(np.full_like(rows, 0.5), rows)[:, 0]

@@ -3,7 +3,7 @@
 import math
 
 from splat_cli.errors import SceneError
-from splat_cli.scene.colmap.model import MODEL_IDS, Camera
+from splat_cli.scene.colmap.model import MODEL_IDS, SPHERE, Camera
 from splat_cli.scene.lens.camera import IMPOSSIBLE, Lens
 from splat_cli.scene.lens.distortion import Distortion, Division, Equirectangular, Eucm, Fov, Polynomial
 
@@ -20,7 +20,7 @@ _ONE_FOCAL_LENGTH = (
 
 def lens_of(camera: Camera) -> Lens:
     """Lens of a camera. SceneError if its model is unsupported or its parameters are invalid."""
-    if camera.model == "EQUIRECTANGULAR":
+    if camera.model == SPHERE:
         return spherical_lens(camera.width, camera.height)
     if camera.model not in MODEL_IDS:
         raise SceneError(

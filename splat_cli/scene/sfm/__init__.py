@@ -5,10 +5,11 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from splat_cli.scene.plausibility import refuse_photographs
+from splat_cli.scene.colmap.model import SPHERE
+from splat_cli.scene.plausibility import are_panoramas, refuse_photographs
 from splat_cli.scene.sfm.mapping import Mapping, map_photographs, require_pycolmap
 from splat_cli.scene.sfm.masks import collect_masks, find_masks, mask_files
-from splat_cli.scene.sfm.options import SfmOptions
+from splat_cli.scene.sfm.options import DEFAULT_MODEL, SfmOptions
 from splat_cli.scene.sfm.photographs import collect_photographs, is_video, source_files
 from splat_cli.scene.sfm.scene_folder import new_scene_folder
 from splat_cli.scene.sfm.video import extract_frames
@@ -30,8 +31,8 @@ def make_scene(
 ) -> Mapping:
     """Create `scene`, a new or empty folder, from a folder of photographs or a video; removed after an error.
 
-    Continues an interrupted call for the same files and options. UsageError; SceneError, for panoramas and fisheyes
-    called pinhole only without `allow_implausible`; after Ctrl-C or SIGTERM, Interrupted.
+    Continues an interrupted call for the same files and options. UsageError; SceneError, for photographs of another
+    kind than the camera model only without `allow_implausible`; after Ctrl-C or SIGTERM, Interrupted.
     """
     require_pycolmap()
     record = job_record(source, options)
@@ -46,8 +47,12 @@ def make_scene(
                 names, skipped = collect_photographs(source, scene / "images", options.masks)
                 if skipped:
                     say(f"Left out {len(skipped)} of the photographs: {'; '.join(skipped[:_SHOWN])}")
-            if not allow_implausible:
-                refuse_photographs([scene / "images" / name for name in names], options.camera_model)
+            paths = [scene / "images" / name for name in names]
+            if options.camera_model is None and are_panoramas(paths):
+                options = dataclasses.replace(options, camera_model=SPHERE)
+                say("360-degree photographs: estimating the poses of whole spheres")
+            elif not allow_implausible:
+                refuse_photographs(paths, options.camera_model or "")
             if options.masks is not None:
                 num_masks = collect_masks(options.masks, options.invert_masks, scene, names)
                 say(f"Masks: {num_masks} of {len(names)} photographs, from {options.masks}")
@@ -63,5 +68,6 @@ def job_record(source: Path, options: SfmOptions) -> dict[str, object]:
         for path in [*source_files(source, options.masks), *(mask_files(options.masks) if options.masks else ())]
     }
     record = dataclasses.asdict(options)
+    record["camera_model"] = options.camera_model or DEFAULT_MODEL
     masks, inverted = record.pop("masks"), record.pop("invert_masks")  # absent without: records of before had none
     return {"files": files, **record} | ({"masks": str(masks), "invert_masks": inverted} if masks else {})

@@ -82,7 +82,7 @@ class _Progress:
             self._phase, self._total, self._done = message["phase"], message["total"], 0
             self._advance = self._start(_LABELS[self._phase] + _DEVICES.get(message.get("device", ""), ""), self._total)
         elif "placed" in message:
-            self._set_done(self._done + message["placed"])
+            self._set_done(message["placed"])
         else:
             self._stop()
 

@@ -15,6 +15,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from itertools import combinations
@@ -25,10 +26,15 @@ import numpy as np
 
 from splat_cli.device.launch import ceil_div
 from splat_cli.processes.child_process import end_with_parent
+from splat_cli.scene.colmap.model import SPHERE
 
 MARK = "@splat "
 SEPARATE = "separate.db"
 """Database with a camera for each photograph, beside that of the scene while photographs are mapped."""
+MODELS = ".models"
+"""Suffix of the folder beside a database, with the models found so far."""
+_SAVE_SECONDS = 10.0  # between two saves of these models
+_SAVE_SHARE = 20.0  # and at least this many times the time that a save takes
 _LARGE = 1.5e6  # pixels of photographs that may have enough features without the finest
 _ENOUGH = 3000  # features
 _SAMPLE = 4  # photographs
@@ -61,11 +67,12 @@ def main() -> None:
     _register(pycolmap, database, images, job, job["groups"] + job["sizes"])
     _extract(pycolmap, database, images, job)
     _match(pycolmap, database, job)
-    models = _map(pycolmap, database, images, scene / "sparse", job)
+    models = _map(pycolmap, database, images, job)
     guessed = {name for group in job["sizes"] for name in group}
     if guessed and not _is_shared(pycolmap, models, guessed, len(job["names"])):
-        models = _map_separately(pycolmap, models, database, images, scene / "sparse", job)
+        models = _map_separately(pycolmap, models, database, images, job)
     _send(models=len(models), **_write(pycolmap, models, scene / "sparse", job))
+    SavedModels(database).remove()
 
 
 def _send(**message: Any) -> None:
@@ -78,6 +85,7 @@ def _register(
 ) -> None:
     """Register photographs and cameras: one camera per group, and one for each other photograph.
 
+    Photographs of `job["spheres"]` are spherical, whatever the camera model of the others.
     Before feature extraction: COLMAP then skips what an interrupted process has done.
     """
     if _num_registered(pycolmap, database) == len(job["names"]):
@@ -85,11 +93,13 @@ def _register(
     for path in database.parent.glob(f"{database.name}*"):
         path.unlink()
     _num_registered(pycolmap, database)  # creates the file
-    reader = pycolmap.ImageReaderOptions(camera_model=job["camera_model"])
-    grouped = {name for group in groups for name in group}
-    others = [name for name in job["names"] if name not in grouped]
-    batches = [(group, pycolmap.CameraMode.SINGLE) for group in groups]
-    for names, mode in [*batches, *([(others, pycolmap.CameraMode.AUTO)] if others else [])]:
+    single, model = pycolmap.CameraMode.SINGLE, job["camera_model"]
+    batches = [(group, single, SPHERE) for group in job["spheres"]] + [(group, single, model) for group in groups]
+    grouped = {name for names, _, _ in batches for name in names}
+    if others := [name for name in job["names"] if name not in grouped]:
+        batches.append((others, pycolmap.CameraMode.AUTO, model))
+    for names, mode, camera_model in batches:
+        reader = pycolmap.ImageReaderOptions(camera_model=camera_model)
         pycolmap.import_images(database, images, mode, names, reader)
 
 
@@ -173,16 +183,92 @@ def _match(pycolmap: Any, database: Path, job: Mapping[str, Any]) -> None:
             )
 
 
-def _map(pycolmap: Any, database: Path, images: Path, sparse: Path, job: Mapping[str, Any]) -> list[Any]:
-    """The models of the scene's parts, the largest first."""
+def _map(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any]) -> list[Any]:
+    """The models of the scene's parts, the largest first; continues models that an interrupted process has saved."""
     num, seed = len(job["names"]), job["seed"]
     _send(phase="placed", total=num)
-    options = pycolmap.IncrementalPipelineOptions(min_model_size=min(_MIN_MODEL_SIZE, num), random_seed=seed)
-    options.mapper.random_seed = options.triangulation.random_seed = seed
-    models: dict[int, Any] = pycolmap.incremental_mapping(
-        database, images, sparse, options=options, next_image_callback=lambda: _send(placed=1)
-    )
-    return sorted(models.values(), key=lambda model: model.num_reg_images(), reverse=True)
+    saved, left = SavedModels(database), list[str]()
+    folders = saved.folders()
+    begun = folders.pop() if folders else None
+    models = list(map(pycolmap.Reconstruction, folders))
+    while True:
+        options = pycolmap.IncrementalPipelineOptions(
+            image_path=images, image_names=left, min_model_size=min(_MIN_MODEL_SIZE, num), random_seed=seed
+        )
+        options.mapper.random_seed = options.triangulation.random_seed = seed
+        models += _mapped(pycolmap, database, options, models, begun, saved)
+        left = sorted(set(job["names"]) - _placed(models))
+        if begun is None or len(left) < _MIN_MODEL_SIZE:
+            return sorted(models, key=lambda model: model.num_reg_images(), reverse=True)
+        begun = None  # COLMAP ends after it has continued a model: others are still to be found
+
+
+def _mapped(
+    pycolmap: Any, database: Path, options: Any, finished: Sequence[Any], begun: Path | None, saved: "SavedModels"
+) -> list[Any]:
+    """Models that COLMAP finds, or the one in the folder `begun`, continued; saved at times, with the finished ones."""
+    manager, opened = pycolmap.ReconstructionManager(), pycolmap.Database.open(database)
+    if begun is not None:
+        manager.read(begun)
+    pipeline = pycolmap.IncrementalPipeline(options, opened, manager)
+
+    def on_image() -> None:
+        models = [*finished, *map(manager.get, range(manager.size()))]
+        _send(placed=len(_placed(models)))
+        saved.write_at_times(models)
+
+    events = pycolmap.IncrementalPipelineCallback
+    for event in (events.INITIAL_IMAGE_PAIR_REG_CALLBACK, events.NEXT_IMAGE_REG_CALLBACK):
+        pipeline.add_callback(event.value, on_image)
+    pipeline.run()
+    opened.close()
+    return list(map(manager.get, range(manager.size())))
+
+
+def _placed(models: Sequence[Any]) -> set[str]:
+    """Names of the photographs that have a pose in a model."""
+    return {model.images[number].name for model in models for number in model.reg_image_ids()}
+
+
+class SavedModels:
+    """Models of a database that is being mapped, saved beside it: NUMBER/0, 1, ... in a folder, the newest complete.
+
+    The last model of them is not finished.
+    """
+
+    def __init__(self, database: Path) -> None:
+        self.folder = database.with_suffix(MODELS)
+        self._next_save = time.monotonic() + _SAVE_SECONDS
+
+    def folders(self) -> list[Path]:
+        """A folder for each model; empty without any."""
+        newest = max(self._versions(), key=lambda path: int(path.name), default=None)
+        return sorted(newest.iterdir(), key=lambda path: int(path.name)) if newest else []
+
+    def write_at_times(self, models: Sequence[Any]) -> None:
+        """Save the models, unless that was a short time ago, relative to the time that it takes."""
+        start = time.monotonic()
+        if start < self._next_save:
+            return
+        old = self._versions()
+        target = self.folder / str(max([int(path.name) for path in old], default=0) + 1)
+        part = target.with_suffix(".part")
+        shutil.rmtree(part, ignore_errors=True)
+        for number, model in enumerate(models):
+            (part / str(number)).mkdir(parents=True)
+            model.write(part / str(number))
+        part.rename(target)
+        for path in old:
+            shutil.rmtree(path)
+        now = time.monotonic()
+        self._next_save = now + max(_SAVE_SECONDS, _SAVE_SHARE * (now - start))
+
+    def remove(self) -> None:
+        """Remove what is saved."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _versions(self) -> list[Path]:
+        return [path for path in self.folder.glob("*") if path.name.isdigit()]
 
 
 def _is_shared(pycolmap: Any, models: Sequence[Any], guessed: Set[str], num: int) -> bool:
@@ -238,20 +324,24 @@ def _lines(path: Path) -> list[str]:
 
 
 def _map_separately(
-    pycolmap: Any, shared: list[Any], database: Path, images: Path, sparse: Path, job: Mapping[str, Any]
+    pycolmap: Any, shared: list[Any], database: Path, images: Path, job: Mapping[str, Any]
 ) -> list[Any]:
     """Map again with a camera for each photograph without EXIF data; `shared` if that registers more photographs."""
     separate = database.with_name(SEPARATE)
+    saved = SavedModels(separate)
     for path in separate.parent.glob(f"{separate.name}*"):
         path.unlink()
     _register(pycolmap, separate, images, job, job["groups"])
     _copy_matches(pycolmap, database, separate)
-    models = _map(pycolmap, separate, images, sparse, job)
+    models = _map(pycolmap, separate, images, job)
     if shared and (not models or models[0].num_reg_images() < shared[0].num_reg_images()):
         separate.unlink()
-        return shared
-    separate.replace(database)
-    return models
+    else:
+        shared = models
+        SavedModels(database).remove()  # before the database changes, which they do not fit then
+        separate.replace(database)
+    saved.remove()
+    return shared
 
 
 def _copy_matches(pycolmap: Any, source: Path, target: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
-from itertools import combinations, pairwise
+from itertools import chain, combinations, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +17,12 @@ from splat_cli.errors import SceneError, UsageError
 from splat_cli.io.files import replacing
 from splat_cli.io.image_files import open_image
 from splat_cli.scene.colmap import UNREGISTERED
+from splat_cli.scene.colmap.model import SPHERE
 from splat_cli.scene.dataset import sanitize_name
 from splat_cli.scene.images.decode import decode_photo, image_size
+from splat_cli.scene.plausibility import has_panorama_size
 from splat_cli.scene.sfm.colmap_process import run_colmap
-from splat_cli.scene.sfm.options import SfmOptions
+from splat_cli.scene.sfm.options import DEFAULT_MODEL, SfmOptions
 from splat_cli.scene.view import evenly_spread
 from splat_cli.terminal.console import Counting, first_of
 
@@ -65,6 +67,15 @@ def size_groups(images: Path, names: Sequence[str]) -> list[list[str]]:
             with suppress(ValueError):
                 groups[image_size(images / name)].append(name)
     return [group for group in groups.values() if len(group) > 1]
+
+
+def _spheres(images: Path, names: Sequence[str]) -> list[list[str]]:
+    """Photographs that are twice as wide as high, by size; others in the same folder are from another camera."""
+    groups = defaultdict(list)
+    for name in sorted(names):
+        if has_panorama_size(*(size := image_size(images / name))):
+            groups[size].append(name)
+    return list(groups.values())
 
 
 def _camera(path: Path) -> tuple[str, ...] | None:
@@ -246,10 +257,12 @@ def map_photographs(
     photographs match.
     """
     require_pycolmap()
-    found_groups = [] if is_video else camera_groups(scene / "images", names)
-    groups, sizes = [names] if options.one_camera else found_groups, list[list[str]]()
+    spheres = _spheres(scene / "images", names) if options.camera_model == SPHERE else []
+    others = [name for name in names if name not in set(chain(*spheres))]
+    found_groups = [] if is_video else camera_groups(scene / "images", others)
+    groups, sizes = [others] if options.one_camera and others else found_groups, list[list[str]]()
     if options.one_camera is None:
-        sizes = size_groups(scene / "images", names)
+        sizes = size_groups(scene / "images", others)
     matcher = choose_matcher(options.matcher, names, is_video, bool(found_groups))
     job = {
         "scene": str(scene.absolute()),
@@ -257,7 +270,8 @@ def map_photographs(
         "groups": groups,
         "sizes": sizes,
         "masks": str((scene / "masks").absolute()) if (scene / "masks").is_dir() else None,
-        "camera_model": options.camera_model,
+        "spheres": spheres,
+        "camera_model": DEFAULT_MODEL if options.camera_model in (None, SPHERE) else options.camera_model,
         "locations": gps_locations(scene / "images", names),
         "seed": options.seed,
         "pairs": sequential_pairs(names) if matcher == "sequential" else None,

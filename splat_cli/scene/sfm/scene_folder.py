@@ -10,7 +10,7 @@ from splat_cli.errors import UsageError
 from splat_cli.io.files import replacing
 from splat_cli.io.folder_lock import LOCK_NAME, locked_folder
 from splat_cli.scene.colmap import UNREGISTERED
-from splat_cli.scene.sfm.colmap_worker import SEPARATE
+from splat_cli.scene.sfm.colmap_worker import MODELS, SEPARATE
 
 _MARKER, _RECORD = ".unfinished", "sfm.json"
 _CONTENTS = (
@@ -18,6 +18,7 @@ _CONTENTS = (
     "masks",
     "sparse",
     *(f"{name}{end}" for name in ("database.db", SEPARATE) for end in ("", "-shm", "-wal")),
+    *(Path(name).with_suffix(MODELS).name for name in ("database.db", SEPARATE)),
     UNREGISTERED,
 )
 

@@ -64,7 +64,7 @@ def test_progress_is_read_from_the_log(counts):
             "I20260101 00:00:00.0 1 pairing.cc:214] Processing block [2/2, 1/2]",
             '@splat {"phase": "placed", "total": 3}',
             "half a line",
-            '@splat {"placed": 1}',
+            '@splat {"placed": 2}',
             '@splat {"placed": 1}',
             '@splat {"models": 1, "registered": 2}',
         )

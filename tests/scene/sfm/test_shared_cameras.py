@@ -38,7 +38,7 @@ for name in names:
     (folder / "images" / name).parent.mkdir(parents=True, exist_ok=True)
     Image.new("RGB", (400, 300)).save(folder / "images" / name, "JPEG")
 split = worker._split_cameras(pycolmap, model, set(names[:5]))
-job = {"names": names[::-1], "camera_model": "SIMPLE_RADIAL"}
+job = {"names": names[::-1], "spheres": [], "camera_model": "SIMPLE_RADIAL"}
 worker._register(pycolmap, folder / "separate.db", folder / "images", job, [])
 worker._copy_matches(pycolmap, folder / "database.db", folder / "separate.db")
 copied = pycolmap.Database.open(folder / "separate.db")
@@ -99,6 +99,6 @@ def test_the_mapping_with_more_photographs_is_kept(tmp_path, monkeypatch, num_se
     separate = [model(num_separate)] if num_separate else []
     monkeypatch.setattr(colmap_worker, "_map", lambda *args: separate)
     shared = [model(7)]
-    found = colmap_worker._map_separately(None, shared, tmp_path / "database.db", tmp_path, tmp_path, {"groups": []})
+    found = colmap_worker._map_separately(None, shared, tmp_path / "database.db", tmp_path, {"groups": []})
     assert found is (shared if kept == "shared" else separate)
     assert [path.read_text() for path in tmp_path.glob("*.db")] == [kept]
