@@ -7,6 +7,7 @@ from pathlib import Path
 
 from splat_cli.scene.colmap.model import SPHERE
 from splat_cli.scene.plausibility import are_panoramas, refuse_photographs
+from splat_cli.scene.sfm.colmap_worker import DATABASE
 from splat_cli.scene.sfm.mapping import Mapping, map_photographs, require_pycolmap
 from splat_cli.scene.sfm.masks import collect_masks, find_masks, mask_files
 from splat_cli.scene.sfm.options import DEFAULT_MODEL, SfmOptions
@@ -40,13 +41,7 @@ def make_scene(
         options = dataclasses.replace(options, one_camera=True)
     try:
         with new_scene_folder(scene, record):
-            if is_video(source):
-                with counting("frames", options.num_frames) as count:
-                    names = extract_frames(source, scene / "images", options.num_frames, count)
-            else:
-                names, skipped = collect_photographs(source, scene / "images", options.masks)
-                if skipped:
-                    say(f"Left out {len(skipped)} of the photographs: {'; '.join(skipped[:_SHOWN])}")
+            names = _photographs(source, scene, options, counting, say)
             paths = [scene / "images" / name for name in names]
             if options.camera_model is None and are_panoramas(paths):
                 options = dataclasses.replace(options, camera_model=SPHERE)
@@ -59,6 +54,22 @@ def make_scene(
             return map_photographs(scene, names, options, counting, is_video(source))
     except KeyboardInterrupt as error:
         raise Interrupted("Interrupted; the same command again continues", error) from None
+
+
+def _photographs(
+    source: Path, scene: Path, options: SfmOptions, counting: Counting, say: Callable[[str], None]
+) -> list[str]:
+    """Names of the photographs, or of the video's frames, in scene/images."""
+    images = scene / "images"
+    if is_video(source):
+        if (scene / DATABASE).is_file():  # an interrupted call has extracted all of them
+            return sorted(path.name for path in images.glob("frame_*.jpg"))
+        with counting("frames", options.num_frames) as count:
+            return extract_frames(source, images, options.num_frames, count)
+    names, skipped = collect_photographs(source, images, options.masks)
+    if skipped:
+        say(f"Left out {len(skipped)} of the photographs: {'; '.join(skipped[:_SHOWN])}")
+    return names
 
 
 def job_record(source: Path, options: SfmOptions) -> dict[str, object]:

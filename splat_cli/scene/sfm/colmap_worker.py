@@ -29,6 +29,8 @@ from splat_cli.processes.child_process import end_with_parent
 from splat_cli.scene.colmap.model import SPHERE
 
 MARK = "@splat "
+DATABASE = "database.db"
+"""COLMAP's database in the folder of a scene: cameras, features, matches."""
 SEPARATE = "separate.db"
 """Database with a camera for each photograph, beside that of the scene while photographs are mapped."""
 MODELS = ".models"
@@ -63,7 +65,7 @@ def main() -> None:
     pycolmap.logging.logtostderr = True
     pycolmap.set_random_seed(job["seed"])
     scene = Path(job["scene"])
-    images, database = scene / "images", scene / "database.db"
+    images, database = scene / "images", scene / DATABASE
     _register(pycolmap, database, images, job, job["groups"] + job["sizes"])
     _extract(pycolmap, database, images, job)
     _match(pycolmap, database, job)
@@ -187,29 +189,28 @@ def _map(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any]) ->
     """The models of the scene's parts, the largest first; continues models that an interrupted process has saved."""
     num, seed = len(job["names"]), job["seed"]
     _send(phase="placed", total=num)
-    saved, left = SavedModels(database), list[str]()
-    folders = saved.folders()
-    begun = folders.pop() if folders else None
-    models = list(map(pycolmap.Reconstruction, folders))
+    saved = SavedModels(database)
+    models = list(map(pycolmap.Reconstruction, saved.folders()))
+    begun = [models.pop()] if models else []
     while True:
+        left = sorted(set(job["names"]) - _placed(models) | _placed(begun))
         options = pycolmap.IncrementalPipelineOptions(
             image_path=images, image_names=left, min_model_size=min(_MIN_MODEL_SIZE, num), random_seed=seed
         )
         options.mapper.random_seed = options.triangulation.random_seed = seed
-        models += _mapped(pycolmap, database, options, models, begun, saved)
-        left = sorted(set(job["names"]) - _placed(models))
-        if begun is None or len(left) < _MIN_MODEL_SIZE:
+        models += _mapped(pycolmap, database, options, models, saved.folders()[-1:] if begun else [], saved)
+        if not begun or len(_placed(models)) > num - _MIN_MODEL_SIZE:
             return sorted(models, key=lambda model: model.num_reg_images(), reverse=True)
-        begun = None  # COLMAP ends after it has continued a model: others are still to be found
+        begun = []  # COLMAP may end after it has continued a model: others are still to be found
 
 
 def _mapped(
-    pycolmap: Any, database: Path, options: Any, finished: Sequence[Any], begun: Path | None, saved: "SavedModels"
+    pycolmap: Any, database: Path, options: Any, finished: Sequence[Any], begun: Sequence[Path], saved: "SavedModels"
 ) -> list[Any]:
-    """Models that COLMAP finds, or the one in the folder `begun`, continued; saved at times, with the finished ones."""
+    """Models that COLMAP finds, or that of the folder `begun`, continued; saved at times, with the finished ones."""
     manager, opened = pycolmap.ReconstructionManager(), pycolmap.Database.open(database)
-    if begun is not None:
-        manager.read(begun)
+    for folder in begun:
+        manager.read(folder)
     pipeline = pycolmap.IncrementalPipeline(options, opened, manager)
 
     def on_image() -> None:

@@ -85,7 +85,12 @@ def _jpeg_name(name: Path, taken: set[str]) -> str:
 
 
 def _convert(path: Path, target: Path) -> str | None:
-    """Write the photograph as JPEG, with its EXIF data; returns the reason if it cannot be decoded, else None."""
+    """Write the photograph as JPEG, with its EXIF data; returns the reason if it cannot be decoded, else None.
+
+    A file that an interrupted call has written is kept.
+    """
+    if target.is_file():
+        return None
     try:
         with open_image(path) as image:
             colors, exif = image.convert("RGB"), image.getexif().tobytes()

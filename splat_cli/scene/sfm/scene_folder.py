@@ -10,15 +10,15 @@ from splat_cli.errors import UsageError
 from splat_cli.io.files import replacing
 from splat_cli.io.folder_lock import LOCK_NAME, locked_folder
 from splat_cli.scene.colmap import UNREGISTERED
-from splat_cli.scene.sfm.colmap_worker import MODELS, SEPARATE
+from splat_cli.scene.sfm.colmap_worker import DATABASE, MODELS, SEPARATE
 
 _MARKER, _RECORD = ".unfinished", "sfm.json"
 _CONTENTS = (
     "images",
     "masks",
     "sparse",
-    *(f"{name}{end}" for name in ("database.db", SEPARATE) for end in ("", "-shm", "-wal")),
-    *(Path(name).with_suffix(MODELS).name for name in ("database.db", SEPARATE)),
+    *(f"{name}{end}" for name in (DATABASE, SEPARATE) for end in ("", "-shm", "-wal")),
+    *(Path(name).with_suffix(MODELS).name for name in (DATABASE, SEPARATE)),
     UNREGISTERED,
 )
 

@@ -1,5 +1,6 @@
 """The process in which COLMAP runs, mostly with another program instead of COLMAP."""
 
+import json
 import os
 import shutil
 import signal
@@ -165,6 +166,74 @@ def test_features_of_an_interrupted_attempt_are_kept(tmp_path, monkeypatch):
     assert sum("already extracted" in line for line in log) == 16
     found = {path.name for path in scene.iterdir()} - {"unregistered.txt"}
     assert sorted(found) == ["database.db", "images", "sfm.json", "sparse"]
+
+
+MAPPING = """
+import json, os, sys
+from pathlib import Path
+import pycolmap
+from splat_cli.scene.sfm import colmap_worker as worker
+
+folder, last = Path(sys.argv[1]), int(sys.argv[2])
+pycolmap.logging.minloglevel = 2
+pycolmap.set_random_seed(0)
+if not (folder / "database.db").exists():
+    database = pycolmap.Database.open(folder / "database.db")
+    for _ in range(2):  # places that no photograph connects
+        options = pycolmap.SyntheticDatasetOptions(num_rigs=1, num_cameras_per_rig=1, num_frames_per_rig=8)
+        options.num_points3D = 1000
+        pycolmap.synthesize_dataset(options, database)
+    database.close()
+
+def send(**message):
+    if "placed" in message:
+        print("PLACED", message["placed"], flush=True)
+        if message["placed"] == last:
+            os._exit(9)
+
+worker._send, worker._SAVE_SECONDS, worker._SAVE_SHARE = send, 0.0, 0.0
+database = pycolmap.Database.open(folder / "database.db")
+names = [image.name for image in database.read_all_images()]
+database.close()
+models = worker._map(pycolmap, folder / "database.db", folder, {"names": names, "seed": 0})
+print("MODELS", json.dumps([sorted(model.images[i].name for i in model.reg_image_ids()) for model in models]))
+"""
+
+
+def test_an_interrupted_mapping_continues(tmp_path):
+    """Killed in the first and in the second of two models, which share no photograph."""
+    pytest.importorskip("pycolmap")
+    starts, ends = [], []
+    for last in (6, 12, 99):
+        done = finished([sys.executable, "-c", MAPPING, str(tmp_path), str(last)])
+        placed = [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("PLACED ")]
+        starts.append(placed[0])
+        ends.append((done.returncode, placed[-1]))
+    assert ends == [(9, 6), (9, 12), (0, 16)], done.stderr
+    assert starts == [2, 5, 11]
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("MODELS ")]
+    first, second = map(set, json.loads(line.removeprefix("MODELS ")))
+    assert (len(first), len(second), first & second) == (8, 8, set())
+
+
+def test_models_are_saved_at_times(tmp_path, monkeypatch):
+    """A version that was not written completely does not count."""
+    clock = iter([0, 3, 10, 14, 15, 93, 94, 96])
+    monkeypatch.setattr(colmap_worker, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    saved = colmap_worker.SavedModels(tmp_path / "database.db")
+    model = SimpleNamespace(write=lambda folder: (folder / "images.bin").touch())
+    assert saved.folders() == []
+    found = []
+    for num in range(1, 5):  # at 3 too early; from 10 to 14; at 15 too early; from 93 to 94 too early
+        saved.write_at_times([model] * num)
+        found.append([str(path.relative_to(tmp_path)) for path in saved.folders()])
+    kept = ["database.models/1/0", "database.models/1/1"]
+    assert found == [[], kept, kept, kept]
+    saved._next_save = 0
+    saved.write_at_times([model])
+    (tmp_path / "database.models/3.part/0").mkdir(parents=True)
+    assert [str(path.relative_to(tmp_path)) for path in saved.folders()] == ["database.models/2/0"]
+    assert sorted(path.name for path in saved.folder.iterdir()) == ["2", "3.part"]
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,14 @@ import pytest
 from PIL import Image
 
 from splat_cli.errors import DiskError, UsageError
-from splat_cli.scene import read_scene
+from splat_cli.scene import read_scene, sfm
 from splat_cli.scene.sfm import SfmOptions, mapping, video
 from splat_cli.scene.sfm.mapping import Mapping, camera_groups, map_photographs, size_groups
 from splat_cli.scene.sfm.photographs import collect_photographs
 from splat_cli.scene.sfm.scene_folder import new_scene_folder
 from splat_cli.scene.sfm.video import extract_frames
 from splat_cli.terminal.console import Display
+from splat_cli.terminal.interrupt import Interrupted
 from tests.scene.sfm.exif import camera_exif
 from tests.subprocesses import HANG
 
@@ -100,6 +101,9 @@ def test_photographs_are_collected_and_others_named(tmp_path):
         assert (image.format, image.size) == ("JPEG", (8, 6))
     assert skipped == ["broken.jpg: the file is empty or not an image"]
     assert (tmp_path / "images" / "deep" / "a.PNG").is_file()
+    (tmp_path / "images" / "c.jpg").write_bytes(b"converted before")
+    collect_photographs(tmp_path / "photos", tmp_path / "images")
+    assert (tmp_path / "images" / "c.jpg").read_bytes() == b"converted before"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
@@ -169,6 +173,34 @@ def test_sharpest_frame_of_each_window(tmp_path):
         pixels = np.asarray(Image.open(tmp_path / "images" / name)).astype(float)
         assert pixels.std() > 15
         assert abs(pixels.mean() - (10 * (5 * index + 2) + 30)) < 12
+
+
+def test_frames_of_an_interrupted_attempt_are_kept(tmp_path, monkeypatch):
+    """Frames are complete where COLMAP has begun."""
+    extracted, mapped = [], []
+
+    def extract(video, images, num, count):
+        extracted.append(num)
+        images.mkdir(exist_ok=True)
+        for name in ("frame_00002.jpg", "frame_00001.jpg"):
+            Image.new("RGB", (8, 6)).save(images / name)
+        return ["frame_00001.jpg", "frame_00002.jpg"]
+
+    def interrupted(scene, names, *args):
+        mapped.append(names)
+        if len(extracted) == 2:
+            (scene / "database.db").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sfm, "require_pycolmap", lambda: None)
+    monkeypatch.setattr(sfm, "extract_frames", extract)
+    monkeypatch.setattr(sfm, "map_photographs", interrupted)
+    (tmp_path / "a.mp4").touch()
+    for _ in range(3):
+        with pytest.raises(Interrupted):
+            sfm.make_scene(tmp_path / "a.mp4", tmp_path / "scene", SfmOptions(), Display().counting, print)
+    assert extracted == [200, 200]
+    assert mapped == [["frame_00001.jpg", "frame_00002.jpg"]] * 3
 
 
 def test_a_video_of_a_phone_held_upright_is_turned_without_a_remark(tmp_path, capfd, caplog):
