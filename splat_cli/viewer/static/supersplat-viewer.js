@@ -13010,7 +13010,7 @@ void clipCorner(inout SplatCorner corner, float alpha) {
 	#else
 		float alphaClipValue = alphaClipForward;
 	#endif
-	float clip = min(1.0, sqrt(max(0.0, log(alpha / alphaClipValue))) * 0.5);
+	float clip = sqrt(max(0.0, log(alpha / alphaClipValue))) * 0.5;
 	corner.offset *= clip;
 	corner.uv *= clip;
 }
@@ -13258,7 +13258,8 @@ bool initCornerCov(SplatSource source, SplatCenter center, out SplatCorner corne
 	#else
 		vec3 vp = camera_params.w == 1.0 ? vec3(0.0, 0.0, 1.0) : v;
 		float J1 = focal / vp.z;
-		vec2 J2 = -J1 / vp.z * vp.xy;
+		vec2 frameEdge = 1.3 / center.projMat00 * vec2(1.0, viewport_size.y / viewport_size.x);
+		vec2 J2 = -J1 * clamp(vp.xy / vp.z, -frameEdge, frameEdge);
 		mat3 J = mat3(
 			J1, 0.0, J2.x,
 			0.0, J1, J2.y,
@@ -13270,17 +13271,22 @@ bool initCornerCov(SplatSource source, SplatCenter center, out SplatCorner corne
 	mat3 cov = transpose(T) * Vrk * T;
 	#if GSPLAT_AA
 		float detOrig = cov[0][0] * cov[1][1] - cov[0][1] * cov[0][1];
-		float detBlur = (cov[0][0] + 0.3) * (cov[1][1] + 0.3) - cov[0][1] * cov[0][1];
+		float detBlur = (cov[0][0] + 0.4) * (cov[1][1] + 0.4) - cov[0][1] * cov[0][1];
 		corner.aaFactor = sqrt(max(detOrig / detBlur, 0.0));
 	#endif
-	float diagonal1 = cov[0][0] + 0.3;
+	#if GSPLAT_AA
+		float lowPass = 0.4;
+	#else
+		float lowPass = 1.2;
+	#endif
+	float diagonal1 = cov[0][0] + lowPass;
 	float offDiagonal = cov[0][1];
-	float diagonal2 = cov[1][1] + 0.3;
+	float diagonal2 = cov[1][1] + lowPass;
 	float mid = 0.5 * (diagonal1 + diagonal2);
 	float radius = length(vec2((diagonal1 - diagonal2) / 2.0, offDiagonal));
 	float lambda1 = mid + radius;
 	float lambda2 = max(mid - radius, 0.1);
-	float vmin = min(1024.0, min(viewport_size.x, viewport_size.y));
+	float vmin = 1e6;
 	float l1 = 2.0 * min(sqrt(2.0 * lambda1), vmin);
 	float l2 = 2.0 * min(sqrt(2.0 * lambda2), vmin);
 	if (max(l1, l2) < minPixelSize) {
@@ -13384,11 +13390,11 @@ varying mediump vec4 gaussianColor;
 const float EXP4 = exp(-4.0);
 const float INV_EXP4 = 1.0 / (1.0 - EXP4);
 float normExp(float x) {
-	return (exp(x * -4.0) - EXP4) * INV_EXP4;
+	return exp(x * -4.0);
 }
 void main(void) {
 	mediump float A = dot(gaussianUV, gaussianUV);
-	if (A > 1.0) {
+	if (A > 1.4) {
 		discard;
 	}
 	mediump float alpha = normExp(A) * gaussianColor.a;
