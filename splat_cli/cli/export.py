@@ -105,7 +105,8 @@ _LEVELS, _LOD_STEPS = 5, 500
     "  splat export runs/garden garden.spz --lod 4\n"
     "  splat export runs/garden garden.glb --upright --scale-by 0.1,0.4,2 1.3,0.4,2 80cm\n"
     "  splat export house.spz garden.splat both.compressed.ply --rotate 90,0,0\n"
-    "  splat export runs/garden garden.html --start-view DSC_0042"
+    "  splat export runs/garden garden.html --start-view DSC_0042\n"
+    "  splat export runs/garden tiles/tileset.json"
 )
 @click.argument("sources", type=PATH, metavar="RUN_OR_FILE...", nargs=-1)
 @click.argument("out", type=PATH, metavar="OUT")
@@ -175,7 +176,8 @@ def command(
     3DGS, as the INRIA code writes it), .compressed.ply (PlayCanvas), .splat, .spz (Niantic), .sog (PlayCanvas), .glb
     (glTF) or .spz.glb (glTF with SPZ inside, for Cesium); sources may have any of these formats. .usdc and .usda are
     OpenUSD and need the extra `usd`. An .html file is a page with the splats and a viewer.
-    FOLDER/lod-meta.json is PlayCanvas' Streamed SOG: several levels of detail in chunks, which viewers load on demand.
+    FOLDER/lod-meta.json (PlayCanvas' Streamed SOG) and FOLDER/tileset.json (3D Tiles, for CesiumJS) have several levels
+    of detail in chunks, which viewers load on demand.
     OUT is replaced if it exists, except files of runs and pages of other programs.
 
     Splats are first removed, in the coordinates of the sources; the rest are then scaled, rotated and translated.
@@ -184,6 +186,7 @@ def command(
     from splat_cli.commands.export import ExportJob
     from splat_cli.errors import UsageError
     from splat_cli.gaussians.formats.streamed_sog import NAME as STREAMED
+    from splat_cli.gaussians.formats.tiles_3d import NAME as TILESET
     from splat_cli.run.storage.load_splats import save_cameras
 
     if not sources:
@@ -200,8 +203,8 @@ def command(
         display=display,
     )
     job = job.upright() if upright else job
-    if out.name == STREAMED and format_name is None:
-        return _streamed(job, out, lod or _LEVELS)
+    if out.name in (STREAMED, TILESET) and format_name is None:
+        return _streamed(job, out, lod)
     write = _page_writer(job, start_view) if is_page else _file_writer(out, format_name, start_view, axes)
     _check_options(out, format_name, lod, lod_steps)
     if cameras is not None:
@@ -233,18 +236,24 @@ def _check_options(out: Path, format_name: str | None, lod: int | None, lod_step
         raise UsageError("--lod-steps needs --lod: add --lod N")
 
 
-def _streamed(job: ExportJob, out: Path, num_levels: int) -> Output:
-    """Write Streamed SOG with `num_levels` levels of detail to the folder of `out`."""
-    from splat_cli.gaussians.formats.streamed_sog import write_streamed_sog
+def _streamed(job: ExportJob, out: Path, num_levels: int | None) -> Output:
+    """Write Streamed SOG with `num_levels` levels of detail, or 3D Tiles, to the folder of `out`."""
+    from splat_cli.errors import UsageError
+    from splat_cli.gaussians.formats.streamed_sog import NAME, write_streamed_sog
     from splat_cli.gaussians.formats.table import FORMATS, loss_notes
+    from splat_cli.gaussians.formats.tiles_3d import write_tileset
     from splat_cli.io.files import files_below
 
+    if num_levels and out.name != NAME:
+        raise UsageError(f"{out.name} has as many levels of detail as its splats need: leave --lod out")
     splats = job.splats()
-    counts = write_streamed_sog(out, splats, num_levels)
+    is_sog = out.name == NAME
+    counts = write_streamed_sog(out, splats, num_levels or _LEVELS) if is_sog else write_tileset(out, splats)
     size = sum(file.stat().st_size for file in files_below(out.parent))
     levels = ", ".join(f"{count:,}" for count in counts)
     lines = [f"{levels} splats, {size / 2**20:.1f} MiB: {out}", *job.notes]
-    lines += loss_notes(0, FORMATS["sog"].coarse_step(splats))
+    kind = FORMATS["sog" if is_sog else "spz"]
+    lines += loss_notes(kind.num_cut(splats), kind.coarse_step(splats))
     return Output(lines, {"file": out, "counts": counts, "bytes": size})
 
 

@@ -23,7 +23,7 @@ from splat_cli.io.files import replacing_together
 NAME = "lod-meta.json"
 LEAF_SPLATS = 1 << 16
 """Maximum number of splats of a leaf at the finest level."""
-_DEVIATIONS = 3.0
+DEVIATIONS = 3.0
 """Extent of a splat within the bounds of its node, in standard deviations."""
 _MAX_SIZE = 0.05
 """Maximum size of a splat in a leaf, relative to the scene: larger ones would extend the bounds of the leaf too far."""
@@ -43,13 +43,11 @@ class _Writer:
 
     def node(self, splats: SplatArrays) -> dict[str, Any]:
         """The subtree of these splats."""
-        low, high = extents(splats, _DEVIATIONS)
+        low, high = extents(splats, DEVIATIONS)
         node: dict[str, Any] = {"bound": {"min": low.tolist(), "max": high.tolist()}}
         if len(splats) <= LEAF_SPLATS:
             return node | {"lods": self._leaf(splats)}
-        axis = int(np.argmax(np.ptp(splats.means, axis=0)))
-        order = np.argsort(splats.means[:, axis], kind="stable")
-        return node | {"children": [self.node(splats.select(half)) for half in np.array_split(order, 2)]}
+        return node | {"children": [self.node(half) for half in halves(splats)]}
 
     def chunk(self, name: str, splats: SplatArrays) -> str:
         """Write an unpacked .sog; returns the path of its meta.json in the folder."""
@@ -76,7 +74,7 @@ def write_streamed_sog(path: Path, splats: SplatArrays, num_levels: int) -> list
     """
     if len(splats) == 0:
         raise FormatError(f"{path} was not written: no splats are left; keep some")
-    large = _is_large(splats)
+    large = is_large(splats)
     with replacing_together(path) as folder:
         writer = _Writer(folder, num_levels, counts=[0] * num_levels)
         tree = writer.node(splats.select(~large))
@@ -95,7 +93,14 @@ def write_streamed_sog(path: Path, splats: SplatArrays, num_levels: int) -> list
     return writer.counts
 
 
-def _is_large(splats: SplatArrays) -> np.ndarray:
+def halves(splats: SplatArrays) -> list[SplatArrays]:
+    """The splats in two halves along their longest axis."""
+    axis = int(np.argmax(np.ptp(splats.means, axis=0)))
+    order = np.argsort(splats.means[:, axis], kind="stable")
+    return [splats.select(half) for half in np.array_split(order, 2)]
+
+
+def is_large(splats: SplatArrays) -> np.ndarray:
     """Mask of the splats that are large for the scene; never all of them."""
     low, high = np.percentile(splats.means.astype(np.float64), _STRAYS, axis=0)
     sizes = splats.longest_axes()
