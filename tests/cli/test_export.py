@@ -45,6 +45,14 @@ def test_streamed_levels_of_detail(splat, trained, tmp_path):
     assert (tmp_path / "town" / "2_0" / "meta.json").is_file()
 
 
+def test_tiles_need_no_number_of_levels(splat, trained, tmp_path):
+    written = splat("export", trained, tmp_path / "town" / "tileset.json", "--json")
+    assert len(json.loads(written.out)["counts"]) == 1
+    assert (tmp_path / "town" / "0_0.glb").is_file()
+    refused = splat("export", trained, tmp_path / "town" / "tileset.json", "--lod", "3")
+    assert (refused.code, "tileset.json has as many levels of detail as its splats need" in refused.err) == (2, True)
+
+
 def test_formats_without_harmonics_are_reported(splat, trained, tmp_path):
     result = splat("export", trained, tmp_path / "a.splat")
     assert "spherical harmonics of degree 0" in result.out
@@ -96,7 +104,9 @@ def test_nonfinite_splats_are_reported(splat, trained, tmp_path):
     assert not (tmp_path / "cwd" / "b.ply").exists()
 
 
-@pytest.mark.parametrize("out", [*(f"a{found.suffix}" for found in FORMATS.values()), "a.html", "a/lod-meta.json"])
+@pytest.mark.parametrize(
+    "out", [*(f"a{found.suffix}" for found in FORMATS.values()), "a.html", "a/lod-meta.json", "a/tileset.json"]
+)
 def test_edits_that_leave_no_finite_splat_write_no_file(splat, trained, tmp_path, out):
     result = splat("export", trained, out, "--translate", "1e39,0,0")
     assert (result.code, result.err.count("\n")) == (2, 1)
