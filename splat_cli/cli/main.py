@@ -207,7 +207,8 @@ def _explain(error: Exception) -> tuple[str, int]:
     if isinstance(error, click.Abort):
         return "Interrupted", interrupt_code(error.__cause__)
     if isinstance(error, MemoryError):
-        return f"Error: out of memory: {one_line(error)}; use fewer splats or smaller photographs", 1
+        what = f": {one_line(error)}" if str(error) else ""
+        return f"Error: out of memory{what}; use fewer splats or smaller photographs", 1
     if isinstance(error, RuntimeError) and "start new thread" in str(error):
         return "Error: cannot start another thread: raise the limit of memory or of processes (ulimit -v, -u)", 2
     if is_full(error):

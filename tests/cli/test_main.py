@@ -181,6 +181,7 @@ def test_underscores_in_options_work(splat, scene, tmp_path, option):
     ("error", "code", "message"),
     [
         (KeyboardInterrupt(), 130, "Interrupted"),
+        (MemoryError(), 1, "Error: out of memory; use fewer splats or smaller photographs"),
         (MemoryError("8 GiB"), 1, "Error: out of memory: 8 GiB; use fewer splats or smaller photographs"),
         (OSError(errno.ENOSPC, "full", "a.ply"), 1, "Error: no space left on the disk for a.ply"),
         (OSError(errno.ENAMETOOLONG, "too long", "aa"), 2, "Error: aa cannot be used: too long; name another path"),

@@ -1,11 +1,13 @@
 """OpenUSD files, read by usd-core itself."""
 
+import os
+import signal
 import sys
 
 import numpy as np
 import pytest
 
-from splat_cli.errors import UsageError
+from splat_cli.errors import DiskError, UsageError
 from splat_cli.gaussians.attributes import opacities
 from splat_cli.gaussians.formats import usd
 from splat_cli.gaussians.formats.usd import write_usd
@@ -55,6 +57,29 @@ def test_rotation_of_a_splat_is_that_of_the_stage(tmp_path):
     w, x, y, z = splats.quats[0].astype(float) / np.linalg.norm(splats.quats[0].astype(float))
     expected = np.array([1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y)]) * [1, -1, -1]
     np.testing.assert_allclose(axis, expected, atol=1e-5)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
+@pytest.mark.parametrize("name", [b"a:SDF_FORMAT_ARGS:x=1.usdc", b"a\xff.usdc"])
+def test_names_that_openusd_refuses_can_be_written(tmp_path, name):
+    write_usd(tmp_path / os.fsdecode(name), splats_in_range(3))
+    assert (tmp_path / os.fsdecode(name)).read_bytes().startswith(b"PXR-USDC")
+
+
+def test_a_full_disk_gives_one_line(tmp_path):
+    """The limit of a file's size stops writes like a full disk."""
+    resource = pytest.importorskip("resource")
+    limits, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, limits[1]))
+    try:
+        with pytest.raises(DiskError) as caught:
+            write_usd(tmp_path / "a.usdc", splats_in_range(40))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert str(caught.value).startswith(f"{tmp_path / 'a.usdc'} was not written: OpenUSD cannot write to ")
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
 
 
 def test_missing_package_is_named(monkeypatch, tmp_path):
