@@ -23,7 +23,9 @@ from splat_cli.gaussians.formats import read_splats, write_splats
 from splat_cli.gaussians.splats import Splats
 from splat_cli.io.color import color_of
 from splat_cli.render.view import render_image
+from splat_cli.report.page import refuse_other_file
 from splat_cli.run.setup.training_data import load_image_set
+from splat_cli.run.storage.find_run import refuse_file_of_run
 from splat_cli.scene.crop import parse_crop
 from splat_cli.scene.read import read_scene as read_scene_folder
 from splat_cli.scene.split import split
@@ -101,6 +103,9 @@ def convert(source: str | Path, target: str | Path, **edits: Any) -> SplatArrays
             advice = name_advice(name, known, f"there are {', '.join(known)}")
             raise UsageError(f"{name!r} is not an edit; {advice}")
     is_page = target.suffix.lower() == ".html"  # the page's viewer supports antialiasing
+    refuse_file_of_run(target)
+    if is_page:
+        refuse_other_file(target)
     job = ExportJob([source], Edits(**edits), bake=not is_page)
     splats = job.splats()
     for note in job.notes:

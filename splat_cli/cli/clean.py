@@ -85,7 +85,10 @@ def command(
     if preview:
         _write_preview(preview, source, cleaning)
         return Output([*lines, f"Preview, with what goes in magenta: {preview}"], data)
-    write_splats(target, cleaning.kept())
+    kept = cleaning.exported()
+    write_splats(target, kept)
+    if outside := len(cleaning.kept()) - len(kept):
+        lines.append(f"{outside:,} splats outside of the run's --crop are left out, too")
     save_outside_pictures(picture, cleaning, backend)
     if psnr := held_out_psnr(cleaning, scene, backend, display):
         lines.append("Held-out photographs: PSNR {:.2f} before, {:.2f} after".format(*psnr))

@@ -21,7 +21,7 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.render.images import save_png, to_8bit
 from splat_cli.render.view import ViewRenderer
 from splat_cli.run.storage.load_images import load_run_images, read_run_scene
-from splat_cli.run.storage.load_splats import load_trained_splats
+from splat_cli.run.storage.load_splats import inside_crop, load_trained_splats
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.extent import viewing_distance
 from splat_cli.scene.images.image_set import ImageSet
@@ -49,6 +49,11 @@ class Cleaning:
     def kept(self) -> SplatArrays:
         """The splats that stay."""
         return self.splats.select(self.reasons == Reason.NONE)
+
+    def exported(self) -> SplatArrays:
+        """The splats that stay, inside of the region that the run exports (--crop)."""
+        kept = self.kept()
+        return kept if self.run is None else kept.select(inside_crop(kept, self.run))
 
     def highlighted(self) -> SplatArrays:
         """All splats; those that go are magenta, and opaque enough to be seen."""

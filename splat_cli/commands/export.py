@@ -25,10 +25,8 @@ from splat_cli.render.contribution import contributions
 from splat_cli.run.export_splats import fine_tune
 from splat_cli.run.storage.find_run import find_splats
 from splat_cli.run.storage.load_images import load_run_images
-from splat_cli.run.storage.load_splats import bake_for_viewers, field_path, load_trained_splats
+from splat_cli.run.storage.load_splats import bake_for_viewers, field_path, inside_crop, load_trained_splats
 from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.scene.crop import parse_crop
-from splat_cli.scene.georeferenced import relative_crop
 from splat_cli.scene.poses import rotation_from_vector
 from splat_cli.scene.trajectories.focus import ground_normal, up_direction
 from splat_cli.scene.trajectories.look_at import UP
@@ -129,7 +127,8 @@ class ExportJob:
         return baked.splats, run
 
     def _edited(self, found: Sequence[tuple[SplatArrays, RunDir | None]]) -> SplatArrays:
-        parts = [self._part(splats, run) for splats, run in found]
+        judged = [self._part(splats, run) for splats, run in found]
+        parts = [part for part, _ in judged]
         splats = merged(parts)
         edits = self.edits
         too_many = edits.max_splats is not None and len(splats) > edits.max_splats
@@ -140,7 +139,7 @@ class ExportJob:
             splats,
             SplatStats(
                 contributions=_contributions(parts, runs) if edits.min_contribution is not None or too_many else None,
-                goes=None if edits.clean is None else self._goes(parts, runs, edits.clean),
+                goes=None if edits.clean is None else np.concatenate([goes for _, goes in judged]),
             ),
         )
         count = sum(len(whole) for whole, _ in found)
@@ -155,20 +154,18 @@ class ExportJob:
             self.notes.append(f"left out {lost:,} splats that are not finite after the edits: scale or translate less")
         return finite
 
-    def _goes(self, parts: Sequence[SplatArrays], runs: Sequence[RunDir | None], strength: float) -> np.ndarray:
-        """Whether cleaning removes each splat of all parts, by the photographs of its run, if any: bool [N]."""
-        backend, pairs = open_backend(), zip(parts, runs, strict=True)
-        reasons = [find_reasons(part, run, strength, None, backend, self.display) for part, run in pairs]
-        return np.concatenate(reasons) != Reason.NONE
-
-    def _part(self, splats: SplatArrays, run: RunDir | None) -> SplatArrays:
+    def _part(self, splats: SplatArrays, run: RunDir | None) -> tuple[SplatArrays, np.ndarray]:
+        """Splats cropped and baked, and whether cleaning removes each, bool [N]: it is judged as trained."""
+        splats = splats if run is None else with_origin(splats, run.origin())  # missing in older runs and colour fields
+        goes = np.zeros(len(splats), bool)
+        if self.edits.clean is not None:
+            goes = find_reasons(splats, run, self.edits.clean, None, open_backend(), self.display) != Reason.NONE
         if run is None:
-            return splats
-        splats = with_origin(splats, run.origin())  # missing in older runs and colour fields
-        crop = run.config().crop if self.crop_runs else None
-        if crop is not None:
-            splats = splats.select(relative_crop(parse_crop(crop), run.origin()).contains(splats.means))
-        return bake_for_viewers(splats, run) if self.bake else splats
+            return splats, goes
+        inside = inside_crop(splats, run) if self.crop_runs else np.ones(len(splats), bool)
+        if not inside.all():
+            splats, goes = splats.select(inside), goes[inside]
+        return (bake_for_viewers(splats, run) if self.bake else splats), goes
 
 
 def _listed(numbers: Iterable[float]) -> str:

@@ -68,10 +68,15 @@ def test_preview_shows_what_goes_and_writes_nothing_else(splat, stray):
     assert Path("all.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def test_export_removes_the_same(splat, run_copy):
+@pytest.mark.parametrize("crop", [None, "0,0,0,0.7"])
+def test_export_removes_the_same(splat, run_copy, crop):
+    """Splats are judged before those outside of the run's crop are left out."""
+    config = run_copy / "config.toml"
+    config.write_text(config.read_text().replace("# crop is not set", f'crop = "{crop}"' if crop else ""))
     found = json.loads(splat("clean", run_copy, *CPU, "--strength", "3").out)
     assert splat("export", run_copy, "a.ply", "--clean", "3", "--no-bake").code == 0
-    assert len(read_ply(Path("a.ply"))) == found["num_splats"] - sum(found[name] for name in REASONS)
+    stay = found["num_splats"] - sum(found[name] for name in REASONS)
+    assert 0 < len(read_ply(Path("a.ply"))) < stay if crop else len(read_ply(Path("a.ply"))) == stay
     np.testing.assert_array_equal(read_ply(Path("a.ply")).means, read_ply(Path(found["file"])).means)
 
 

@@ -4,6 +4,8 @@ import hashlib
 
 import pytest
 
+from splat_cli.api.splats import convert
+from splat_cli.errors import UsageError
 from splat_cli.render.output.video import require_video
 
 RECORDS = [
@@ -62,6 +64,15 @@ def test_pages_replace_only_pages(splat, run_copy, tmp_path):
         assert splat("export", run_copy, tmp_path / "own.html").code == 0
 
 
+def test_the_api_keeps_the_same_files(run_copy, tmp_path):
+    ply = run_copy / "point_cloud/iteration_20/point_cloud.ply"
+    with pytest.raises(UsageError, match="is a file of the run"):
+        convert(run_copy, ply, max_splats=1)
+    (tmp_path / "index.html").write_text("mine")
+    with pytest.raises(UsageError, match="is not a page of splat"):
+        convert(run_copy, tmp_path / "index.html")
+
+
 def test_splats_in_a_given_format_replace_no_file_of_another_kind(splat, run_copy, tmp_path):
     track = tmp_path / "scene.dat"
     track.write_bytes(b"mine")
@@ -74,7 +85,7 @@ def test_a_video_replaces_no_other_video(tmp_path):
     pytest.importorskip("imageio_ffmpeg")
     video = tmp_path / "walk.mp4"
     video.write_bytes(b"\0\0\0\x20ftypisom")
-    with pytest.raises(Exception, match=r"walk\.mp4 was not written by splat and would be overwritten"):
+    with pytest.raises(UsageError, match=r"walk\.mp4 was not written by splat and would be overwritten"):
         require_video(video)
 
 

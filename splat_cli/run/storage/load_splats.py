@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from splat_cli.device import Backend, open_backend
 from splat_cli.errors import DeviceError, FormatError, UsageError
 from splat_cli.field.color_field import ColorField
@@ -19,6 +21,8 @@ from splat_cli.render.bake_antialiasing import bake_antialiasing
 from splat_cli.run.storage.find_run import find_splats, refuse_file_of_run
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.cameras_json import read_cameras, write_cameras
+from splat_cli.scene.crop import parse_crop
+from splat_cli.scene.georeferenced import relative_crop
 
 
 def save_cameras(sources: Sequence[Path], edits: Edits, out: Path) -> None:
@@ -62,6 +66,14 @@ def load_trained_splats(source: Path, spz_axes: str = "RUB") -> tuple[SplatArray
     file, run = find_splats(source)
     splats = read_splats(file, spz_axes)
     return (dataclasses.replace(splats, antialiased=run.config().antialias) if run else splats), run
+
+
+def inside_crop(splats: SplatArrays, run: RunDir) -> np.ndarray:
+    """Whether splats are inside of the region that the run exports (--crop), bool [N]."""
+    crop = run.config().crop
+    if crop is None:
+        return np.ones(len(splats), bool)
+    return relative_crop(parse_crop(crop), run.origin()).contains(splats.means)
 
 
 def bake_for_viewers(splats: SplatArrays, run: RunDir | None, backend: Backend | None = None) -> SplatArrays:
