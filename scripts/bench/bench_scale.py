@@ -2,6 +2,7 @@
 
   python scripts/bench/bench_scale.py --case 10000000,1600x1066 --case 20000000,1600x1066 --case 4000000,3840x2160
   python scripts/bench/bench_scale.py --case 10000000,1600x1066 --set 'moments="bf16"' --compare visible_adam=true
+  python scripts/bench/bench_scale.py --case 40000000,1600x1066 --set batch=1 --compare max_memory=16.0
 
 Splats are on the walls of a room, as dense as in a trained model; cameras are inside it. The trainer uses
 antialiasing, dropout and noise, but no density control.
@@ -22,6 +23,7 @@ from splat_cli.device import Backend, open_backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.run.plan import resolve_plan
 from splat_cli.run.setup.build_trainer import build_trainer
+from splat_cli.run.setup.memory_plan import plan_memory
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.view import View
 from splat_cli.train.buffers import training_memory
@@ -84,9 +86,10 @@ def make(backend: Backend, num: int, width: int, height: int, settings: dict[str
     fixed = {"steps": 30_000, "max_splats": num, "splat_budget": 0.0, "densify_start": 30_000, "densify_stop": 30_000}
     config = load_config(None, fixed | settings)
     plan = resolve_plan(config, views, from_splats=True)
-    trainer = build_trainer(
-        backend, plan, TrainingInputs(ImageSet(views, images, [None] * NUM_VIEWS, [])), room(num, rng)
-    )
+    memory = plan_memory(backend, plan.config, views, num)
+    print(memory.line(), memory.on_device or "", flush=True)
+    inputs = TrainingInputs(ImageSet(views, images, [None] * NUM_VIEWS, []))
+    trainer = build_trainer(backend, plan, inputs, room(num, rng), on_device=memory.on_device)
     trainer.model.sort_spatially()
     trainer.run_until(8)
     return trainer

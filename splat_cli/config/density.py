@@ -24,8 +24,16 @@ class DensitySettings:
         high=2**28,  # the kernels' limit: MAX_SPLATS in gaussians/splats.py
         common=True,
     )
+    offload: str = setting(
+        "auto",
+        "Keep view-dependent colours and their moments in host memory, which is slower and gives the same result: as "
+        "many as needed if splats would not fit on the device (auto), all (on) or none (off). On one GPU.",
+        choices=("auto", "on", "off"),
+        single_gpu=("on",),
+        batches=True,
+    )
     max_memory: float | None = setting(
-        None, "Maximum device memory, in GiB; lowers --max-splats to fit.", low=0.001, common=True
+        None, "Maximum device memory, in GiB; other splats are offloaded or left out.", low=0.001, common=True
     )
     splat_budget: float = setting(
         1.74, "Target number of splats, relative to (number of training pixels)^(2/3); 0: --max-splats.", low=0

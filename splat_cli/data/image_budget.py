@@ -10,6 +10,7 @@ from splat_cli.errors import UsageError
 from splat_cli.scene.view import View
 
 _SHARE = 0.5  # fraction of the free memory
+_SHARE_OF_MAX = 0.125  # fraction of --max-memory; the splats need the rest
 _DEPTH_SHARE = 0.25  # fraction of the photographs' memory that depth maps may take
 _MIN_COUNT = 4
 _BATCHES = 3  # one running on the device, one queued, one being loaded
@@ -37,12 +38,15 @@ def image_budget(
 
     UsageError if not even the photographs of one round of density control fit.
     """
-    gpus, limit = config.gpus, _limit(backend, config, config.gpus)
+    gpus, largest = config.gpus, max(map(photo_bytes, views))
+    least = max(ceil_div(min(config.score_views, len(views)), gpus), resident_for_batch(config.batch_size, gpus))
+    limit = _limit(backend, config, gpus)
+    if config.max_memory is not None and config.image_memory is None:  # streaming costs less than offloading splats
+        count = max(ImageBudget.count_for(least), _MIN_COUNT)
+        limit = min(limit, max(int(_SHARE_OF_MAX * config.max_memory * 2**30), count * largest))
     if ceil_div(sum(map(photo_bytes, views)), gpus) + sum(map(photo_bytes, others)) <= limit:
         return None
-    largest = max(map(photo_bytes, views))
     budget = ImageBudget.of(max(limit // largest, _MIN_COUNT))
-    least = max(ceil_div(min(config.score_views, len(views)), gpus), resident_for_batch(config.batch_size, gpus))
     if limit < _MIN_COUNT * largest or budget.resident < least:
         raise UsageError(
             f"{limit / 2**20:.1f} MiB hold {limit // largest} photographs of {largest / 2**20:.1f} MiB, too few to "

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from splat_cli.device import Backend
+from splat_cli.device.launch import ceil_div
 from splat_cli.render.camera import CameraTable, DeviceImage
 from splat_cli.scene.images.downscale import downscale_photograph
 
@@ -29,6 +30,11 @@ class ImageBudget:
         """Budget of `count` photographs in total, at least 3."""
         ahead = min(count // 3, _WORKERS)
         return cls(count - ahead, ahead)
+
+    @staticmethod
+    def count_for(resident: int) -> int:
+        """Number of photographs of the smallest budget of which at least `resident` are on the device."""
+        return ceil_div(3 * resident, 2)
 
 
 Staged = tuple[np.ndarray, np.ndarray | None, int]

@@ -85,6 +85,12 @@ class Backend(Protocol):
     def address(self, array: DeviceArray) -> int:
         """Device address of an array's first element, for structs that hold pointers. Keep the array alive."""
 
+    def planes(self, rows: int, columns: int, on_device: int) -> DeviceArray:
+        """Zeros, float32 [rows, columns]; rows from `on_device` on are in host memory, which kernels access."""
+
+    def host_room(self) -> int:
+        """Bytes of host memory for rows of `planes`; 0 if rows on the host would not save device memory."""
+
     def synchronize(self) -> None:
         """Wait until the device has finished all queued work."""
 

@@ -199,6 +199,14 @@ class CpuBackend:
         """See Backend.address."""
         return array.ctypes.data
 
+    def planes(self, rows: int, columns: int, on_device: int) -> np.ndarray:
+        """See Backend.planes; all rows are in main memory."""
+        return self.xp.zeros((rows, columns), "float32")
+
+    def host_room(self) -> int:
+        """See Backend.host_room."""
+        return 0
+
     def synchronize(self) -> None:
         """Does nothing: launches are synchronous."""
 

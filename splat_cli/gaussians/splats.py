@@ -53,25 +53,27 @@ class Splats:
         capacity: int | None = None,
         sh_degree: int | None = None,
         num_features: int | None = None,
+        rows_on_device: int | None = None,
     ) -> Splats:
         """Upload host arrays of N splats into planes of `capacity` columns (default N).
 
         sh_degree, num_features: layout of the planes, at least (and by default) as in the arrays; rows that the
-        arrays lack are zero.
+        arrays lack are zero. rows_on_device: number of rows on the device, the others are in host memory; default all.
         """
         num = len(arrays)
         check_capacity(backend, max(capacity or num, num))
         num_features = arrays.num_features if num_features is None else num_features
         rows = num_rows(arrays.sh_degree if sh_degree is None else sh_degree, num_features)
-        planes = backend.xp.zeros((rows, max(capacity or num, num, 1)), "float32")
+        columns = max(capacity or num, num, 1)
+        planes = backend.planes(rows, columns, rows if rows_on_device is None else rows_on_device)
         for first in range(0, num, CHUNK):
             row = 0
             for name, table in zip(arrays.arrays(), arrays.rows(), strict=True):
                 if name == "features":
                     row = rows - num_features  # leaves zeros for coefficients that the arrays lack
-                columns = backend.upload(table[first : first + CHUNK])
-                planes[row : row + columns.shape[1], first : first + len(columns)] = columns.T
-                row += columns.shape[1]
+                values = backend.upload(table[first : first + CHUNK])
+                planes[row : row + values.shape[1], first : first + len(values)] = values.T
+                row += values.shape[1]
         return cls(backend, planes, num, num_features)
 
     @property

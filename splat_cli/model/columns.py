@@ -11,6 +11,7 @@ from splat_cli.device import Backend, DeviceArray, check_arrays
 from splat_cli.device.launch import launch
 
 FILE = "density/columns"
+ROWS_AT_ONCE = 6  # rows that are reordered at a time, to limit temporary memory
 
 
 def copy_columns(
@@ -99,9 +100,19 @@ def mark_nonfinite(backend: Backend, params: DeviceArray, num: int) -> DeviceArr
 def reorder_columns(backend: Backend, planes: DeviceArray, order: DeviceArray) -> None:
     """Reorder the first `num` columns of `planes`: column k becomes column order[k]; `order` is a permutation."""
     num = len(order)
-    ordered = backend.xp.empty((len(planes), num), np.float32)
-    copy_columns(backend, planes, num, order, out=ordered)
-    copy_columns(backend, ordered, num, out=planes)
+    ordered = backend.xp.empty((min(ROWS_AT_ONCE, len(planes)), num), np.float32)
+    for first in range(0, len(planes), ROWS_AT_ONCE):
+        rows = planes[first : first + ROWS_AT_ONCE]
+        copy_columns(backend, rows, num, order, out=ordered[: len(rows)])
+        copy_columns(backend, ordered[: len(rows)], num, out=rows)
+
+
+def download_columns(backend: Backend, planes: DeviceArray, num: int) -> np.ndarray:
+    """The first `num` columns of `planes` on the host; waits for the device."""
+    columns = np.empty((len(planes), num), np.float32)
+    for row, values in zip(columns, planes, strict=True):
+        row[...] = backend.download(values[:num])
+    return columns
 
 
 def list_slots(backend: Backend, holes: DeviceArray | None, first: int, count: int) -> DeviceArray:

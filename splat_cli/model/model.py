@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from splat_cli.device import Backend, DeviceArray
@@ -11,20 +13,29 @@ from splat_cli.errors import ShapeError
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.morton import curve_bounds, device_curve_positions
 from splat_cli.gaussians.splats import MEANS, Splats, check_capacity, num_rows
-from splat_cli.model.columns import clear_columns, copy_columns, mark_nonfinite, remove_columns, reorder_columns
+from splat_cli.model.columns import (
+    clear_columns,
+    copy_columns,
+    download_columns,
+    mark_nonfinite,
+    remove_columns,
+    reorder_columns,
+)
 
 
 class Moments:
     """First and second moments of all parameters, float32 [rows, capacity], in the layout of the splats' planes.
 
     packed: `first` holds both as bfloat16, in one word each (cuda_src/optim/moments.cuh); `second` is None.
+    rows_on_device: see Backend.planes; default all.
     """
 
-    def __init__(self, splats: Splats, packed: bool = False) -> None:
-        zeros, shape = splats.backend.xp.zeros, splats.params.shape  # NumPy's zeros_like would write to the memory
+    def __init__(self, splats: Splats, packed: bool = False, rows_on_device: int | None = None) -> None:
+        rows, columns = splats.params.shape
+        on_device = rows if rows_on_device is None else rows_on_device
         self.packed = packed
-        self.first = zeros(shape, "float32")
-        self.second: DeviceArray | None = None if packed else zeros(shape, "float32")
+        self.first = splats.backend.planes(rows, columns, on_device)
+        self.second: DeviceArray | None = None if packed else splats.backend.planes(rows, columns, on_device)
 
     def planes(self) -> dict[str, DeviceArray]:
         """The planes by their names in checkpoints."""
@@ -40,8 +51,25 @@ class Moments:
         self.second = planes.get("moments2")
 
 
+@dataclass(frozen=True)
+class RowsOnDevice:
+    """Number of rows of the parameters and of each plane of moments that stay on the device; others are on the host.
+
+    Kernels access rows on the host directly (Backend.planes). These are view-dependent colours, which a step reads and
+    writes only for visible splats.
+    """
+
+    params: int
+    moments: int
+
+    def of(self, name: str, rows: int) -> int:
+        """Number of rows on the device of the plane `name` (Model.planes), which has `rows` rows."""
+        return self.params if name == "params" else self.moments if name.startswith("moments") else rows
+
+
 GROWTH = 1.5  # growth factor of an exceeded capacity
 GRAIN = 4096  # capacities are multiples of this
+SORTING_WORDS = 8  # temporary memory per splat: keys and indices of a sort, 64 bits each, twice
 BOUNDS_SAMPLE = 65_536  # splats sampled for the bounding box of the curve
 
 
@@ -53,7 +81,7 @@ class Model:
     gradient (density/unseen.py).
     smooth_3d: allocate `Splats.smooth_3d_sigmas`, initially zero. packed_moments: see Moments. num_frozen: this
     number of splats at the beginning are rendered but never changed, moved to another column or removed. sh_degree and
-    num_features: see Splats.from_arrays.
+    num_features: see Splats.from_arrays. on_device: rows that are not in host memory, or None for all.
     """
 
     def __init__(
@@ -67,20 +95,34 @@ class Model:
         num_frozen: int = 0,
         sh_degree: int | None = None,
         num_features: int = 0,
+        on_device: RowsOnDevice | None = None,
     ) -> None:
-        self.backend, self.num_frozen = backend, num_frozen
+        self.backend, self.num_frozen, self.on_device = backend, num_frozen, on_device
         columns = _rounded(max(capacity, len(arrays)))
-        self.splats = Splats.from_arrays(backend, arrays, columns, sh_degree, num_features)
-        self.moments = Moments(self.splats, packed_moments)
+        params, moments = (on_device.params, on_device.moments) if on_device else (None, None)
+        self.splats = Splats.from_arrays(backend, arrays, columns, sh_degree, num_features, params)
+        self.moments = Moments(self.splats, packed_moments, moments)
         self._set_stats(backend.xp.zeros((2, self.splats.capacity), "float32"))
         if smooth_3d:
             self.splats.smooth_3d_sigmas = backend.xp.zeros((1, self.splats.capacity), "float32")
 
     @staticmethod
-    def memory_cost(sh_degree: int, smooth_3d: bool, packed_moments: bool = False, num_features: int = 0) -> MemoryCost:
-        """Device memory of all planes, and of one more array of parameters during growth."""
-        arrays = 3 if packed_moments else 4
-        return MemoryCost(per_splat=4 * (arrays * num_rows(sh_degree, num_features) + 2 + smooth_3d))
+    def memory_cost(
+        sh_degree: int,
+        smooth_3d: bool,
+        packed_moments: bool = False,
+        num_features: int = 0,
+        on_device: RowsOnDevice | None = None,
+    ) -> MemoryCost:
+        """Device memory of all planes, and of one more array of parameters during growth.
+
+        With `on_device`, the model has room for all splats from the start, and sorting takes the most temporary memory.
+        """
+        num_moments = 1 if packed_moments else 2
+        words = (2 + num_moments) * num_rows(sh_degree, num_features)
+        if on_device:
+            words = on_device.params + num_moments * on_device.moments + SORTING_WORDS
+        return MemoryCost(per_splat=4 * (words + 2 + smooth_3d))
 
     @property
     def num(self) -> int:
@@ -114,12 +156,22 @@ class Model:
         for name, array in self.planes().items():
             if planes[name].shape != (len(array), num):
                 raise ShapeError(f"{name} is {list(planes[name].shape)}, expected {[len(array), num]}")
-        self._place({name: planes[name] for name in self.planes()}, capacity)
+        loaded = {name: planes[name] for name in self.planes()}
+        self._free()
+        self._place(loaded, capacity)
+
+    def _free(self) -> None:
+        """Free all planes."""
+        self.set_planes(dict.fromkeys(self.planes(), self.backend.xp.zeros((2, 0), "float32")))
+        self.backend.release_cached()
+
+    def _zeros(self, name: str, rows: int, capacity: int) -> DeviceArray:
+        return self.backend.planes(rows, capacity, self.on_device.of(name, rows) if self.on_device else rows)
 
     def _place(self, planes: dict[str, np.ndarray], capacity: int) -> None:
         num, wider = planes["params"].shape[1], {}
         for name, array in planes.items():
-            wider[name] = self.backend.xp.zeros((len(array), capacity), "float32")
+            wider[name] = self._zeros(name, len(array), capacity)
             for target, row in zip(wider[name], array, strict=True):
                 target[:num] = self.backend.upload(row)
         self.set_planes(wider)
@@ -142,14 +194,13 @@ class Model:
 
     def rebuild(self, num: int) -> None:
         """Reallocate for `num` splats through host memory: device memory never holds old and new arrays at once."""
-        planes = {name: self.backend.download(array)[:, : self.num] for name, array in self.planes().items()}
-        self.set_planes(dict.fromkeys(planes, self.backend.xp.zeros((2, 0), "float32")))
-        self.backend.release_cached()
+        planes = {name: download_columns(self.backend, array, self.num) for name, array in self.planes().items()}
+        self._free()
         self._place(planes, _rounded(num))
 
     def _reallocate(self, capacity: int) -> None:
         for name in list(self.planes()):  # each old array is freed before the next one is reallocated
-            self.set_planes(self.planes() | {name: self._enlarged(self.planes()[name], capacity)})
+            self.set_planes(self.planes() | {name: self._enlarged(name, capacity)})
 
     def extend(self, count: int) -> None:
         """Append `count` splats of zeros, with zero moments; the capacity must suffice."""
@@ -197,8 +248,9 @@ class Model:
         """Set the statistics of all splats to zero."""
         self.stats[:, : self.num] = 0
 
-    def _enlarged(self, array: DeviceArray, capacity: int) -> DeviceArray:
-        wider = self.backend.xp.zeros((array.shape[0], capacity), "float32")
+    def _enlarged(self, name: str, capacity: int) -> DeviceArray:
+        array = self.planes()[name]
+        wider = self._zeros(name, len(array), capacity)
         copy_columns(self.backend, array, self.num, out=wider)
         return wider
 

@@ -8,7 +8,7 @@ from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.selection import merged
 from splat_cli.joint.loss import PhotometricLoss
-from splat_cli.model.model import Model
+from splat_cli.model.model import Model, RowsOnDevice
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.project import num_ahead
 from splat_cli.render.rasterization_settings import RasterizationSettings
@@ -26,11 +26,17 @@ def initial_pairs(num_splats: int) -> int:
     return min(PAIRS_PER_SPLAT * num_splats, MAX_INITIAL_PAIRS)
 
 
-def make_model(backend: Backend, config: ResolvedConfig, splats: SplatArrays, frozen: SplatArrays | None) -> Model:
-    """The splats to train, after the frozen ones, with room to grow."""
+def make_model(
+    backend: Backend,
+    config: ResolvedConfig,
+    splats: SplatArrays,
+    frozen: SplatArrays | None,
+    on_device: RowsOnDevice | None = None,
+) -> Model:
+    """The splats to train, after the frozen ones, with room to grow; with `on_device`, room for all that may come."""
     num_frozen = 0 if frozen is None else len(frozen)
     shown = splats if frozen is None else merged([frozen, splats])
-    capacity = min(2 * len(splats), config.max_splats) + num_frozen
+    capacity = (config.max_splats if on_device else min(2 * len(splats), config.max_splats)) + num_frozen
     return Model(
         backend,
         shown,
@@ -40,6 +46,7 @@ def make_model(backend: Backend, config: ResolvedConfig, splats: SplatArrays, fr
         num_frozen=num_frozen,
         sh_degree=config.trained_sh_degree,
         num_features=config.num_features,
+        on_device=on_device,
     )
 
 
@@ -51,10 +58,12 @@ def make_rasterizer(config: ResolvedConfig, cameras: CameraTable, model: Model, 
     return Rasterizer(backend, cameras, capacity, settings, coloring=coloring, pair_capacity=initial_pairs(capacity))
 
 
-def training_memory(config: ResolvedConfig, num_views: int, deterministic: bool = False) -> MemoryCost:
+def training_memory(
+    config: ResolvedConfig, num_views: int, deterministic: bool = False, on_device: RowsOnDevice | None = None
+) -> MemoryCost:
     """Device memory of training, without the images. deterministic: sums in a fixed order on a GPU."""
     splats = Model.memory_cost(
-        config.trained_sh_degree, config.smooth_3d > 0, config.moments == "bf16", config.num_features
+        config.trained_sh_degree, config.smooth_3d > 0, config.moments == "bf16", config.num_features, on_device
     )
     scratch = Rasterizer.memory_cost(_rasterization_settings(config, deterministic, joint_models_move(config)))
     if config.gpus > 1:

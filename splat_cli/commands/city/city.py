@@ -159,7 +159,8 @@ def _limits(scene: Path, config: TrainConfig, cell_splats: int | None, backend: 
     resident = None if budget is None else budget.resident
     resolved = resolve_plan(config, train, read.points, resident=resident).config
     if cell_splats is None:
-        memory = plan_memory(backend, resolved, train, 0, image_budget(backend, config, train, ()))
+        in_memory = dataclasses.replace(resolved, offload="off")
+        memory = plan_memory(backend, in_memory, train, 0, image_budget(backend, config, train, ()))
         cell_splats = memory.fitting // 2  # as many frozen splats may surround the cell
     return {"cell_splats": cell_splats, "max_splats": resolved.max_splats, "coarse_batch": resolved.batch_size}
 

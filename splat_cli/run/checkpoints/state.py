@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import zip_longest
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from splat_cli.config import TrainConfig
 from splat_cli.device import DeviceArray
 from splat_cli.errors import FormatError, UsageError
+from splat_cli.model.columns import download_columns
 from splat_cli.model.model import GRAIN
 from splat_cli.render.iter_state import ITER_STATE_DTYPE
 from splat_cli.run.checkpoints.file import Checkpoint
@@ -59,7 +61,7 @@ def restore_state(trainer: Trainer, checkpoint: Checkpoint) -> None:
     trainer.model.num_frozen = checkpoint.num_frozen
     limit = trainer.config.max_splats + checkpoint.num_frozen + GRAIN
     most = max(checkpoint.num_splats, limit, trainer.splats.capacity)
-    capacity = min(checkpoint.metadata["capacity"], most)
+    capacity = most if trainer.model.on_device else min(checkpoint.metadata["capacity"], most)
     trainer.load_planes(checkpoint.arrays, capacity)
     trainer.joint.load(checkpoint.arrays)
     _clear_other_stats(trainer, checkpoint)
@@ -119,7 +121,7 @@ def checkpoint_bytes(num_splats: int, rows: int) -> int:
 
 
 def _copy(trainer: Trainer, array: DeviceArray, num: int) -> DeviceArray:
-    try:
-        return array[:, :num].copy()
-    except MemoryError:
-        return trainer.backend.download(array)[:, :num].copy()
+    if trainer.model.on_device is None:
+        with suppress(MemoryError):
+            return array[:, :num].copy()
+    return download_columns(trainer.backend, array, num)

@@ -41,7 +41,15 @@ def build_trainer_within_memory(
     try:
         inputs = TrainingInputs(images, data.budget, data.scene.points, start.pose_offsets)
         return build_trainer(
-            backend, plan, inputs, start.points, frozen=start.frozen, timer=timer, ranks=ranks, origin=data.scene.origin
+            backend,
+            plan,
+            inputs,
+            start.points,
+            frozen=start.frozen,
+            timer=timer,
+            ranks=ranks,
+            origin=data.scene.origin,
+            on_device=memory.on_device,
         )
     except MemoryError:
         raise OutOfMemory(f"{memory.line()} did not fit; {memory.advice()}") from None

@@ -10,6 +10,7 @@ from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.attributes import limit_sh_degree
+from splat_cli.model.model import RowsOnDevice
 from splat_cli.ranks.protocol import Ranks
 from splat_cli.run.plan import RunPlan, resolve_plan
 from splat_cli.terminal.phase_timer import PhaseTimer
@@ -29,12 +30,13 @@ def build_trainer(
     timer: PhaseTimer | None = None,
     ranks: Ranks | None = None,
     origin: Iterable[float] = (0.0, 0.0, 0.0),
+    on_device: RowsOnDevice | None = None,
 ) -> Trainer:
     """A trainer that starts from splats, or from points float32 [P, 3] with colours uint8 [P, 3].
 
     A TrainConfig is resolved for these inputs. Without points, splats are read from `init_from`.
     frozen: splats that stay unchanged, with at most the SH degree of training. ranks: with --gpus, led by this process.
-    origin: the scene's origin, for splats of `init_from`.
+    origin: the scene's origin, for splats of `init_from`. on_device: see Trainer.
 
         trainer = build_trainer(open_backend(), TrainConfig(steps=500), TrainingInputs(images), (points, colors))
         trainer.run_until(500)
@@ -51,6 +53,16 @@ def build_trainer(
     else:
         splats, notices = initial_splats(backend, config, *start, rng, origin)
     sharding = None if ranks is None or ranks.size == 1 else Leader(ranks, config, inputs)
-    trainer = Trainer(backend, config, splats, inputs, frozen=frozen, rng=rng, timer=timer, sharding=sharding)
+    trainer = Trainer(
+        backend,
+        config,
+        splats,
+        inputs,
+        frozen=frozen,
+        rng=rng,
+        timer=timer,
+        sharding=sharding,
+        on_device=on_device,
+    )
     trainer.notices += notices
     return trainer

@@ -12,6 +12,8 @@ from splat_cli.data.view_order import own_views
 from splat_cli.device import Backend
 from splat_cli.device.launch import ceil_div
 from splat_cli.errors import OutOfMemory
+from splat_cli.gaussians.splats import SHN, num_rows
+from splat_cli.model.model import RowsOnDevice
 from splat_cli.ranks.share import Share
 from splat_cli.render.camera import TILE
 from splat_cli.scene.view import View
@@ -28,6 +30,8 @@ class MemoryPlan:
 
     PAIRS_PER_SPLAT pairs are planned for each splat up to MAX_INITIAL_PAIRS, then one for each further splat: most
     splats of large models are small or invisible in a view. num_frozen: number of splats of --frozen.
+    on_device: rows of the splats and their moments that are not in host memory, or None for all. on_host: bytes per
+    splat of the other rows, and free host memory for them.
     """
 
     photographs: int
@@ -38,6 +42,8 @@ class MemoryPlan:
     wanted_splats: int
     config: ResolvedConfig
     num_frozen: int = 0
+    on_device: RowsOnDevice | None = None
+    on_host: tuple[int, int] = (0, 0)
 
     @property
     def max_splats(self) -> int:
@@ -50,7 +56,9 @@ class MemoryPlan:
         budget = self.available - self.photographs - self.pictures
         few = budget / (self.per_splat + PAIRS_PER_SPLAT * self.per_pair)
         many = (budget - MAX_INITIAL_PAIRS * self.per_pair) / (self.per_splat + self.per_pair)
-        return max(int(max(few, many)) - self.num_frozen, 0)
+        per_splat, host_room = self.on_host
+        most = host_room // per_splat if per_splat else math.inf
+        return max(int(min(max(few, many), most)) - self.num_frozen, 0)
 
     def splat_bytes(self, num: int) -> int:
         """Memory of `num` splats and of the pairs planned for them; the inverse of `fitting`."""
@@ -64,11 +72,14 @@ class MemoryPlan:
 
     def line(self) -> str:
         """The plan in one line of text."""
-        splats = self.splat_bytes(self.wanted_splats + self.num_frozen)
+        num = self.wanted_splats + self.num_frozen
         frozen = f" and {self.num_frozen:,} frozen ones" if self.num_frozen else ""
+        host = self.on_host[0] * num
+        offloaded = f"; {_gib(host)} of view-dependent colours in host memory: slower, same result" if host else ""
         return (
-            f"Memory: {_gib(splats)} for {self.wanted_splats:,} splats{frozen}, {_gib(self.photographs)} for "
-            f"photographs, {_gib(self.pictures)} for rendering, of {_gib(self.available)}"
+            f"Memory: {_gib(self.splat_bytes(num))} for {self.wanted_splats:,} splats{frozen}, "
+            f"{_gib(self.photographs)} for photographs, {_gib(self.pictures)} for rendering, of "
+            f"{_gib(self.available)}{offloaded}"
         )
 
     def advice(self) -> str:
@@ -97,26 +108,64 @@ def plan_memory(
     """Memory of training on `views`, starting from `start` splats (0: unknown), and the free memory of the device.
 
     budget: number of resident images, if they are streamed. num_frozen: number of splats of --frozen.
-    depth_bytes: memory of depth maps.
+    depth_bytes: memory of depth maps. If the splats do not fit, or with --offload on, some rows are in host memory.
     """
     images, shares = [photo_bytes(view) for view in views], [Share(rank, config.gpus) for rank in range(config.gpus)]
     parts = [sum(images[view] for view in own_views(len(views), config.batch_size, share)) for share in shares]
     pixels = max(view.width * view.height for view in views)
     tiles = max(ceil_div(view.width, TILE) * ceil_div(view.height, TILE) for view in views)
-    cost = training_memory(config, len(views), config.deterministic and backend.name == "cuda")
     available = int(_USABLE * backend.memory()[0])
     if config.max_memory is not None:
         available = min(available, int(config.max_memory * _GIB))
-    return MemoryPlan(
-        photographs=depth_bytes + (max(parts) if budget is None else budget.resident * max(images)),
-        pictures=math.ceil(cost.fixed + cost.per_pixel * pixels + cost.per_tile * tiles),
-        per_splat=cost.per_splat,
-        per_pair=cost.per_pair,
-        available=available,
-        wanted_splats=min(config.max_splats, start) if start and _never_grows(config) else config.max_splats,
-        config=config,
-        num_frozen=num_frozen,
-    )
+
+    def plan(on_device: RowsOnDevice | None = None) -> MemoryPlan:
+        cost = training_memory(config, len(views), config.deterministic and backend.name == "cuda", on_device)
+        return MemoryPlan(
+            photographs=depth_bytes + (max(parts) if budget is None else budget.resident * max(images)),
+            pictures=math.ceil(cost.fixed + cost.per_pixel * pixels + cost.per_tile * tiles),
+            per_splat=cost.per_splat,
+            per_pair=cost.per_pair,
+            available=available,
+            wanted_splats=min(config.max_splats, start) if start and _never_grows(config) else config.max_splats,
+            config=config,
+            num_frozen=num_frozen,
+            on_device=on_device,
+            on_host=(_host_bytes(config, on_device), host_room) if on_device else (0, 0),
+        )
+
+    in_memory, host_room = plan(), backend.host_room()
+    fits = in_memory.max_splats == in_memory.wanted_splats
+    if config.offload == "off" or (config.offload == "auto" and fits) or not _can_offload(config, host_room):
+        return in_memory
+    least = plan(RowsOnDevice(SHN.start, SHN.start))
+    return plan(_rows_that_fit(least)) if config.offload == "auto" else least
+
+
+def _can_offload(config: ResolvedConfig, host_room: int) -> bool:
+    return host_room > 0 and config.gpus == 1 and config.trained_sh_degree > 0
+
+
+def _rows_that_fit(least: MemoryPlan) -> RowsOnDevice:
+    """Rows on the device that leave room for the wanted splats. least: the plan with as few rows as possible.
+
+    Parameters come first: three kernels read them in each step, moments are read and written once per update.
+    """
+    num, most = least.wanted_splats + least.num_frozen, num_rows(least.config.trained_sh_degree) - SHN.start
+    room = least.available - least.photographs - least.pictures - least.splat_bytes(num)
+    words = max(room // (4 * num), 0)
+    params = min(words, most)
+    moments = min((words - params) // _num_moments(least.config), most)
+    return RowsOnDevice(SHN.start + params, SHN.start + moments)
+
+
+def _host_bytes(config: ResolvedConfig, on_device: RowsOnDevice) -> int:
+    """Bytes per splat of the rows in host memory."""
+    rows = num_rows(config.trained_sh_degree)
+    return 4 * (rows - on_device.params + _num_moments(config) * (rows - on_device.moments))
+
+
+def _num_moments(config: ResolvedConfig) -> int:
+    return 1 if config.moments == "bf16" else 2
 
 
 def _never_grows(config: ResolvedConfig) -> bool:
