@@ -14,6 +14,7 @@ CAMERA = {"appearance": "camera"}
 ELSEWHERE = {
     "allow_implausible",  # no effect on plausible scenes: test_plausibility
     "lens",  # the photographs of this scene have no distortion: tests/run/test_lens.py
+    "offload",  # changes where splats lie, not the result: test_memory_plan
     "report",  # concerns the command, not the run: test_reports
     "report_size",  # likewise: tests/cli/test_report.py
     "trials",  # without --steps only: tests/run/setup/test_trials.py

@@ -18,12 +18,18 @@ from splat_cli.train.ranked.exchange import Exchange
 from splat_cli.train.view_scores import ViewScorer
 
 PAIRS_PER_SPLAT = 12  # initial size of the buffers of (splat, tile) pairs
+FEW_PAIRS_PER_SPLAT = 4  # instead, where memory is short: about twice what late steps of a run need
 MAX_INITIAL_PAIRS = 1 << 24  # among very many splats, few are visible and most are small
 
 
-def initial_pairs(num_splats: int) -> int:
+def pairs_per_splat(on_device: RowsOnDevice | None) -> int:
+    """Planned number of pairs per splat; fewer if not all memory of the splats need be on the device."""
+    return FEW_PAIRS_PER_SPLAT if on_device else PAIRS_PER_SPLAT
+
+
+def initial_pairs(num_splats: int, per_splat: int) -> int:
     """Initial capacity of the buffers of (splat, tile) pairs."""
-    return min(PAIRS_PER_SPLAT * num_splats, MAX_INITIAL_PAIRS)
+    return min(per_splat * num_splats, MAX_INITIAL_PAIRS)
 
 
 def make_model(
@@ -55,7 +61,8 @@ def make_rasterizer(config: ResolvedConfig, cameras: CameraTable, model: Model, 
     backend, capacity, coloring = model.backend, model.splats.capacity, joint.coloring
     is_deterministic = config.deterministic and backend.name == "cuda"
     settings = _rasterization_settings(config, is_deterministic, joint.move_splats)
-    return Rasterizer(backend, cameras, capacity, settings, coloring=coloring, pair_capacity=initial_pairs(capacity))
+    pairs = initial_pairs(capacity, pairs_per_splat(model.on_device))
+    return Rasterizer(backend, cameras, capacity, settings, coloring=coloring, pair_capacity=pairs)
 
 
 def training_memory(

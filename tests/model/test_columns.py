@@ -5,6 +5,7 @@ import pytest
 
 from splat_cli.errors import ShapeError
 from splat_cli.model.columns import (
+    ROWS_AT_ONCE,
     clear_columns,
     copy_columns,
     list_slots,
@@ -14,7 +15,7 @@ from splat_cli.model.columns import (
     reorder_columns,
 )
 
-NUM, CAPACITY, ROWS = 700, 1024, 5
+NUM, CAPACITY, ROWS = 700, 1024, 2 * ROWS_AT_ONCE + 1
 
 
 @pytest.fixture

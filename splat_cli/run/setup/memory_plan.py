@@ -17,7 +17,7 @@ from splat_cli.model.model import RowsOnDevice
 from splat_cli.ranks.share import Share
 from splat_cli.render.camera import TILE
 from splat_cli.scene.view import View
-from splat_cli.train.buffers import MAX_INITIAL_PAIRS, PAIRS_PER_SPLAT, training_memory
+from splat_cli.train.buffers import MAX_INITIAL_PAIRS, PAIRS_PER_SPLAT, pairs_per_splat, training_memory
 
 MIN_SPLATS = 1000
 _GIB = 2**30
@@ -28,10 +28,10 @@ _USABLE = 0.95  # fraction of the free memory: other programs allocate, too, and
 class MemoryPlan:
     """Memory of a device in bytes: photographs, buffers, memory per splat and per (splat, tile) pair; and the limit.
 
-    PAIRS_PER_SPLAT pairs are planned for each splat up to MAX_INITIAL_PAIRS, then one for each further splat: most
+    `pairs_per_splat` pairs are planned for each splat up to MAX_INITIAL_PAIRS, then one for each further splat: most
     splats of large models are small or invisible in a view. num_frozen: number of splats of --frozen.
-    on_device: rows of the splats and their moments that are not in host memory, or None for all. on_host: bytes per
-    splat of the other rows, and free host memory for them.
+    on_device: where memory is short, the rows of the splats and their moments that are not in host memory; else None.
+    on_host: bytes per splat of the other rows, and free host memory for them.
     """
 
     photographs: int
@@ -46,6 +46,11 @@ class MemoryPlan:
     on_host: tuple[int, int] = (0, 0)
 
     @property
+    def pairs_per_splat(self) -> int:
+        """Number of pairs planned for a splat of a small model."""
+        return pairs_per_splat(self.on_device)
+
+    @property
     def max_splats(self) -> int:
         """Maximum number of splats: the requested number, or fewer if they do not fit."""
         return min(self.wanted_splats, self.fitting)
@@ -54,7 +59,7 @@ class MemoryPlan:
     def fitting(self) -> int:
         """Number of splats that fit, in addition to the frozen ones."""
         budget = self.available - self.photographs - self.pictures
-        few = budget / (self.per_splat + PAIRS_PER_SPLAT * self.per_pair)
+        few = budget / (self.per_splat + self.pairs_per_splat * self.per_pair)
         many = (budget - MAX_INITIAL_PAIRS * self.per_pair) / (self.per_splat + self.per_pair)
         per_splat, host_room = self.on_host
         most = host_room // per_splat if per_splat else math.inf
@@ -62,7 +67,7 @@ class MemoryPlan:
 
     def splat_bytes(self, num: int) -> int:
         """Memory of `num` splats and of the pairs planned for them; the inverse of `fitting`."""
-        pairs = min(PAIRS_PER_SPLAT * num, MAX_INITIAL_PAIRS + num)
+        pairs = min(self.pairs_per_splat * num, MAX_INITIAL_PAIRS + num)
         return math.ceil(self.per_splat * num + self.per_pair * pairs)
 
     def check(self) -> None:

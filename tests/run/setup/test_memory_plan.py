@@ -123,6 +123,78 @@ def test_of_very_many_splats_few_pairs_are_planned():
     assert frozen.max_splats == plan.max_splats - 10_000_000
 
 
+@pytest.fixture
+def with_host_room(monkeypatch):
+    """CPU backends that offer host memory, as a GPU does; `planes` records the rows that are on the device."""
+    found = set()
+
+    def planes(self, rows, columns, on_device):
+        found.add((rows, on_device))
+        return self.xp.zeros((rows, columns), "float32")
+
+    monkeypatch.setattr(CpuBackend, "host_room", lambda self: 64 * 1024 * MIB)
+    monkeypatch.setattr(CpuBackend, "planes", planes)
+    return found
+
+
+def _used(plan):
+    return plan.photographs + plan.pictures + plan.splat_bytes(plan.wanted_splats + plan.num_frozen)
+
+
+@pytest.mark.usefixtures("with_host_room")
+@pytest.mark.parametrize("moments", ["float32", "bf16"])
+def test_rows_go_to_the_host_until_the_splats_fit(moments):
+    backend, settings = open_backend("cpu"), {"moments": moments, "max_splats": 10_000_000, "batch": 1}
+    num_moments = {"float32": 2, "bf16": 1}[moments]
+    plans = [_plan(backend, max_memory=gib, **settings) for gib in (16.0, 6.5, 6.0, 5.0, 2.0)]
+    assert plans[0].on_device is None
+    assert "host" not in plans[0].line()
+    for plan in plans[1:-1]:
+        assert plan.max_splats == 10_000_000
+        assert _used(plan) <= plan.available < _used(plan) + 4 * num_moments * 10_000_000, plan.on_device
+        rows = plan.on_device
+        assert rows.params == 59 or rows.moments == 14  # moments go first
+        assert plan.on_host[0] == 4 * (59 - rows.params + num_moments * (59 - rows.moments))
+        assert "iB of view-dependent colours in host memory" in plan.line()
+    least = plans[-1]
+    assert (least.on_device.params, least.on_device.moments) == (14, 14)
+    assert 1_000_000 < least.max_splats < 10_000_000
+
+
+@pytest.mark.usefixtures("with_host_room")
+def test_offload_on_and_off(monkeypatch):
+    backend, little = open_backend("cpu"), {"max_memory": 0.7, "batch": 1}
+    assert _plan(backend, **little).on_device
+    off, on = (_plan(backend, offload=offload, **little) for offload in ("off", "on"))
+    assert off.on_device is None
+    assert on.on_device.params == on.on_device.moments == 14
+    assert off.max_splats < 1_000_000 == on.max_splats
+    assert _plan(backend, offload="on", batch=1).on_device == on.on_device
+    assert _plan(backend, **little, sh_degree=0).on_device is None
+    assert _plan(backend, **(little | {"batch": 2}), gpus=2).on_device is None
+    monkeypatch.setattr(CpuBackend, "host_room", lambda self: 540 * 500_000)
+    assert _plan(backend, offload="on", batch=1).max_splats == 500_000
+
+
+def test_on_the_cpu_nothing_is_offloaded():
+    backend = open_backend("cpu")
+    assert _plan(backend, offload="on", max_memory=0.1).on_device is None
+
+
+def test_offloaded_run_gives_the_same_bits_and_resumes(training, tmp_path, with_host_room):
+    changes = {"max_splats": 3000, "splat_budget": 0.0, "batch": 1}
+    plain = training.new(tmp_path / "plain", **changes)
+    with_host_room.clear()
+    run = training.new(tmp_path / "run", max_memory=0.0027, **changes)
+    (rows,) = {on_device for rows, on_device in with_host_room if rows == 59 and on_device < 59}
+    assert "of view-dependent colours in host memory" in "".join(training.said)
+    assert run.ply_path(60).read_bytes() == plain.ply_path(60).read_bytes()
+    with_host_room.clear()
+    again = training.resume_before_end(run, tmp_path / "again")
+    assert again.ply_path(60).read_bytes() == plain.ply_path(60).read_bytes()
+    assert {(59, rows), (2, 2)} <= with_host_room
+
+
 def test_gpus_have_parts_of_the_photographs():
     backend, views = open_backend("cpu"), ring_of_views(9)
     alone, divided = (_plan(backend, views, batch=4, gpus=gpus).photographs for gpus in (1, 2))
