@@ -10,7 +10,7 @@ from splat_cli.errors import UsageError
 from splat_cli.scene.view import View
 
 _SHARE = 0.5  # fraction of the free memory
-_SHARE_OF_MAX = 0.125  # fraction of --max-memory; the splats need the rest
+_SHARE_OF_MAX = 1 / 16  # fraction of --max-memory; the splats need the rest
 _DEPTH_SHARE = 0.25  # fraction of the photographs' memory that depth maps may take
 _MIN_COUNT = 4
 _BATCHES = 3  # one running on the device, one queued, one being loaded

@@ -182,7 +182,7 @@ def test_budget(backend):
 
     def room(count, **changes):
         return image_budget(
-            backend, load_config(None, {"image_memory": count * gib, **changes}), views[:40], views[40:]
+            backend, load_config(None, {"image_memory": count and count * gib, **changes}), views[:40], views[40:]
         )
 
     assert room(50) is None
@@ -191,6 +191,10 @@ def test_budget(backend):
     with pytest.raises(UsageError, match="hold 11 photographs .* more --image-memory, or --downscale 2"):
         room(11)
     assert room(11, score_views=5).resident >= 5
+    assert room(None, max_memory=16 * 50 * gib) is None
+    assert room(None, max_memory=16 * 49 * gib).resident + room(None, max_memory=16 * 49 * gib).prefetch == 49
+    assert room(None, max_memory=gib).resident >= 10  # enough for a round of density control
+    assert room(50, max_memory=gib) is None  # --image-memory counts
     assert room(30, gpus=2, batch=2) is None  # 20 of 40 training photographs, and 10 held out
     assert room(29, gpus=2, batch=2) is not None
 

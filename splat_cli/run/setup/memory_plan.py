@@ -147,7 +147,7 @@ def plan_memory(
 
 
 def _can_offload(config: ResolvedConfig, host_room: int) -> bool:
-    return host_room > 0 and config.gpus == 1 and config.trained_sh_degree > 0
+    return host_room > 0 and config.gpus == 1 and config.trained_sh_degree > 0 and not config.num_features
 
 
 def _rows_that_fit(least: MemoryPlan) -> RowsOnDevice:

@@ -171,6 +171,7 @@ def test_offload_on_and_off(monkeypatch):
     assert off.max_splats < 1_000_000 == on.max_splats
     assert _plan(backend, offload="on", batch=1).on_device == on.on_device
     assert _plan(backend, **little, sh_degree=0).on_device is None
+    assert _plan(backend, **little, color="field", field_sh_degree=2, field_features=4).on_device is None
     assert _plan(backend, **(little | {"batch": 2}), gpus=2).on_device is None
     monkeypatch.setattr(CpuBackend, "host_room", lambda self: 540 * 500_000)
     assert _plan(backend, offload="on", batch=1).max_splats == 500_000
