@@ -3,10 +3,13 @@
 #pragma once
 #include "lens/place.cuh"
 
+// volatile: read where it is used. Otherwise all coefficients stay in registers in a loop over points, and fewer warps run.
+typedef const volatile float* Coefficients;
+
 // Factor of the radius, and its derivative with respect to the squared radius.
 struct RadialFactor { vfloat value, slope; };
 
-__device__ __forceinline__ RadialFactor radial_factor(const float* c, vfloat r2)
+__device__ __forceinline__ RadialFactor radial_factor(Coefficients c, vfloat r2)
 {
     vfloat numerator = c[5], by_numerator = 0.0f, denominator = c[8], by_denominator = 0.0f;
 #pragma unroll
@@ -21,7 +24,7 @@ __device__ __forceinline__ RadialFactor radial_factor(const float* c, vfloat r2)
     return f;
 }
 
-__device__ __forceinline__ Place polynomial(const float* c, int tangential_last, Place p)
+__device__ __forceinline__ Place polynomial(Coefficients c, int tangential_last, Place p)
 {
     const vfloat factor = radial_factor(c, p.x * p.x + p.y * p.y).value;
     Place out;
@@ -34,7 +37,7 @@ __device__ __forceinline__ Place polynomial(const float* c, int tangential_last,
     return out;
 }
 
-__device__ __forceinline__ Place polynomial_backward(const float* c, int tangential_last, Place p, Place d)
+__device__ __forceinline__ Place polynomial_backward(Coefficients c, int tangential_last, Place p, Place d)
 {
     const RadialFactor factor = radial_factor(c, p.x * p.x + p.y * p.y);
     Place base = p;
@@ -54,7 +57,7 @@ __device__ __forceinline__ Place polynomial_backward(const float* c, int tangent
 }
 
 // The polynomial within `max_radius`; farther out, the image at max_radius moves outwards in proportion to the radius.
-__device__ __forceinline__ Place extended_polynomial(const float* c, int tangential_last, float max_radius, Place p)
+__device__ __forceinline__ Place extended_polynomial(Coefficients c, int tangential_last, float max_radius, Place p)
 {
     const vfloat stretch = fmaxf(sqrtf(p.x * p.x + p.y * p.y) / max_radius, vfloat(1.0f));
     p.x = p.x / stretch; p.y = p.y / stretch;
@@ -63,7 +66,7 @@ __device__ __forceinline__ Place extended_polynomial(const float* c, int tangent
     return out;
 }
 
-__device__ __forceinline__ Place extended_polynomial_backward(const float* c, int tangential_last, float max_radius, Place p, Place d)
+__device__ __forceinline__ Place extended_polynomial_backward(Coefficients c, int tangential_last, float max_radius, Place p, Place d)
 {
     const vfloat stretch = fmaxf(sqrtf(p.x * p.x + p.y * p.y) / max_radius, vfloat(1.0f));
     Place inner;

@@ -17,7 +17,7 @@
 #include "optim/splat_adam.cuh"
 
 #ifdef LENS
-#define MIN_BLOCKS 2                // blocks of 128 threads that must fit on a multiprocessor
+#define MIN_BLOCKS 3                // blocks of 128 threads that must fit on a multiprocessor
 #elif defined(RADIAL_DISTORTION)
 #define MIN_BLOCKS 3
 #else

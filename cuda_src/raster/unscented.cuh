@@ -1,26 +1,37 @@
 // Forward projection of one splat through a lens by the unscented transform (3DGUT, Wu et al. 2025, sec. 3.2), with alpha = 1, beta = 2,
 // kappa = 0: seven sigma points, the mean t and t +- a_k with a_k = sqrt(3) s_k (axis k). From their images x_0 and x_k+-:
-//     mean        m = 1/6 sum (x_k+ + x_k-)
-//     covariance      2 (x_0 - m)(x_0 - m)^T + 1/6 sum (x_k+- - m)(x_k+- - m)^T = V V^T
-// V has the columns sqrt(2) (x_0 - m), h_k / sqrt(3) and c_k / sqrt(3), with h_k = (x_k+ - x_k-) / 2 and c_k = (x_k+ + x_k-) / 2 - m.
-// With it, determinants and gradients are sums of squares, in which nothing cancels.
+//     h_k = (x_k+ - x_k-) / 2        e_k = (x_k+ + x_k-) / 2 - x_0        e = 1/3 sum e_k
+//     mean        x_0 + e
+//     covariance  e e^T + 1/3 sum (h_k h_k^T + e_k e_k^T) = V V^T
+// V has the columns h_k / sqrt(3) and (e_k + (sqrt(2) - 1) e) / sqrt(3). With it, determinants and gradients are sums of squares, in which
+// nothing cancels.
 #pragma once
 #include "lens/lens.cuh"
 #include "raster/projection.cuh"
 
-#define COLUMNS 7                   // of V: 0: mean, 1 to 3: h_k, 4 to 6: c_k
+#define COLUMNS 6                   // of V: 0 to 2: h_k, 3 to 5: e_k
 #define ROOT3 1.7320508f
 #define ROOT2 1.4142136f
 
 struct Unscented {
     vfloat3 t;                      // mean in camera coordinates
     vfloat3 axis[3];                // a_k
-    vfloat x, y;                    // m, px from the principal point
-    vfloat vx[COLUMNS], vy[COLUMNS];
+    vfloat x, y;                    // mean of the images, px from the principal point
+    Place v[COLUMNS];
     vfloat a, b, c;                 // 2D covariance [a b; b c] after dilation, px^2
     float dilation;                 // px^2
     vfloat det0, det;               // its determinants before and after dilation
 };
+
+// Appends to a queue of three. Loops over axes rotate such queues instead of being unrolled: then the formulas of a lens are in a kernel
+// once, and registers hold the intermediate values of one axis.
+template <class T>
+__device__ __forceinline__ void push(T* queue /* [3] */, T last) { queue[0] = queue[1]; queue[1] = queue[2]; queue[2] = last; }
+
+__device__ __forceinline__ Place add(Place a, Place b) { Place p = {a.x + b.x, a.y + b.y}; return p; }
+__device__ __forceinline__ Place sub(Place a, Place b) { Place p = {a.x - b.x, a.y - b.y}; return p; }
+__device__ __forceinline__ Place scale(vfloat s, Place a) { Place p = {s * a.x, s * a.y}; return p; }
+__device__ __forceinline__ vfloat area(Place a, Place b) { return a.x * b.y - a.y * b.x; }
 
 // Whether the ellipsoid through the sigma points avoids the camera and the axis behind it. A splat around the camera or the axis is seen
 // on all sides and has no outline in the picture.
@@ -49,38 +60,31 @@ __device__ __forceinline__ Unscented project_through_lens(const Gaussian& g, con
     p.axis[2] = scale(ROOT3 * g.scale.z, mul(w, make_vec(r.r0.z, r.r1.z, r.r2.z)));
 
     const Place center = lens_place(lens, k, p.t);
-    vfloat sum_x = 0.0f, sum_y = 0.0f;                  // of (x_k+ + x_k-) / 2, from the centre
-#pragma unroll
-    for (int axis = 0; axis < 3; ++axis) {
-        Place plus = lens_place(lens, k, add(p.t, p.axis[axis])), minus = lens_place(lens, k, sub(p.t, p.axis[axis]));
-        plus.x -= center.x; plus.y -= center.y; minus.x -= center.x; minus.y -= center.y;
+    Place sum = {0.0f, 0.0f};                           // of e_k
+#pragma unroll 1
+    for (int i = 0; i < 3; ++i) {
+        const vfloat3 axis = p.axis[0];
+        Place plus = sub(lens_place(lens, k, add(p.t, axis)), center), minus = sub(lens_place(lens, k, sub(p.t, axis)), center);
         if (period > 0.0f) {                            // the shorter way around
             plus.x -= period * floorf(plus.x * inv_period + 0.5f);
             minus.x -= period * floorf(minus.x * inv_period + 0.5f);
         }
-        p.vx[1 + axis] = 0.5f * (plus.x - minus.x); p.vy[1 + axis] = 0.5f * (plus.y - minus.y);
-        p.vx[4 + axis] = 0.5f * (plus.x + minus.x); p.vy[4 + axis] = 0.5f * (plus.y + minus.y);
-        sum_x += p.vx[4 + axis]; sum_y += p.vy[4 + axis];
+        const Place even = scale(0.5f, add(plus, minus));
+        sum = add(sum, even);
+        push(p.axis, axis);
+        push(p.v, scale(0.5f / ROOT3, sub(plus, minus)));
+        push(p.v + 3, scale(1.0f / ROOT3, even));
     }
-    const vfloat shift_x = sum_x * (1.0f / 3.0f), shift_y = sum_y * (1.0f / 3.0f);
-    p.x = center.x + shift_x; p.y = center.y + shift_y;
-    p.vx[0] = -ROOT2 * shift_x; p.vy[0] = -ROOT2 * shift_y;
-#pragma unroll
-    for (int axis = 0; axis < 3; ++axis) {
-        p.vx[1 + axis] *= 1.0f / ROOT3; p.vy[1 + axis] *= 1.0f / ROOT3;
-        p.vx[4 + axis] = (p.vx[4 + axis] - shift_x) * (1.0f / ROOT3); p.vy[4 + axis] = (p.vy[4 + axis] - shift_y) * (1.0f / ROOT3);
-    }
+    p.x = center.x + sum.x * (1.0f / 3.0f); p.y = center.y + sum.y * (1.0f / 3.0f);
+    for (int i = 3; i < COLUMNS; ++i) p.v[i] = add(p.v[i], scale((ROOT2 - 1.0f) / (3.0f * ROOT3), sum));
 
     vfloat a0 = 0.0f, b0 = 0.0f, c0 = 0.0f;
     p.det0 = 0.0f;
 #pragma unroll
     for (int i = 0; i < COLUMNS; ++i) {
-        a0 += p.vx[i] * p.vx[i]; b0 += p.vx[i] * p.vy[i]; c0 += p.vy[i] * p.vy[i];
+        a0 += p.v[i].x * p.v[i].x; b0 += p.v[i].x * p.v[i].y; c0 += p.v[i].y * p.v[i].y;
 #pragma unroll
-        for (int j = 0; j < i; ++j) {
-            const vfloat area = p.vx[j] * p.vy[i] - p.vy[j] * p.vx[i];
-            p.det0 += area * area;
-        }
+        for (int j = 0; j < i; ++j) { const vfloat between = area(p.v[j], p.v[i]); p.det0 += between * between; }
     }
     p.dilation = dilation(antialias);
     p.a = a0 + p.dilation; p.b = b0; p.c = c0 + p.dilation;

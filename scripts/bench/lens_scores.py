@@ -3,7 +3,8 @@
     python scripts/bench/lens_scores.py SCENE RUN...
 
 Prints the PSNR of all pixels that the lens sees, and of rings by their angle to the axis. With `--lens undistort` a
-run sees only a part of each photograph: this shows what it lacks.
+run sees only a part of each photograph: this shows what it lacks. The last column is the PSNR of undistorted
+photographs: each run is rendered as it was trained, and pictures with a lens are then undistorted.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from splat_cli.render.images import to_8bit
 from splat_cli.render.view import ViewRenderer
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.images.image_set import ImageSet, load_images
+from splat_cli.scene.lens import Lens, Pinhole, undistort
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.split import split
@@ -38,17 +40,46 @@ def main() -> None:
     options = parser.parse_args()
     backend = open_backend(options.device)
     config = RunDir(options.runs[0]).config()
-    views = read_scene(options.scene, SceneOptions(lens="keep", downscale=config.downscale)).views
-    photographs = load_images(split(views, config.test_every)[1], backend=backend)
-    print(f"{'run':30} {'all':>6} " + " ".join(f"{a:>3}-{b:<3}" for a, b in itertools.pairwise(RINGS)))
-    for run in options.runs:
-        print(f"{run.name:30} " + " ".join(f"{score:7.2f}" for score in scores(backend, RunDir(run), photographs)))
+    photographs, undistorted = (
+        load_images(split(scene.views, config.test_every)[1], backend=backend)
+        for scene in (
+            read_scene(options.scene, SceneOptions(lens=lens, downscale=config.downscale))
+            for lens in ("keep", "undistort")
+        )
+    )
+    rings = " ".join(f"{a:>3}-{b:<3}" for a, b in itertools.pairwise(RINGS))
+    print(f"{'run':30} {'all':>7} {rings} {'undistorted':>11}")
+    for folder in options.runs:
+        run = RunDir(folder)
+        values = [*scores(backend, run, photographs), undistorted_score(backend, run, photographs, undistorted)]
+        print(f"{folder.name:30} " + " ".join(f"{value:7.2f}" for value in values))
+
+
+def undistorted_score(backend: Backend, run: RunDir, photographs: ImageSet, undistorted: ImageSet) -> float:
+    """Mean PSNR in dB of the undistorted photographs."""
+    keeps = run.config().lens == "keep"
+    renderer = renderer_of(backend, run, photographs if keeps else undistorted)
+    found = []
+    for index, (view, pinhole) in enumerate(zip(photographs.views, undistorted.views, strict=True)):
+        picture, mask = to_8bit(renderer.render(index, run.background())), undistorted.masks[index]
+        if keeps:
+            lens = Lens(view.width, view.height, view.fx, view.fy, view.cx, view.cy, view.distortion)
+            camera = Pinhole(pinhole.width, pinhole.height, pinhole.fx, pinhole.fy, pinhole.cx, pinhole.cy)
+            picture, _ = undistort(backend, lens, picture, None, camera)
+        errors = (picture.astype(float) - undistorted.images[index]) ** 2
+        found.append(-10 * np.log10((errors if mask is None else errors[mask > 0]).mean() / 255**2))
+    return float(np.mean(found))
+
+
+def renderer_of(backend: Backend, run: RunDir, photographs: ImageSet) -> ViewRenderer:
+    """Renders the splats of a run from the views of photographs."""
+    splats = Splats.from_arrays(backend, read_ply(run.ply_path(run.saved_steps()[-1])))
+    return ViewRenderer(backend, splats, photographs.views, run.config().antialias)
 
 
 def scores(backend: Backend, run: RunDir, photographs: ImageSet) -> list[float]:
     """PSNR in dB of all pixels, and of each ring: mean over photographs."""
-    splats = Splats.from_arrays(backend, read_ply(run.ply_path(run.saved_steps()[-1])))
-    renderer = ViewRenderer(backend, splats, photographs.views, run.config().antialias)
+    renderer = renderer_of(backend, run, photographs)
     found = []
     for index, (view, photo, mask) in enumerate(
         zip(photographs.views, photographs.images, photographs.masks, strict=True)
