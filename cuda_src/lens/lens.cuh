@@ -31,6 +31,7 @@ struct LensModel {
     float max_angle;                // radians
     float max_radius, slope;        // radius at max_angle, and its derivative with respect to the angle
     float cull_cos;                 // cosine of the angle from which splats are culled
+    float rotation[3], shift[3];    // motion of the camera during the picture; only with ROLLING_SHUTTER (rolling_shutter.cuh)
 };
 
 // The lens of a camera, whose address lies in the place of k1 and k2.
@@ -81,21 +82,21 @@ __device__ __forceinline__ vfloat distance_from_axis(vfloat3 t)
 __device__ __forceinline__ bool has_polynomial(const LensModel& lens) { return lens.family <= FAMILY_FISHEYE; }
 
 // Image of a point in camera coordinates, px from the principal point.
-__device__ __forceinline__ Place lens_place(const LensModel& lens, const Camera& k, vfloat3 t)
+__device__ __forceinline__ Place still_place(const LensModel& lens, const Camera& k, vfloat3 t)
 {
     Place p;
     if (lens.family == FAMILY_EQUIRECTANGULAR) p = equirectangular_place(t);
     else {
         const vfloat r = distance_from_axis(t), ratio = lens_radius(lens, r, t.z).value / r;
         p.x = t.x * ratio; p.y = t.y * ratio;
-        if (has_polynomial(lens)) p = extended_polynomial(lens.c, lens.tangential_last, lens.max_radius, p);
+        if (has_polynomial(lens)) p = extended_polynomial({lens.c}, lens.tangential_last, lens.max_radius, p);
     }
     p.x = k.fx * p.x; p.y = k.fy * p.y;
     return p;
 }
 
 // Gradient of the point from that of its image.
-__device__ __forceinline__ vfloat3 lens_backward(const LensModel& lens, const Camera& k, vfloat3 t, Place d)
+__device__ __forceinline__ vfloat3 still_backward(const LensModel& lens, const Camera& k, vfloat3 t, Place d)
 {
     d.x = k.fx * d.x; d.y = k.fy * d.y;
     if (lens.family == FAMILY_EQUIRECTANGULAR) return equirectangular_backward(t, d);
@@ -105,11 +106,22 @@ __device__ __forceinline__ vfloat3 lens_backward(const LensModel& lens, const Ca
     if (has_polynomial(lens)) {
         Place p;
         p.x = t.x * ratio; p.y = t.y * ratio;
-        d = extended_polynomial_backward(lens.c, lens.tangential_last, lens.max_radius, p, d);
+        d = extended_polynomial_backward({lens.c}, lens.tangential_last, lens.max_radius, p, d);
     }
     const vfloat d_ratio = d.x * t.x + d.y * t.y, outward = d_ratio * (radius.by_r - ratio) * inv_r * inv_r;
     return make_vec(ratio * d.x + outward * t.x, ratio * d.y + outward * t.y, d_ratio * inv_r * radius.by_z);
 }
+
+// The same while the camera moves.
+#ifdef ROLLING_SHUTTER
+#include "lens/rolling_shutter.cuh"
+#else
+__device__ __forceinline__ Place lens_place(const LensModel& lens, const Camera& k, vfloat3 t) { return still_place(lens, k, t); }
+__device__ __forceinline__ vfloat3 lens_backward(const LensModel& lens, const Camera& k, vfloat3 t, Place d)
+{
+    return still_backward(lens, k, t, d);
+}
+#endif
 
 // Whether splats at t (camera coordinates) are considered. NaN fails.
 __device__ __forceinline__ vbool lens_sees(const LensModel& lens, vfloat3 t)

@@ -3,8 +3,21 @@
 #pragma once
 #include "lens/place.cuh"
 
-// volatile: read where it is used. Otherwise all coefficients stay in registers in a loop over points, and fewer warps run.
-typedef const volatile float* Coefficients;
+// The coefficients of a camera, read where they are used: the compiler would keep all of them in registers during a loop over points, and
+// fewer warps would run.
+struct Coefficients {
+    const float* first;
+    __device__ __forceinline__ float operator[](int k) const
+    {
+#ifdef SPLAT_CPU
+        return first[k];
+#else
+        float value;
+        asm volatile("ld.f32 %0, [%1];" : "=f"(value) : "l"(first + k));    // unlike a volatile variable, cached in L1
+        return value;
+#endif
+    }
+};
 
 // Factor of the radius, and its derivative with respect to the squared radius.
 struct RadialFactor { vfloat value, slope; };

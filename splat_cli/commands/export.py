@@ -27,7 +27,7 @@ from splat_cli.run.storage.find_run import find_splats
 from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.run.storage.load_splats import bake_for_viewers, field_path, inside_crop, load_trained_splats
 from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.scene.poses import rotation_from_vector
+from splat_cli.scene.quaternion import rotation_from_vector
 from splat_cli.scene.trajectories.focus import ground_normal, up_direction
 from splat_cli.scene.trajectories.look_at import UP
 from splat_cli.terminal.console import Display, Level

@@ -33,6 +33,7 @@ LENS_MODEL_DTYPE = np.dtype([
     ("c", np.float32, NUM_COEFFICIENTS), ("family", np.int32), ("tangential_last", np.int32),
     ("sin_max", np.float32), ("cos_max", np.float32), ("max_angle", np.float32),
     ("max_radius", np.float32), ("slope", np.float32), ("cull_cos", np.float32),
+    ("rotation", np.float32, 3), ("shift", np.float32, 3),
 ])  # fmt: skip
 
 assert CAMERA_DTYPE.fields is not None
@@ -103,13 +104,15 @@ class CameraTable:
     @property
     def lens_defines(self) -> dict[str, int]:
         """Defines of kernels that read lenses."""
-        return {} if self.lenses is None else {"LENS": 1}
+        if self.lenses is None:
+            return {}
+        return {"LENS": 1} | ({"ROLLING_SHUTTER": 1} if any(view.rolling_shutter for view in self.views) else {})
 
     @property
     def wrap_defines(self) -> dict[str, int]:
         """Defines of kernels that list and blend splats: lenses matter to them only if pictures wrap around."""
         is_spherical = any(isinstance(view.distortion, Equirectangular) for view in self.views)
-        return self.lens_defines if is_spherical else {}
+        return {"LENS": 1} if is_spherical else {}
 
     def _upload_lenses(self) -> DeviceArray | None:
         if all(view.distortion is None for view in self.views):
@@ -169,6 +172,8 @@ def _lens_row(view: View) -> np.ndarray:
     row["tangential_last"] = is_polynomial and lens.family >= 2
     row["sin_max"], row["cos_max"] = math.sin(field.angle), math.cos(field.angle)
     row["max_angle"], row["max_radius"], row["slope"] = field.angle, field.radius, field.slope
+    if view.rolling_shutter is not None:
+        row["rotation"], row["shift"] = view.rolling_shutter.rotation, view.rolling_shutter.shift
     row["cull_cos"] = math.cos(field.cull_angle) if field.cull_angle < math.pi else -2
     return row
 

@@ -7,7 +7,7 @@ import numpy as np
 from splat_cli.errors import SceneError
 from splat_cli.sample.city import CityMap
 from splat_cli.sample.light import bake
-from splat_cli.sample.photographs import CAMERAS, pinhole, require_size, write_photographs
+from splat_cli.sample.photographs import CAMERAS, hand_motion, pinhole, require_size, write_photographs
 from splat_cli.sample.room import camera_poses, make_room
 from splat_cli.sample.surfaces import HALF
 from splat_cli.sample.trace import radiance
@@ -29,7 +29,9 @@ def make_sample_scene(
 
     seed: of camera shake and points; the room is fixed. depths: also write exact depth maps, see write_photographs.
     camera: pinhole, fisheye (200 degrees across the width) or sphere (360 by 180 degrees), with masks of the pixels
-    that the lens does not see. SceneError if the folder cannot be written, sizes are zero or the camera is unknown.
+    that the lens does not see; or moving, a pinhole camera in a hand with a rolling shutter, whose poses at the top and
+    bottom edges are in transforms.json. SceneError if the folder cannot be written, sizes are zero or the camera is
+    unknown.
     """
     folder = Path(folder)
     require_size(num_views, width, height)
@@ -49,6 +51,7 @@ def make_sample_scene(
         NUM_POINTS,
         rng,
         depths,
+        hand_motion(num_views, np.random.default_rng(seed + 1)) if camera == "moving" else (),
     )
     return folder
 

@@ -1,7 +1,8 @@
 """Ray-traced photographs, written as if they had been taken and reconstructed by COLMAP."""
 
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from splat_cli.errors import SceneError
 from splat_cli.io.files import write_error
 from splat_cli.scene.colmap.model import Camera, Image, Model
 from splat_cli.scene.colmap.write import write_model
-from splat_cli.scene.lens import lens_of
+from splat_cli.scene.lens import RollingShutter, lens_of
 from splat_cli.scene.quaternion import quat_from_matrix
 
 FOCAL = 0.86
@@ -42,10 +43,12 @@ def write_photographs(
     num_points: int,
     rng: np.random.Generator,
     depths: bool = False,
+    shutters: Sequence[RollingShutter] = (),
 ) -> None:
     """Write `images/` and `sparse/0/` into `folder`. DiskError if it cannot be written.
 
-    poses: float64 [V, 4, 4], world to camera; the world's z points up. bounds: [2, 3], of outlier points.
+    poses: float64 [V, 4, 4], world to camera; the world's z points up. bounds: [2, 3], of outlier points. shutters:
+    motion of each camera; `transforms.json` then has its poses at both edges, and the COLMAP model those at mid-height.
     depths: also write exact depth maps, `depths/`, 16-bit PNG with DEPTH_LEVELS per world unit. Pixels that the camera
     does not see are black, and `masks/` says so.
     """
@@ -54,7 +57,8 @@ def write_photographs(
     try:
         (folder / "images").mkdir(parents=True, exist_ok=True)  # before long work
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            frames = list(pool.map(lambda pose: _photograph(trace, pose, camera), poses))
+            motions = shutters or [RollingShutter((0.0, 0.0, 0.0), (0.0, 0.0, 0.0))] * len(poses)
+            frames = list(pool.map(lambda pose, motion: _photograph(trace, pose, camera, motion), poses, motions))
         for name, (picture, _) in zip(names, frames, strict=True):
             Picture.fromarray(picture).save(folder / "images" / name, quality=95, subsampling=0)
         seen = np.isfinite(_rays(camera, samples=1)[2])
@@ -62,6 +66,8 @@ def write_photographs(
             _write_masks(folder / "masks", names, seen.reshape(height, width))
         if depths:
             _write_depths(folder / "depths", names, trace, poses, camera)
+        if shutters:
+            _write_transforms(folder / "transforms.json", names, poses, camera, shutters)
         write_model(folder / "sparse" / "0", _model(names, poses, camera, frames, seen, bounds, num_points, rng))
     except OSError as error:
         raise write_error(folder, error) from error
@@ -103,12 +109,20 @@ def sphere(width: int, height: int) -> Camera:
     return Camera(1, "EQUIRECTANGULAR", width, height, (width, height))
 
 
-CAMERAS = {"pinhole": pinhole, "fisheye": fisheye, "sphere": sphere}
+CAMERAS = {"pinhole": pinhole, "fisheye": fisheye, "sphere": sphere, "moving": pinhole}
 
 
-def _photograph(trace: Trace, pose: np.ndarray, camera: Camera) -> tuple[np.ndarray, np.ndarray]:
+def hand_motion(num_views: int, rng: np.random.Generator) -> list[RollingShutter]:
+    """Motion of a camera in a hand while it takes a photograph: up to some degrees and centimetres."""
+    motions = rng.normal(0, [np.radians(3)] * 3 + [0.06] * 3, (num_views, 6)).tolist()
+    return [RollingShutter((a, b, c), (x, y, z)) for a, b, c, x, y, z in motions]
+
+
+def _photograph(
+    trace: Trace, pose: np.ndarray, camera: Camera, motion: RollingShutter
+) -> tuple[np.ndarray, np.ndarray]:
     """The picture, uint8 [height, width, 3], and the surface point of each pixel, float32 [height, width, 3]."""
-    colors, points = _traced(trace, pose, camera, samples=2)
+    colors, points = _traced(trace, pose, camera, 2, motion)
     shown = (1 - np.exp(-EXPOSURE * colors)) ** (1 / 2.2)
     shown = shown.reshape(3, camera.height, 2, camera.width, 2).mean(axis=(2, 4)).transpose(1, 2, 0)
     seen = points.reshape(3, camera.height, 2, camera.width, 2)[:, :, 0, :, 0].transpose(1, 2, 0)
@@ -128,13 +142,21 @@ def _rays(camera: Camera, samples: int) -> np.ndarray:
     return np.where(is_dark, np.nan, rays)
 
 
-def _traced(trace: Trace, pose: np.ndarray, camera: Camera, samples: int) -> tuple[np.ndarray, np.ndarray]:
+def _traced(
+    trace: Trace, pose: np.ndarray, camera: Camera, samples: int, motion: RollingShutter | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Colours and points [3, n] of `_rays`; 0 if the camera sees nothing."""
-    rays = _rays(camera, samples)
+    rays, origins = _rays(camera, samples), np.zeros((3, 1))
+    if motion is not None and any(motion.rotation + motion.shift):
+        times = np.repeat(
+            (np.arange(samples * camera.height) + 0.5) / (samples * camera.height), samples * camera.width
+        )
+        rays, origins = (moved.T for moved in motion.rays(rays.T, times - 0.5))
     seen = np.isfinite(rays[2])
     turned = pose[:3, :3].T @ rays[:, seen]
     turned = (turned / np.linalg.norm(turned, axis=0)).astype(np.float32)
-    found = trace((-pose[:3, :3].T @ pose[:3, 3:]).astype(np.float32), turned)
+    origins = origins[:, seen] if origins.shape[1] > 1 else origins
+    found = trace((pose[:3, :3].T @ (origins - pose[:3, 3:])).astype(np.float32), turned)
     if seen.all():
         return found
     colors, points = np.zeros((2, *rays.shape), np.float32)
@@ -157,6 +179,22 @@ def _write_depths(folder: Path, names: list[str], trace: Trace, poses: np.ndarra
         depths = pose[2, :3] @ points + pose[2, 3]
         levels = np.rint(np.clip(DEPTH_LEVELS * depths, 0, 65535)).astype(np.uint16)
         Picture.fromarray(levels.reshape(camera.height, camera.width)).save((folder / name).with_suffix(".png"))
+
+
+def _write_transforms(
+    path: Path, names: list[str], poses: np.ndarray, camera: Camera, shutters: Sequence[RollingShutter]
+) -> None:
+    """Poses at the times 0 and 1 in instant-ngp's layout: camera to world, -z forward, y up."""
+    frames = []
+    for name, pose, motion in zip(names, poses @ np.linalg.inv(UPRIGHT), shutters, strict=True):
+        ends = {}
+        for key, time in (("", 0.0), ("_start", -0.5), ("_end", 0.5)):
+            c2w = np.linalg.inv(motion.pose(pose, time)) @ np.diag([1.0, -1.0, -1.0, 1.0])
+            ends[f"transform_matrix{key}"] = c2w.tolist()
+        frames.append({"file_path": f"images/{name}", **ends, "rolling_shutter": [0.0, 0.0, 1.0, 0.0]})
+    matrix = dict(zip(("fl_x", "fl_y", "cx", "cy"), camera.params, strict=True))
+    document = {"w": camera.width, "h": camera.height, **matrix, "frames": frames}
+    path.write_text(json.dumps(document), encoding="utf-8")
 
 
 def _model(

@@ -1,9 +1,11 @@
 """cameras.json, in the layout of the INRIA code with additional keys.
 
 `cx`, `cy` and `camera_id`; `k1`, `k2` where the radial distortion of View.radial is not zero; `lens` of views that keep
-it: the family of its distortion and the fields of that class (scene/lens/distortion.py).
+it: the family of its distortion and the fields of that class (scene/lens/distortion.py); `rolling_shutter`: fields of
+RollingShutter.
 """
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +16,7 @@ import numpy as np
 from splat_cli.errors import FormatError, reason_of
 from splat_cli.io.files import replacing
 from splat_cli.io.json_input import parse_json, read_json_text
-from splat_cli.scene.lens import MAX_SIDE
+from splat_cli.scene.lens import MAX_SIDE, RollingShutter
 from splat_cli.scene.lens.distortion import distortion_from_dict, distortion_to_dict
 from splat_cli.scene.quaternion import is_rotation
 from splat_cli.scene.view import MAX_NUMBER, View
@@ -60,6 +62,7 @@ def _entry(number: int, view: View) -> dict[str, Any]:
         "camera_id": view.camera_id,
         **(dict(zip(("k1", "k2"), view.radial, strict=True)) if any(view.radial) else {}),
         **({} if view.distortion is None else {"lens": distortion_to_dict(view.distortion)}),
+        **({} if view.rolling_shutter is None else {"rolling_shutter": vars(view.rolling_shutter)}),
     }
 
 
@@ -74,6 +77,7 @@ def _view(entry: Any, where: str) -> View:
         camera_id = int(entry.get("camera_id", 0))
         radial = float(entry.get("k1", 0)), float(entry.get("k2", 0))
         lens = distortion_from_dict(entry["lens"]) if "lens" in entry else None
+        shutter = RollingShutter.from_dict(entry["rolling_shutter"]) if "rolling_shutter" in entry else None
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         wanted = "img_name, width, height, position [3], rotation [3][3], fx and fy"
         raise FormatError(f"{where}: expected {wanted} (wrong: {reason_of(error)})") from None
@@ -86,6 +90,8 @@ def _view(entry: Any, where: str) -> View:
     with np.errstate(over="ignore", invalid="ignore"):
         w2c[:3, 3] = -rotation.T @ position
     view = View(name, None, width, height, *focal, *center, w2c, camera_id=camera_id, radial=radial, distortion=lens)
+    if shutter is not None and lens is not None:
+        view = dataclasses.replace(view, rolling_shutter=shutter)
     if not view.is_in_range:
         raise FormatError(
             f"{where}: position, focal lengths, principal point, k1 and k2 have to be finite, focal lengths > 0, "

@@ -9,6 +9,7 @@ import numpy as np
 
 from splat_cli.errors import SceneError
 from splat_cli.scene.lens import Lens
+from splat_cli.scene.lens.rolling_shutter import RollingShutter
 from splat_cli.scene.quaternion import camera_center
 
 MAX_PHOTOGRAPHS = 1 << 16
@@ -37,7 +38,8 @@ class FrameDepth:
 class Frame:
     """A photograph: its file, lens and pose; file of its mask; its depth map.
 
-    camera_id: equal for photographs of one camera; None: photographs with equal lenses share one.
+    camera_id: equal for photographs of one camera; None: photographs with equal lenses share one. rolling_shutter:
+    motion of the camera while the rows were taken; w2c is then its pose at mid-height.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Frame:
     mask: str | None = None
     camera_id: int | None = None
     depth: FrameDepth | None = None
+    rolling_shutter: RollingShutter | None = None
 
     @property
     def center(self) -> np.ndarray:

@@ -6,25 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from splat_cli.scene.quaternion import nearest_rotation
+from splat_cli.scene.quaternion import nearest_rotation, rotation_from_vector, vector_from_rotation
 from splat_cli.scene.view import View
-
-
-def rotation_from_vector(vector: np.ndarray) -> np.ndarray:
-    """The rotation [3, 3] about `vector` [3] by its length, radians (Rodrigues' formula)."""
-    angle = float(np.linalg.norm(vector))
-    x, y, z = vector
-    cross = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
-    a, b = np.sinc(angle / np.pi), 0.5 * np.sinc(angle / (2 * np.pi)) ** 2  # sin(a) / a and (1 - cos(a)) / a^2
-    return np.eye(3) + a * cross + b * cross @ cross
-
-
-def vector_from_rotation(rotation: np.ndarray) -> np.ndarray:
-    """The vector [3] of `rotation_from_vector`, for rotations [3, 3] by less than half a turn."""
-    x, y, z = rotation[2, 1] - rotation[1, 2], rotation[0, 2] - rotation[2, 0], rotation[1, 0] - rotation[0, 1]
-    sine, cosine = np.linalg.norm([x, y, z]) / 2, (np.trace(rotation) - 1) / 2
-    angle = float(np.arctan2(sine, cosine))
-    return np.array([x, y, z]) / (2 * np.sinc(angle / np.pi))
 
 
 def moved_pose(w2c: np.ndarray, offset: np.ndarray) -> np.ndarray:
@@ -88,7 +71,8 @@ class Similarity:
         w2c[:3, :3] = view.w2c[:3, :3] @ self.rotation.T
         center = self.scale * self.rotation @ view.center + self.translation
         w2c[:3, 3] = -w2c[:3, :3] @ center
-        return dataclasses.replace(view, w2c=w2c)
+        shutter = view.rolling_shutter and view.rolling_shutter.scaled(self.scale)
+        return dataclasses.replace(view, w2c=w2c, rolling_shutter=shutter)
 
 
 def similarity_between(views: Sequence[View], others: Sequence[View]) -> Similarity:

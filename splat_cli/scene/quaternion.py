@@ -1,4 +1,4 @@
-"""Rotations as quaternions (wxyz) and as matrices, and the camera centre of a pose."""
+"""Rotations as quaternions (wxyz), matrices and vectors, and the camera centre of a pose."""
 
 from collections.abc import Sequence
 
@@ -39,6 +39,23 @@ def matrix_from_quat(quat: Sequence[float] | np.ndarray) -> np.ndarray:
         [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
         [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
     ])  # fmt: skip
+
+
+def rotation_from_vector(vector: np.ndarray) -> np.ndarray:
+    """The rotation [3, 3] about `vector` [3] by its length, radians (Rodrigues' formula)."""
+    angle = float(np.linalg.norm(vector))
+    x, y, z = vector
+    cross = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
+    a, b = np.sinc(angle / np.pi), 0.5 * np.sinc(angle / (2 * np.pi)) ** 2  # sin(a) / a and (1 - cos(a)) / a^2
+    return np.eye(3) + a * cross + b * cross @ cross
+
+
+def vector_from_rotation(rotation: np.ndarray) -> np.ndarray:
+    """The vector [3] of `rotation_from_vector`, for rotations [3, 3] by less than half a turn."""
+    x, y, z = rotation[2, 1] - rotation[1, 2], rotation[0, 2] - rotation[2, 0], rotation[1, 0] - rotation[0, 1]
+    sine, cosine = np.linalg.norm([x, y, z]) / 2, (np.trace(rotation) - 1) / 2
+    angle = float(np.arctan2(sine, cosine))
+    return np.array([x, y, z]) / (2 * np.sinc(angle / np.pi))
 
 
 def is_rotation(matrix: np.ndarray) -> bool:

@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from splat_cli.errors import UsageError
-from splat_cli.scene.lens import MAX_SIDE, Lens
+from splat_cli.scene.lens import MAX_SIDE, Lens, RollingShutter
 from splat_cli.scene.lens.distortion import Distortion
 from splat_cli.scene.lens.field_of_view import FieldOfView, field_of_view
 from splat_cli.scene.quaternion import camera_center, is_rotation
@@ -20,6 +20,8 @@ T = TypeVar("T")
 
 MAX_NUMBER = 1e18
 """Maximum magnitude of a camera's numbers: the square is finite in float32."""
+_SHUTTER_ITERATIONS = 8
+"""Of the time at which a point is seen; each reduces its error to the share of the picture that it moves meanwhile."""
 _MARGIN = 0.15  # relative to an image's size, as in cuda_src/raster/projection.cuh
 
 
@@ -49,7 +51,8 @@ class View:
     photographs of one camera and lens setting. `radial`: k1 and k2 of the distortion that the image still has, as
     --refine-distortion finds it: the point at slopes s = (x / z, y / z) is seen at s (1 + k1 |s|^2 + k2 |s|^4).
     `distortion`: of the image itself, if it keeps its lens (--lens keep, spheres); `fx fy cx cy` are then the lens'
-    matrix, and depths are distances from the camera. `depth`: file of its depth map.
+    matrix, and depths are distances from the camera. `rolling_shutter`: motion of the camera while the rows were taken,
+    only with a distortion (perhaps of all zeros). `depth`: file of its depth map.
     """
 
     name: str
@@ -67,6 +70,7 @@ class View:
     radial: tuple[float, float] = (0.0, 0.0)
     depth: DepthFile | None = None
     distortion: Distortion | None = None
+    rolling_shutter: RollingShutter | None = None
 
     @property
     def center(self) -> np.ndarray:
@@ -133,10 +137,20 @@ class View:
         assert self.distortion is not None
         distances = np.linalg.norm(placed, axis=1)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            pixels = self.distortion.project(placed) * [self.fx, self.fy] + [self.cx, self.cy]
+            pixels = self._places(placed)
+            if self.rolling_shutter is not None:
+                for _ in range(_SHUTTER_ITERATIONS):
+                    times = self.rolling_shutter.times(pixels[:, 1], self.height)
+                    pixels = self._places(self.rolling_shutter.moved(placed, times))
         (x, y), angles = pixels.T, np.arctan2(np.linalg.norm(placed[:, :2], axis=1), placed[:, 2])
         inside = (x >= 0) & (x < self.width) & (y >= 0) & (y < self.height) & (distances > 0)
         return pixels, distances, inside & (angles <= self.field_of_view.angle)
+
+    def _places(self, placed: np.ndarray) -> np.ndarray:
+        """Pixels [P, 2] of points [P, 3] in camera coordinates, with a distortion."""
+        assert self.distortion is not None
+        pixels: np.ndarray = self.distortion.project(placed) * [self.fx, self.fy] + [self.cx, self.cy]
+        return pixels
 
     @property
     def field_of_view(self) -> FieldOfView:
@@ -144,7 +158,10 @@ class View:
         return field_of_view(self.distortion, (self.fx, self.fy), (self.cx, self.cy), (self.width, self.height))
 
     def rays(self) -> np.ndarray:
-        """Unit rays float64 [H, W, 3] of the pixels' centres, in camera coordinates; NaN if the lens sees nothing."""
+        """Unit rays float64 [H, W, 3] of the pixels' centres, in camera coordinates; NaN if the lens sees nothing.
+
+        With a rolling shutter, each is in coordinates of the camera at the time of its row.
+        """
         columns, rows = np.meshgrid(np.arange(self.width) + 0.5, np.arange(self.height) + 0.5)
         points = np.stack([(columns - self.cx) / self.fx, (rows - self.cy) / self.fy], axis=-1)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -160,7 +177,9 @@ class View:
         if self.distortion is None:
             return dataclasses.replace(self, radial=(0.0, 0.0))
         zoom = max(1.0, self.width / (2 * self.fx))
-        return dataclasses.replace(self, fx=zoom * self.fx, fy=zoom * self.fx, distortion=None, radial=(0.0, 0.0))
+        return dataclasses.replace(
+            self, fx=zoom * self.fx, fy=zoom * self.fx, distortion=None, radial=(0.0, 0.0), rolling_shutter=None
+        )
 
     @property
     def slope_limits(self) -> tuple[np.ndarray, np.ndarray]:

@@ -17,13 +17,16 @@ class Lens:
     """model and its parameters after fx, fy, cx, cy, in COLMAP's order.
 
     max_angle: from here on, the radius before polynomial terms is continued linearly in the angle, and the polynomial
-    image in proportion to the radius. cull_angle: splats at larger angles to the axis are invisible.
+    image in proportion to the radius. cull_angle: splats at larger angles to the axis are invisible. rotation, shift:
+    of the camera while the picture is taken from row to row, about and along its axes at mid-height.
     """
 
     model: str
     params: tuple[float, ...]
     max_angle: float
     cull_angle: float
+    rotation: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    shift: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
 def plane(lens: Lens, rays: Array) -> Array:
@@ -87,5 +90,22 @@ def _terms(lens: Lens, point: Array) -> Array:
 
 
 def pixels(lens: Lens, camera: Camera, positions: Array) -> Array:
-    """Pixels [..., 2] of positions [..., 3] in camera coordinates."""
-    return plane(lens, positions) * [camera.fx, camera.fy] + [camera.cx, camera.cy]
+    """Pixels [..., 2] of positions [..., 3] in camera coordinates, at mid-height if the camera moves.
+
+    A point is seen when the row is taken in which it then appears.
+    """
+    focal, center = [camera.fx, camera.fy], [camera.cx, camera.cy]
+    found: Array = plane(lens, positions) * focal + center
+    for _ in range(60 if any(lens.rotation + lens.shift) else 0):
+        times = np.clip(found[..., 1] / camera.height - 0.5, -1, 1)
+        found = plane(lens, _at(lens, times, positions)) * focal + center
+    return found
+
+
+def _at(lens: Lens, times: Array, positions: Array) -> Array:
+    """Positions in coordinates of the camera at times [...]."""
+    total = term = positions - times[..., None] * lens.shift
+    for order in range(1, 20):  # the exponential series
+        term = np.cross(times[..., None] * lens.rotation, term) / order
+        total = total + term
+    return total

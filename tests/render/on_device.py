@@ -14,6 +14,7 @@ from splat_cli.render.project import SPLAT_SUMS, SUM_COLORS, Projection
 from splat_cli.render.project_backward import Update
 from splat_cli.render.rasterization_settings import RasterizationSettings
 from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.scene.lens import RollingShutter
 from splat_cli.scene.lens.distortion import Distortion
 from splat_cli.scene.view import View
 from tests.reference import inputs
@@ -28,7 +29,9 @@ VIEW = 1  # the scene's index in the camera table, after a larger view
 SPARE = 5  # columns of the parameter planes past the splats
 
 
-def view_of(camera: inputs.Camera, distortion: Distortion | None = None) -> View:
+def view_of(
+    camera: inputs.Camera, distortion: Distortion | None = None, rolling_shutter: RollingShutter | None = None
+) -> View:
     return View(
         "view",
         None,
@@ -41,6 +44,7 @@ def view_of(camera: inputs.Camera, distortion: Distortion | None = None) -> View
         camera.w2c,
         radial=(camera.k1, camera.k2),
         distortion=distortion,
+        rolling_shutter=rolling_shutter,
     )
 
 
@@ -122,6 +126,7 @@ def on_device(
     masked: bool = False,
     features: Array | None = None,
     distortion: Distortion | None = None,
+    rolling_shutter: RollingShutter | None = None,
 ) -> OnDevice:
     """features: one row per splat, float32 [N, F]. distortion: of the views, which keep their lens."""
     arrays = {name: values.astype(np.float32) for name, values in scene.splats.items()}
@@ -132,7 +137,8 @@ def on_device(
     larger = replace(camera, width=2 * camera.width, height=2 * camera.height)
     photos = [backend.upload(np.zeros((larger.height, larger.width, 3), np.uint8)), backend.upload(scene.photograph)]
     masks = [None, backend.upload(scene.mask.astype(np.uint8)) if masked else None]
-    cameras = CameraTable(backend, [view_of(larger, distortion), view_of(camera, distortion)], photos, masks)
+    views = [view_of(one, distortion, rolling_shutter) for one in (larger, camera)]
+    cameras = CameraTable(backend, views, photos, masks)
     state = IterState(
         backend, view=VIEW, num_splats=splats.num, sh_degree=options.sh_degree, background=scene.background
     )

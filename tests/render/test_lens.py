@@ -14,7 +14,7 @@ from splat_cli.joint.poses import PoseRefinement
 from splat_cli.render.project_backward import Update
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.colmap.model import Camera as ColmapCamera
-from splat_cli.scene.lens import lens_of
+from splat_cli.scene.lens import RollingShutter, lens_of
 from splat_cli.scene.lens.distortion import Distortion, Equirectangular, Polynomial
 from splat_cli.scene.view import View
 from tests.compare import BACKWARD, FORWARD, Comparison
@@ -51,12 +51,18 @@ LENSES = {
 }
 """Model -> focal length in pixels, parameters after the matrix. RAD_TAN_...: p0 and p1 are in COLMAP's order."""
 
+SHUTTERS = {
+    "RADIAL": RollingShutter((0.06, -0.1, 0.05), (0.02, -0.05, 0.03)),
+    "OPENCV_FISHEYE": RollingShutter((-0.1, 0.15, 0.05), (0.1, 0.05, -0.1)),
+}
+"""Model -> motion of a camera with this lens."""
 
-def lens_scene(model: str, seed: int = 0, num: int = 96) -> tuple[Scene, Lens]:
+
+def lens_scene(model: str, shutter: RollingShutter | None = None, num: int = 96) -> tuple[Scene, Lens]:
     """Splats of several sizes in all directions that the lens sees, and some beside and behind it."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     focal, params = LENSES[model]
-    base = hard_scene(seed + 1)
+    base = hard_scene(1)
     camera = Camera(base.camera.w2c, focal, 1.05 * focal, 31.0, 33.0, SIDE, SIDE)
     if model == "EQUIRECTANGULAR":
         camera = replace(camera, fy=focal, cx=SIDE / 2, cy=SIDE / 4, height=SIDE // 2)
@@ -82,7 +88,8 @@ def lens_scene(model: str, seed: int = 0, num: int = 96) -> tuple[Scene, Lens]:
     picture = np.zeros((camera.height, camera.width), bool)
     scene = Scene(splats, camera, base.background, np.zeros((*picture.shape, 3), np.uint8), picture)
     view = view_of(camera, distortion_of(model))
-    return scene, Lens(model, params, view.field_of_view.angle, view.field_of_view.cull_angle)
+    lens = Lens(model, params, view.field_of_view.angle, view.field_of_view.cull_angle)
+    return scene, lens if shutter is None else replace(lens, rotation=shutter.rotation, shift=shutter.shift)
 
 
 def distortion_of(model: str) -> Distortion | None:
@@ -93,10 +100,14 @@ def distortion_of(model: str) -> Distortion | None:
     return lens_of(ColmapCamera(1, model, SIDE, SIDE, (*matrix, *params))).distortion
 
 
-@pytest.fixture(params=LENSES)
+CASES = [(model, None) for model in LENSES] + list(SHUTTERS.items())
+
+
+@pytest.fixture(params=CASES, ids=lambda case: f"{case[0]}{' moving' if case[1] else ''}")
 def case(request: pytest.FixtureRequest, backend: Backend, options: Options) -> tuple[OnDevice, Scene, Lens]:
-    scene, lens = lens_scene(request.param)
-    return on_device(backend, scene, options, distortion=distortion_of(request.param)), scene, lens
+    model, shutter = request.param
+    scene, lens = lens_scene(model, shutter)
+    return on_device(backend, scene, options, distortion=distortion_of(model), rolling_shutter=shutter), scene, lens
 
 
 def test_project(comparison: Comparison, case: tuple[OnDevice, Scene, Lens], options: Options) -> None:

@@ -40,6 +40,16 @@ def test_sphere_walk_trains(tmp_path):
     assert np.isfinite(losses).all()
 
 
+def test_rolling_shutter_trains(tmp_path):
+    """Photographs of a moving camera keep its motion, also after poses were refined."""
+    training = Trained(make_sample_scene(tmp_path / "scene", num_views=6, width=48, height=36, camera="moving"))
+    settings = {**SHORT, "init": "random", "format": "transforms", "pose_opt": True}
+    run = training.new(tmp_path / "run", **settings)
+    assert all(view.rolling_shutter for view in run.views("train"))
+    with pytest.raises(UsageError, match="--refine-intrinsics does not work with rolling shutters"):
+        training.new(tmp_path / "refused", **settings, refine_intrinsics=True)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -4,8 +4,7 @@ import json
 
 import numpy as np
 
-from splat_cli.scene.poses import rotation_from_vector, vector_from_rotation
-from splat_cli.scene.quaternion import quat_from_matrix
+from splat_cli.scene.quaternion import quat_from_matrix, rotation_from_vector, vector_from_rotation
 from tests.scene.transforms_files import OPENGL, write_photographs
 
 ROTATION = rotation_from_vector(np.array([0.3, -0.5, 0.2]))

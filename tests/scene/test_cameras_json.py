@@ -8,6 +8,7 @@ import pytest
 
 from splat_cli.errors import FormatError
 from splat_cli.scene.cameras_json import read_cameras, write_cameras
+from splat_cli.scene.lens import RollingShutter
 from splat_cli.scene.lens.distortion import Division, Equirectangular, Eucm, Fov, Polynomial
 from tests.views import ring_of_views
 
@@ -18,11 +19,24 @@ def test_views_read_back(tmp_path):
     lenses = [Polynomial(radial=(0.1,), fisheye=True), Fov(0.9), Division(-0.1), Eucm(0.6, 1.1), Equirectangular()]
     for number, lens in enumerate(lenses, 2):
         views[number] = dataclasses.replace(views[number], distortion=lens)
+    views[2] = dataclasses.replace(views[2], rolling_shutter=RollingShutter((0.1, -0.02, 0.0), (0.3, 0.0, -0.1)))
     write_cameras(tmp_path / "cameras.json", views)
     back = read_cameras(tmp_path / "cameras.json")
     for view, read in zip(views, back, strict=True):
         np.testing.assert_allclose(read.w2c, view.w2c, atol=1e-12)
-        for name in ("name", "width", "height", "fx", "fy", "cx", "cy", "camera_id", "radial", "distortion"):
+        for name in (
+            "name",
+            "width",
+            "height",
+            "fx",
+            "fy",
+            "cx",
+            "cy",
+            "camera_id",
+            "radial",
+            "distortion",
+            "rolling_shutter",
+        ):
             assert getattr(read, name) == getattr(view, name)
 
 

@@ -11,9 +11,9 @@ from splat_cli.scene.poses import (
     moved_pose,
     moved_views,
     pose_offset,
-    rotation_from_vector,
     similarity_between,
 )
+from splat_cli.scene.quaternion import rotation_from_vector
 from tests.views import ring_of_views
 
 MOVED = Similarity(1.7, rotation_from_vector(np.array([0.3, -1.2, 2.0])), np.array([5.0, -3.0, 0.5]))

@@ -1,5 +1,6 @@
 """transforms.json and Blender's files give back the original cameras."""
 
+import dataclasses
 import json
 import shutil
 
@@ -11,6 +12,7 @@ from splat_cli.device import open_backend
 from splat_cli.errors import SceneError
 from splat_cli.sample import make_sample_scene
 from splat_cli.scene import SceneOptions, load_images, read_scene
+from splat_cli.scene.lens import RollingShutter
 from splat_cli.scene.lens.distortion import Polynomial
 from tests.scene.transforms_files import (
     NERFSTUDIO_APPLIED,
@@ -30,6 +32,32 @@ def assert_same_cameras(views, expected):
         np.testing.assert_allclose(view.w2c, other.w2c, atol=1e-9)
         for name in ("width", "height", "fx", "fy", "cx", "cy"):
             assert getattr(view, name) == pytest.approx(getattr(other, name), abs=1e-9)
+
+
+MOTION = RollingShutter((0.1, -0.05, 0.02), (0.3, -0.2, 0.1))
+
+
+@pytest.mark.parametrize("applied", [None, [[0, -2, 0, 3], [2, 0, 0, -1], [0, 0, 2, 0.5]]], ids=["none", "scaled"])
+def test_rolling_shutter(tmp_path, applied):
+    """Poses at times 0 and 1; the top row is taken at 0.2, the bottom row at 0.8. Only --lens keep uses it."""
+    views = ring_of_views(3)
+    frames = []
+    for view in views:
+        ends = [dataclasses.replace(view, w2c=MOTION.pose(view.w2c, time)) for time in (-0.5, 0.5)]
+        start, end = (frame_entry(one, applied)["transform_matrix"] for one in ends)
+        frames.append({**frame_entry(view, applied), "transform_matrix_start": start, "transform_matrix_end": end})
+        del frames[-1]["transform_matrix"]
+    document = {} if applied is None else {"applied_transform": applied}
+    write_transforms(tmp_path, views, frames, rolling_shutter=[0.2, 0, 0.6, 0], **document)
+    kept = read_scene(tmp_path, SceneOptions(lens="keep")).views
+    assert_same_cameras(kept, views)
+    for view in kept:
+        np.testing.assert_allclose(view.rolling_shutter.rotation, 0.6 * np.array(MOTION.rotation), atol=1e-9)
+        np.testing.assert_allclose(view.rolling_shutter.shift, 0.6 * np.array(MOTION.shift), atol=1e-9)
+        assert view.distortion == Polynomial()
+    plain = read_scene(tmp_path).views
+    assert_same_cameras(plain, views)
+    assert {view.rolling_shutter for view in plain} == {None}
 
 
 SIMILARITY = [[0, -2, 0, 3], [2, 0, 0, -1], [0, 0, 2, 0.5]]

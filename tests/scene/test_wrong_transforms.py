@@ -8,6 +8,8 @@ from splat_cli.scene import read_scene
 from tests.scene.transforms_files import frame_entry, write_transforms
 from tests.views import ring_of_views
 
+ENDS = {f"transform_matrix_{which}": np.eye(4).tolist() for which in ("start", "end")}
+
 
 @pytest.mark.parametrize(
     ("frame", "reason"),
@@ -19,6 +21,11 @@ from tests.views import ring_of_views
         ({"file_path": "../out.jpg", "transform_matrix": np.eye(4).tolist()}, "leads out of the image folder"),
         ({"file_path": "/etc/passwd", "transform_matrix": np.eye(4).tolist()}, "leads out of the image folder"),
         ({"transform_matrix": None}, "`transform_matrix`"),
+        ({**ENDS, "transform_matrix_end": "here"}, "`transform_matrix_end`"),
+        ({**ENDS, "rolling_shutter": [0, 1, 0, 0]}, "not from row to row"),
+        ({**ENDS, "rolling_shutter": [0.5, 0, 0.7, 0]}, "between the times 0 and 1"),
+        ({**ENDS, "rolling_shutter": "yes"}, "not a list of 4 numbers"),
+        ({**ENDS, "transform_matrix_end": np.diag([-1, 1, -1, 1]).tolist()}, "more than 30 degrees"),
         ({"transform_matrix": [[1, 2], [3, 4]]}, "`transform_matrix`"),
         ({"transform_matrix": np.zeros((4, 4)).tolist()}, "`transform_matrix`"),
         ({"transform_matrix": np.full((4, 4), float("nan")).tolist()}, "`transform_matrix`"),

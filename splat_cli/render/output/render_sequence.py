@@ -112,6 +112,7 @@ def frame_key(source: str, view: View, settings: RenderSettings) -> str:
         view.cy,
         *view.radial,
         repr(view.distortion),
+        repr(view.rolling_shutter),
         view.w2c.tolist(),
     ]
     shown = [settings.background, settings.antialias, repr(settings.rig), settings.samples]

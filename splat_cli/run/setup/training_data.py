@@ -147,6 +147,8 @@ def check_lenses(scene: Scene, config: TrainConfig) -> None:
         raise UsageError("--lens keep does not work with depth maps: give --depths none")
     if config.refine_distortion:
         raise UsageError("--lens keep does not work with --refine-distortion: leave it out")
+    if any(view.rolling_shutter for view in scene.views) and config.pose_opt and config.refine_intrinsics:
+        raise UsageError("--refine-intrinsics does not work with rolling shutters: leave it out")
     if any(isinstance(view.distortion, Equirectangular) for view in scene.views):
         given = {
             "--refine-intrinsics": config.pose_opt and config.refine_intrinsics,

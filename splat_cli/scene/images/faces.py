@@ -62,7 +62,8 @@ def pinhole_pictures(photographs: ImageSet, most: int, longer_side: int) -> Imag
 
 def resample(view: View, face: View, photo: np.ndarray, mask: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Picture uint8 [H, W, 3] and mask uint8 [H, W] of the camera `face` at the same place, bilinear from `photo`."""
-    pixels, _, inside = view.project(face.rays().reshape(-1, 3) @ face.w2c[:3, :3] + view.center)
+    far = 1e6 * face.rays().reshape(-1, 3)  # where a rolling shutter's change of position does not matter
+    pixels, _, inside = view.project(far @ face.w2c[:3, :3] + view.center)
     x, y = np.where(inside[:, None], pixels, 0).T - 0.5
     left, top = np.floor(x).astype(int), np.floor(y).astype(int)
     right, down = (x - left)[:, None], (y - top)[:, None]

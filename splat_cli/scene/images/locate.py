@@ -16,7 +16,7 @@ from splat_cli.scene.depth_maps.files import DEPTH_SUFFIXES
 from splat_cli.scene.images.decode import image_size
 from splat_cli.scene.images.image_index import ImageIndex
 from splat_cli.scene.lens import MAX_SIDE, Lens
-from splat_cli.scene.lens.distortion import Equirectangular
+from splat_cli.scene.lens.distortion import Equirectangular, Polynomial
 from splat_cli.scene.options import NO_MASKS, SceneOptions
 from splat_cli.scene.view import MAX_NUMBER, DepthFile, View
 
@@ -96,7 +96,9 @@ class ImageLocator:
         self._check_downscaled(path, width, frame.lens.width)
         lens = self._lens(frame.lens, width, height)
         is_kept = self.options.lens == "keep" or isinstance(lens.distortion, Equirectangular)
-        kept = lens.distortion if is_kept else None
+        kept, shutter = (lens.distortion, frame.rolling_shutter) if is_kept else (None, None)
+        if shutter is not None and kept is None:
+            kept = Polynomial()
         try:
             pinhole = lens.matrix if kept else lens.pinhole
         except SceneError as error:
@@ -117,6 +119,7 @@ class ImageLocator:
             camera_id=self._camera_id(frame),
             depth=self.depths.find(frame),
             distortion=kept,
+            rolling_shutter=shutter,
         )
         if not view.is_in_range:
             raise Unusable(f"the position or lens of its camera has numbers that are not below {MAX_NUMBER:g}")

@@ -22,7 +22,7 @@ from splat_cli.scene.images.locate import export_image_folder
 from splat_cli.scene.lens import Lens, spherical_lens
 from splat_cli.scene.lens.distortion import Polynomial
 from splat_cli.scene.options import SceneOptions
-from splat_cli.scene.poses import rotation_from_vector
+from splat_cli.scene.quaternion import rotation_from_vector
 from splat_cli.scene.readers.document import number, text
 
 _FILES = ("reconstruction.json", "opensfm/reconstruction.json")  # OpenSfM's, ODM's

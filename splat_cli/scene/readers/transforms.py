@@ -25,8 +25,9 @@ from splat_cli.scene.dataset import (
 )
 from splat_cli.scene.images.decode import image_size
 from splat_cli.scene.images.locate import image_folder
-from splat_cli.scene.lens import Lens, spherical_lens
+from splat_cli.scene.lens import Lens, RollingShutter, spherical_lens
 from splat_cli.scene.lens.distortion import Distortion, Polynomial
+from splat_cli.scene.lens.rolling_shutter import MAX_ANGLE
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.points.point_cloud import read_point_cloud
 from splat_cli.scene.readers.document import matrix, number, read_document, text
@@ -59,9 +60,20 @@ def read_transforms(root: Path, options: SceneOptions) -> Dataset:
     frames, skipped = frames_from(entries, document, photos, match_basename=is_given)
     undo = _applied(document, path)
     if undo is not None:
-        frames = [replace(frame, w2c=_moved(frame.w2c, undo)) for frame in frames]
+        scale = 1 / np.cbrt(np.linalg.det(undo[:3, :3]))
+        frames = [
+            replace(
+                frame,
+                w2c=_moved(frame.w2c, undo),
+                rolling_shutter=frame.rolling_shutter and frame.rolling_shutter.scaled(scale),
+            )
+            for frame in frames
+        ]
     points = _points(root, document, undo)
-    return Dataset(f"the frames in {path}", photos, frames, points, skipped, _test_names(document, photos, is_given))
+    found = f"the frames in {path}"
+    if options.lens != "keep" and any(frame.rolling_shutter for frame in frames):
+        found += " (rolling shutters count only with --lens keep)"
+    return Dataset(found, photos, frames, points, skipped, _test_names(document, photos, is_given))
 
 
 def frames_from(
@@ -169,18 +181,47 @@ def frame_from(entry: Any, shared: dict[str, Any], photos: Path, match_basename:
     if file is None:
         raise Unusable("has no `file_path`")
     file = located(photos, file, match_basename)
-    c2w = matrix(entry.get("transform_matrix"))
-    if c2w is None or abs(np.linalg.det(c2w[:3, :3])) < 1e-12:
-        raise Unusable("its `transform_matrix` is not an invertible matrix of finite numbers")
-    lens = _lens({**shared, **entry}, photos / file)
+    w2c, shutter = _pose({**shared, **entry})
     return Frame(
         sanitize_name(file),
         file,
-        lens,
-        w2c_from_opengl(c2w),
+        _lens({**shared, **entry}, photos / file),
+        w2c,
         text(entry, "mask_path"),
         depth=_depth({**shared, **entry}),
+        rolling_shutter=shutter,
     )
+
+
+def _pose(values: dict[str, Any]) -> tuple[np.ndarray, RollingShutter | None]:
+    """World to camera, and the motion during the photograph.
+
+    instant-ngp's `transform_matrix_start` and `transform_matrix_end` are the poses at times 0 and 1; `rolling_shutter`
+    [a, b, c, d] says that a pixel is taken at a + b x / width + c y / height, exposed for d.
+    """
+    start, end = (f"transform_matrix_{which}" for which in ("start", "end"))
+    if start not in values or end not in values:
+        return _w2c(values, "transform_matrix"), None
+    times = values.get("rolling_shutter", [0, 0, 1, 0])
+    if not isinstance(times, list) or len(times) not in (3, 4) or not all(isinstance(t, int | float) for t in times):
+        raise Unusable("its `rolling_shutter` is not a list of 4 numbers")
+    at_top, by_column, by_row = times[:3]
+    if by_column or not (0 <= at_top <= 1 and 0 <= at_top + by_row <= 1):
+        raise Unusable("its `rolling_shutter` is not from row to row, between the times 0 and 1")
+    first, last = _w2c(values, start), _w2c(values, end)
+    if (np.trace(last[:3, :3] @ first[:3, :3].T) - 1) / 2 < math.cos(MAX_ANGLE):
+        raise Unusable(f"its camera turns by more than {np.rad2deg(MAX_ANGLE):.0f} degrees during the photograph")
+    middle, motion = RollingShutter.between(first, last)
+    top, bottom = (motion.pose(middle, time - 0.5) for time in (at_top, at_top + by_row))
+    w2c, shutter = RollingShutter.between(top, bottom)
+    return w2c, shutter if by_row else None
+
+
+def _w2c(values: dict[str, Any], key: str) -> np.ndarray:
+    c2w = matrix(values.get(key))
+    if c2w is None or abs(np.linalg.det(c2w[:3, :3])) < 1e-12:
+        raise Unusable(f"its `{key}` is not an invertible matrix of finite numbers")
+    return w2c_from_opengl(c2w)
 
 
 def name_of(entry: Any, index: int) -> str:
