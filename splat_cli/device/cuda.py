@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -31,7 +30,7 @@ from splat_cli.device.backend import DeviceArray, Unit
 from splat_cli.device.compilation.sources import KernelSource, headers_digest, read_source, source_folders
 from splat_cli.device.compiled_units import CompiledUnits
 from splat_cli.device.host import main_memory
-from splat_cli.device.split_memory import SplitMemory, driver
+from splat_cli.device.split_memory import SplitMemory, can_map_host_memory, driver
 from splat_cli.errors import DeviceError, KernelError
 
 
@@ -329,8 +328,8 @@ class CudaBackend:
             memory.free()
 
     def host_room(self) -> int:
-        """See Backend.host_room. Checkpoints and photographs need the other half."""
-        return 0 if sys.platform == "win32" else main_memory()[0] // 2
+        """See Backend.host_room: half of the free memory, 0 if the driver cannot map it. Checkpoints need the rest."""
+        return main_memory()[0] // 2 if can_map_host_memory(self.xp) else 0
 
     def synchronize(self) -> None:
         """See Backend.synchronize."""

@@ -15,6 +15,9 @@ def driver() -> Any:
     return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
 
 
+_UNKNOWN_FUNCTION = 500  # CUDA_ERROR_NOT_FOUND
+
+
 class _Location(ctypes.Structure):
     """CUmemLocation."""
 
@@ -89,7 +92,10 @@ class SplitMemory:
 
     def _call(self, name: str, *args: Any) -> None:
         numbers = (ctypes.c_ulonglong(arg) if isinstance(arg, int) else arg for arg in args)
-        code = self._driver[name](*numbers)
+        try:
+            code = self._driver[name](*numbers)
+        except AttributeError:  # an old driver
+            code = _UNKNOWN_FUNCTION
         if code == self._OUT_OF_MEMORY:
             raise MemoryError(f"no memory for {self.size - self.on_device:,} bytes on the host")
         if code:
@@ -98,3 +104,12 @@ class SplitMemory:
     @classmethod
     def _rounded(cls, size: int) -> int:
         return ceil_div(size, cls.GRAIN) * cls.GRAIN
+
+
+def can_map_host_memory(xp: Any) -> bool:
+    """Whether the driver can map host memory; not on Windows, and not before CUDA 12.2. Tries it with GRAIN bytes."""
+    try:
+        SplitMemory(xp, 1, 0).free()
+    except (DeviceError, MemoryError, RuntimeError):  # CuPy's errors are RuntimeErrors
+        return False
+    return True

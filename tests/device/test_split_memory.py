@@ -2,12 +2,13 @@
 
 import ctypes
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 from splat_cli.device import split_memory
-from splat_cli.device.split_memory import SplitMemory
+from splat_cli.device.split_memory import SplitMemory, can_map_host_memory
 from splat_cli.errors import DeviceError
 
 GRAIN = SplitMemory.GRAIN
@@ -58,16 +59,16 @@ class Driver:
         self.reserved -= size
 
 
+def _cupy(node):
+    runtime = SimpleNamespace(deviceGetAttribute=lambda attribute, device: node)
+    return SimpleNamespace(cuda=SimpleNamespace(Device=lambda: SimpleNamespace(id=2), runtime=runtime))
+
+
 @pytest.fixture
 def split(monkeypatch):
     def make(driver, size, on_device, node=1):
         monkeypatch.setattr(split_memory, "driver", lambda: driver)
-        runtime = SimpleNamespace(deviceGetAttribute=lambda attribute, device: node)
-        return SplitMemory(
-            SimpleNamespace(cuda=SimpleNamespace(Device=lambda: SimpleNamespace(id=2), runtime=runtime)),
-            size,
-            on_device,
-        )
+        return SplitMemory(_cupy(node), size, on_device)
 
     return make
 
@@ -102,6 +103,20 @@ def test_after_an_error_nothing_stays_reserved(split, fails, error):
         split(driver, 2 * GRAIN, GRAIN)
     assert driver.reserved == 0
     assert not driver.mapped
+
+
+def test_drivers_that_cannot_map_host_memory(monkeypatch):
+    def can_map(driver):
+        monkeypatch.setattr(split_memory, "driver", lambda: driver)
+        return can_map_host_memory(_cupy(0))
+
+    able = Driver()
+    assert can_map(able)
+    assert able.reserved == 0
+    assert not can_map(Driver(("cuMemCreate", 1, 1)))
+    old = Driver()
+    old.cuMemAddressReserve = Mock(side_effect=AttributeError("undefined symbol"))
+    assert not can_map(old)
 
 
 def test_rows_on_the_host_are_ordinary_memory_to_kernels(backend):

@@ -138,16 +138,18 @@ def plan_memory(
             on_host=(_host_bytes(config, on_device), host_room) if on_device else (0, 0),
         )
 
-    in_memory, host_room = plan(), backend.host_room()
+    in_memory = plan()
     fits = in_memory.max_splats == in_memory.wanted_splats
-    if config.offload == "off" or (config.offload == "auto" and fits) or not _can_offload(config, host_room):
+    if config.offload == "off" or (config.offload == "auto" and fits) or not _can_offload(config):
+        return in_memory
+    if not (host_room := backend.host_room()):
         return in_memory
     least = plan(RowsOnDevice(SHN.start, SHN.start))
     return plan(_rows_that_fit(least)) if config.offload == "auto" else least
 
 
-def _can_offload(config: ResolvedConfig, host_room: int) -> bool:
-    return host_room > 0 and config.gpus == 1 and config.trained_sh_degree > 0 and not config.num_features
+def _can_offload(config: ResolvedConfig) -> bool:
+    return config.gpus == 1 and config.trained_sh_degree > 0 and not config.num_features
 
 
 def _rows_that_fit(least: MemoryPlan) -> RowsOnDevice:
