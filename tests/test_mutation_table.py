@@ -46,3 +46,21 @@ def test_mutants_of_a_kernel():
         assert [number for number, pair in enumerate(zip(lines, changed, strict=True), 1) if len(set(pair)) > 1] == [
             mutant.line
         ]
+
+
+def test_code_that_only_gpus_run_has_no_mutants():
+    source = """#ifdef SPLAT_CPU
+a += b;
+#else
+c += d;
+#endif
+#if TENSOR_CORES
+e += f;
+#ifdef ABSGRAD
+g += h;
+#endif
+#else
+i += j;
+#endif
+"""
+    assert {mutant.line for mutant in kernel_mutants_of(source)} == {2, 12}

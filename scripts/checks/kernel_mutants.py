@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from mutants import Mutant
 
@@ -25,18 +25,36 @@ _SAYS_NOTHING = re.compile(
 """Lines with useless mutants: signatures, types, launch shapes and hints, which change times but not results."""
 
 
+_CPU_BRANCH = re.compile(r"#ifdef SPLAT_CPU")
+_GPU_BRANCH = re.compile(r"#if TENSOR_CORES|#if __CUDA_ARCH__|#ifndef SPLAT_CPU|#else of CPU")
+
+
 def kernel_mutants_of(source: str) -> list[Mutant]:
     """All mutants of a CUDA file's source; some do not compile."""
     lines = source.splitlines(keepends=True)
     mutants = []
+    is_compiled = list(_compiled_on_cpu(lines))
     for index, line in enumerate(lines):
         code = line.split("//")[0].rstrip()
-        if _SAYS_NOTHING.search(line):
+        if _SAYS_NOTHING.search(line) or not is_compiled[index]:
             continue
         for changed in _changes(code):
             text = "".join([*lines[:index], f"{changed}\n", *lines[index + 1 :]])
             mutants.append(Mutant(index + 1, code.strip(), changed.strip() or "nothing", text))
     return mutants
+
+
+def _compiled_on_cpu(lines: Iterable[str]) -> Iterator[bool]:
+    """Whether the CPU backend compiles each line, possibly only with some macros; not so GPU branches."""
+    opened: list[str] = []  # the conditions around a line, "#else" after one for the CPU
+    for line in lines:
+        if line.startswith("#if"):
+            opened.append(line)
+        elif line.startswith("#else"):
+            opened[-1] = "#else of CPU" if _CPU_BRANCH.match(opened[-1]) else "#else"
+        elif line.startswith("#endif"):
+            opened.pop()
+        yield not any(_GPU_BRANCH.match(condition) for condition in opened)
 
 
 def _changes(code: str) -> Iterator[str]:

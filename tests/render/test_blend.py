@@ -8,8 +8,9 @@ from splat_cli.device.launch import ceil_div
 from splat_cli.render.blend import blend_backward
 from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import blend as reference
+from tests.reference.inputs import Camera, float32_exact
 from tests.reference.project import Options
-from tests.reference.random_scene import Scene
+from tests.reference.random_scene import Scene, ordinary
 from tests.reference.tiles import TILE, tile_minima
 from tests.render.on_device import OnDevice, gradients_of_sums, on_device
 
@@ -44,7 +45,8 @@ def test_tile_lists(device: OnDevice, scene: Scene) -> None:
     assert len(slack[0]) == ceil_div(scene.camera.height, TILE)
 
 
-def test_blend(comparison: Comparison, device: OnDevice, scene: Scene) -> None:
+def check_blend(comparison: Comparison, device: OnDevice, scene: Scene) -> reference.Blended:
+    """Compares image and transmittance with the reference, which is returned."""
     flat, _ = device.flat()
     expected = reference.forward(flat, scene.background, scene.camera.width, scene.camera.height)
     decided = expected.margin > DECIDED
@@ -52,10 +54,11 @@ def test_blend(comparison: Comparison, device: OnDevice, scene: Scene) -> None:
     transmittance = device.plane(device.rasterizer.picture.final_T)
     comparison.check("blend", "transmittance", transmittance[decided], expected.transmittance[decided], FORWARD)
     assert decided.mean() > 0.95
+    return expected
 
 
-@pytest.mark.parametrize("kernel", ["blend_backward", "matrix_sums"])
-def test_blend_backward(comparison: Comparison, device: OnDevice, scene: Scene, kernel: str) -> None:
+def check_blend_backward(comparison: Comparison, device: OnDevice, scene: Scene, kernel: str) -> None:
+    """Compares gradients of a random loss with the reference."""
     flat, splats = device.flat()
     blended = reference.forward(flat, scene.background, scene.camera.width, scene.camera.height)
     d_image = np.random.default_rng(0).normal(size=blended.image.shape) * (blended.margin > DECIDED)
@@ -67,8 +70,51 @@ def test_blend_backward(comparison: Comparison, device: OnDevice, scene: Scene, 
     # On the CPU, and on GPUs before Ampere, matrix_sums has no effect.
     blend_backward(*view, absgrad=kernel == "blend_backward", matrix_sums=kernel == "matrix_sums")
     sums = device.download(device.projection.d_splats)[splats]
+    assert not sums[~expected.colors.any(axis=1)].any()  # exactly 0 for splats that no pixel shows
     actual = gradients_of_sums(sums, flat.conics, flat.opacities)
     for name in ("means2d", "conics", "opacities", "colors"):
         comparison.check(kernel, name, getattr(actual, name), getattr(expected, name), BACKWARD)
     if kernel == "blend_backward":
         comparison.check(kernel, "abs_means2d", sums[:, 9:11], expected.abs_means2d, BACKWARD)
+
+
+def test_blend(comparison: Comparison, device: OnDevice, scene: Scene) -> None:
+    check_blend(comparison, device, scene)
+
+
+@pytest.mark.parametrize("kernel", ["blend_backward", "matrix_sums"])
+def test_blend_backward(comparison: Comparison, device: OnDevice, scene: Scene, kernel: str) -> None:
+    check_blend_backward(comparison, device, scene, kernel)
+
+
+def layers(num: int, opacity: float) -> Scene:
+    """Splats of about this opacity, before the sigmoid, that all cover an image of two tiles."""
+    rng = np.random.default_rng(0)
+    camera = Camera(np.eye(4), 20.0, 20.0, 12.0, 8.0, 24, 16)
+    splats = ordinary(rng, camera, num)
+    splats.log_scales[:] = float32_exact(rng.uniform(0.7, 1.2, (num, 3)) + np.log(splats.means[:, 2:]) / 2)
+    splats.logit_opacities[:] = float32_exact(rng.uniform(opacity - 0.2, opacity + 0.2, num))
+    photograph = np.zeros((camera.height, camera.width, 3), np.uint8)
+    return Scene(splats, camera, np.array([0.25, 0.5, 0.75]), photograph, photograph[..., 0] == 0)
+
+
+@pytest.mark.parametrize("kernel", ["blend_backward", "matrix_sums"])
+def test_lists_of_several_segments(comparison: Comparison, backend: Backend, kernel: str) -> None:
+    """513 pairs: two whole segments of 256, and a third with a single pair, which contributes."""
+    scene = layers(513, -4.3)
+    device = on_device(backend, scene, Options())
+    device.forward()
+    begins = device.download(device.rasterizer.tiles.tile_begins)
+    assert np.diff(begins[:3]).tolist() == [513, 513]
+    blended = check_blend(comparison, device, scene)
+    assert blended.transmittance.min() > 2e-4  # no pixel ends early
+    check_blend_backward(comparison, device, scene, kernel)
+
+
+def test_splats_behind_the_end_of_all_pixels_have_no_gradient(comparison: Comparison, backend: Backend) -> None:
+    scene = layers(64, 1.5)
+    device = on_device(backend, scene, Options())
+    device.forward()
+    last = device.plane(device.rasterizer.picture.last_pair)
+    assert 4 < last[:, :16].max() < 50  # in the first tile, whose list begins at 0
+    check_blend_backward(comparison, device, scene, "blend_backward")
