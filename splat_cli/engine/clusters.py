@@ -12,8 +12,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from splat_cli.engine.local import device_environments
-from splat_cli.engine.slurm import read_slurm_file, slurm_cluster
+from splat_cli.engine.process import device_environments
+from splat_cli.engine.slurm import slurm_cluster
 from splat_cli.errors import SplatError, UsageError, reason_of
 
 if TYPE_CHECKING:
@@ -30,18 +30,15 @@ def connected_client(cluster: str, device: str, say: Callable[[str], None]) -> I
 
     Clusters started here end afterwards. UsageError if the cluster is not found.
     """
+    _import_dask()
     with ExitStack() as stack:
+        address: Any = cluster
         if re.fullmatch(r"(tcp|tls|wss?|ucx)://[^/]+:\d{1,5}", cluster):
-            _import_dask()
             _check_scheduler(cluster)
-            address: Any = cluster
         elif local := re.fullmatch(r"local:([1-9]\d{0,3})", cluster):
-            _import_dask()
             address = stack.enter_context(_local_cluster(int(local[1]), device))
         elif cluster.endswith(".toml"):
-            settings = read_slurm_file(Path(cluster))
-            _import_dask()
-            address = stack.enter_context(slurm_cluster(Path(cluster), settings))
+            address = stack.enter_context(slurm_cluster(Path(cluster)))
         else:
             raise UsageError(f"--cluster {cluster}: give tcp://HOST:PORT, local:N, or a .toml file for SLURM")
         client = stack.enter_context(_client(address))

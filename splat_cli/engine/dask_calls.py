@@ -1,8 +1,7 @@
-"""Calls to workers through a Dask client, for the engine and for ranks."""
+"""Calls to workers through a Dask client, and the end of tasks, for the engine and for ranks."""
 
 from __future__ import annotations
 
-import dataclasses
 import pickle
 import time
 from collections.abc import Callable, Sequence
@@ -10,18 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-from distributed import CancelledError, Client, Future, Lock
+from distributed import CancelledError, Client, Future
 
 from splat_cli import __version__
-from splat_cli.engine.dask_worker import num_running
-from splat_cli.engine.job import Job
+from splat_cli.engine.dask_worker import still_running
 from splat_cli.engine.process import SAVING
 from splat_cli.errors import SplatError, UsageError
 
 _MARGIN = 10.0  # seconds for a worker to see that its job is dropped, and that its process has ended
 _ANSWER = 5.0  # seconds after which a worker without an answer counts as lost
 _POLL = 0.2  # seconds
-_LOCK = "splat-turn"
 
 
 class SchedulerLost(SplatError):
@@ -29,33 +26,6 @@ class SchedulerLost(SplatError):
 
     def __init__(self, advice: str = "; run the same command again to continue with the rest") -> None:
         super().__init__(f"the connection to the Dask scheduler is lost{advice}")
-
-
-class Turn:
-    """The lock that a command holds while it takes free workers, so that no other command takes them.
-
-    Dask releases the lock of a command that was killed after 30 s.
-    """
-
-    def __init__(self, client: Client) -> None:
-        self._lock, self._is_held = Lock(_LOCK, scheduler_rpc=client.scheduler, loop=client.loop), False
-
-    def take(self) -> bool:
-        """Whether this command holds the lock; waits for it briefly. OSError if the connection is lost."""
-        self._is_held = self._is_held or self._lock.acquire(timeout=_POLL)
-        return self._is_held
-
-    def give_back(self) -> None:
-        """Release the lock, if this command holds it."""
-        if self._is_held:
-            self._is_held = False
-            self._lock.release()
-
-
-def visible_inputs(job: Job) -> Job:
-    """The job with its existing inputs and its log: a worker that shares the folder sees them. OSError."""
-    (job.folder / job.log).touch()
-    return dataclasses.replace(job, inputs=tuple(path for path in job.inputs if (job.folder / path).exists()))
 
 
 def result_of(future: Future) -> Any:
@@ -69,21 +39,21 @@ def result_of(future: Future) -> Any:
 
 
 def lacks_program(error: ImportError) -> UsageError:
-    """The error for a worker that cannot import this program."""
+    """The error for a worker without this version of the program."""
     return UsageError(f"a worker lacks splat {__version__} ({error}): install it on all machines of the cluster")
 
 
-def drop(client: Client, futures: Sequence[Future], topic: str) -> None:
-    """Cancel tasks, and wait until they have saved. topic: topic of their events, see `num_running`."""
+def drop(client: Client, futures: Sequence[Future]) -> None:
+    """Cancel tasks, and wait until they have saved: a cancelled task runs until its function returns."""
     left = [future for future in futures if not future.done()]
     if not left or client.status != "running":
         return
+    keys = {future.key for future in left}
     with suppress(OSError):  # the connection is lost: workers then end their tasks
         client.cancel(left)
         end = time.monotonic() + SAVING + _MARGIN
         while time.monotonic() < end:
-            answers = ask_workers(client, list(client.nthreads()), _ANSWER, num_running, topic)
-            if not any(num for num in answers.values() if isinstance(num, int)):
+            if True not in ask_workers(client, list(client.nthreads()), _ANSWER, still_running, keys).values():
                 return
             time.sleep(_POLL)
 
@@ -109,17 +79,23 @@ def ask_workers(
 
 
 def remote_call(function: Callable[..., Any], *arguments: Any) -> tuple[Callable[[bytes], Any], bytes]:
-    """A remote call: (function, argument) to submit. The call raises ImportError if the worker lacks this program.
+    """A remote call: (function, argument) to submit. It raises ImportError on a worker without this version of splat.
 
     The arguments are bytes, because the scheduler unpickles them and may lack this program. The function is local, so
     that it is pickled as code and not by its name.
     """
+
+    version = __version__
 
     def call(work: bytes) -> Any:
         import pickle
         import platform
 
         try:
+            import splat_cli
+
+            if splat_cli.__version__ != version:
+                raise ImportError(f"it has {splat_cli.__version__}")
             function, arguments = pickle.loads(work)
         except Exception as error:
             raise ImportError(f"{platform.node()}: {error}") from None

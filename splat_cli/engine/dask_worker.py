@@ -8,22 +8,20 @@ import platform
 import queue
 import signal
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import dask
 from distributed import Reschedule, Worker, get_worker
 from distributed.comm import get_address_host
 
-from splat_cli import __version__
 from splat_cli.engine.job import Job, JobResult
-from splat_cli.engine.local import describe_device, device_environments
-from splat_cli.engine.process import run_job, start_child, wait_for_end
+from splat_cli.engine.process import describe_device, device_environments, run_job, start_child, wait_for_end
 from splat_cli.errors import SplatError, UsageError, reason_of
-from splat_cli.io.folder_lock import wait_until_unlocked
 from splat_cli.ranks.links import accepted, joined, listening
 from splat_cli.ranks.shared import make_shared_memory
 
@@ -31,20 +29,17 @@ _LOCK_PATIENCE = 600.0  # seconds for the process of a lost worker to end and to
 _TERMINATED = (128 + signal.SIGTERM, -signal.SIGTERM)  # exit codes of a command after SIGTERM
 _POLL = 0.1  # seconds
 
-_running: Counter[str] = Counter()
-_free_devices: dict[str, queue.SimpleQueue[dict[str, str]]] = {}
+_running = set[str]()  # keys of tasks; Dask forgets a cancelled task before its function returns
 _lock = threading.Lock()
 
 
-class WorkerFailed(SplatError):
-    """A worker cannot start a job; another one may be able to. worker: its address."""
+@dataclass(frozen=True)
+class Failure:
+    """Why a worker cannot start a job; another one may be able to. worker: its address."""
 
-    def __init__(self, worker: str, reason: str, exit_code: int = 1) -> None:
-        super().__init__(worker, reason, exit_code)  # used to unpickle it
-        self.worker, self.reason, self.exit_code = worker, reason, exit_code
-
-    def __str__(self) -> str:
-        return self.reason
+    worker: str
+    reason: str
+    exit_code: int
 
 
 def dask_setup(worker: Worker) -> None:
@@ -54,9 +49,18 @@ def dask_setup(worker: Worker) -> None:
             signal.signal(getattr(signal, name), signal.SIG_IGN)
 
 
-def num_running(topic: str) -> int:
-    """Number of jobs of a client that still run in this worker. topic: topic of the client's events."""
-    return _running[topic]
+def still_running(keys: Set[str]) -> bool:
+    """Whether one of these tasks, possibly cancelled, still runs in this worker."""
+    return not _running.isdisjoint(keys)
+
+
+@cache
+def _free_devices(device: str) -> queue.SimpleQueue[dict[str, str]]:
+    """Environment variables of the devices that no job of this worker uses; Dask's resources count, but name none."""
+    free = queue.SimpleQueue[dict[str, str]]()
+    for environment in device_environments(device):
+        free.put(environment)
+    return free
 
 
 class _Task:
@@ -67,11 +71,6 @@ class _Task:
         self._key, self.address = self._worker.get_current_task(), self._worker.address
         self.place = f"{platform.node()} ({self.address})"
 
-    @property
-    def host(self) -> str:
-        """The address at which other workers reach this one."""
-        return str(get_address_host(self.address))
-
     def is_dropped(self) -> bool:
         """Whether the client or the scheduler has cancelled it."""
         task = self._worker.state.tasks.get(self._key)
@@ -81,33 +80,27 @@ class _Task:
         """Whether the job is dropped, or the worker closes."""
         return self.is_dropped() or self._worker.status.name not in ("running", "paused")
 
-    def send_event(self, *message: Any) -> None:
+    def send_event(self, event: Any) -> None:
         """Send an event to the client."""
-        self._worker.log_event(self._topic, message)
+        self._worker.log_event(self._topic, event)
 
     @contextmanager
-    def on_free_device(self, device: str) -> Iterator[dict[str, str]]:
-        """Context with the environment variables of a device that no other job of this worker uses.
+    def on_free_device(self, device: str) -> Iterator[tuple[str, dict[str, str]]]:
+        """Context with a device that no other job of this worker uses: name for messages, environment variables.
 
-        `num_running` counts the task inside the context. Waits for a device; raises Reschedule as soon as the task must
-        end.
+        Waits for a device; raises Reschedule as soon as the task must end.
         """
         with _lock:
-            _running[self._topic] += 1
-            free = _free_devices.get(device)
-            if free is None:
-                free = _free_devices[device] = queue.SimpleQueue()
-                for environment in device_environments(device):
-                    free.put(environment)
+            free = _free_devices(device)
+        _running.add(self._key)
         try:
             environment = self._taken(free)
             try:
-                yield environment
+                yield ", ".join(filter(None, (self.place, describe_device(environment)))), environment
             finally:
                 free.put(environment)
         finally:
-            with _lock:
-                _running[self._topic] -= 1
+            _running.discard(self._key)
 
     def _taken(self, free: queue.SimpleQueue[dict[str, str]]) -> dict[str, str]:
         while not self.must_end():
@@ -116,42 +109,37 @@ class _Task:
         raise Reschedule
 
 
-def run_on_worker(job: Job, device: str, version: str, topic: str) -> JobResult:
-    """Run a job on a free device of this worker, "cuda" or "cpu". WorkerFailed if it cannot start here.
+def run_on_worker(job: Job, device: str, topic: str) -> JobResult | Failure:
+    """Run a job on a free device of this worker, "cuda" or "cpu". Failure if it cannot start here.
 
     The job is interrupted when the client drops it. If this worker closes, Dask runs the job again on another one.
-    topic: topic of events for the client; each is (name of the job, text).
+    topic: topic of events for the client; each is a line of progress.
     """
     task = _Task(topic)
 
     def say(text: str) -> None:
-        task.send_event(job.name, text)
+        task.send_event(f"{job.name}: {text}")
 
     try:
-        check_visible(job, version, task.place)
-        with task.on_free_device(device) as environment:
-            place = _place_of(task, environment)
-            _wait_for_run(job, task, say)
+        check_visible(job.paths(), task.place)
+        with task.on_free_device(device) as (place, environment):
+            job.wait_for_run(_LOCK_PATIENCE, task.must_end, say)
             say(f"{'resumed' if job.is_begun() else 'runs'} on {place}")
             result = run_job(job, {**_without_dask(), **environment}, place, task.must_end)
     except OSError as error:  # a full disk, a log that cannot be written, no memory for a process
         reason = f"{error.filename or 'the process'}: {reason_of(error)}"
-        raise WorkerFailed(task.address, f"{task.place} cannot run it ({reason})") from None
+        return Failure(task.address, f"{task.place} cannot run it ({reason})", 1)
     except UsageError as error:
-        raise WorkerFailed(task.address, str(error), error.exit_code) from None
+        return Failure(task.address, str(error), error.exit_code)
     if not task.is_dropped() and (task.must_end() or result.exit_code in _TERMINATED):
         say(f"interrupted on {place}, to be continued elsewhere")
         raise Reschedule
     return result
 
 
-def check_visible(job: Job, version: str, place: str) -> None:
-    """UsageError if the worker has another version, or does not see the files of the job."""
-    if version != __version__:
-        raise UsageError(
-            f"versions differ: splat {version} here, {__version__} on {place}; install the same on all machines"
-        )
-    for path in (job.folder, *(job.folder / one for one in (job.log, *job.inputs))):
+def check_visible(paths: Sequence[Path], place: str) -> None:
+    """UsageError if the worker does not see these files and folders."""
+    for path in paths:
         if not path.exists():
             raise UsageError(f"{path} is not visible on {place}: use a folder that all machines of the cluster share")
 
@@ -169,38 +157,40 @@ class RankTask:
     job: Job
     size: int
     device: str
-    version: str
     topic: str
     key: bytes
+
+    def name(self, rank: int) -> str:
+        """Name of a rank for messages."""
+        return f"rank {rank} of {self.size}"
 
 
 def lead(work: RankTask) -> JobResult:
     """Run the job as rank 0, once all others are connected.
 
-    Events: ("waits", 0, text), ("listens", 0, address, paths of shared memory), ("runs", 0, place).
+    Events: ("waits", 0, text), ("listens", 0, address, paths of shared memory), ("runs", 0, text).
     """
     task, job = _Task(work.topic), work.job
-    check_visible(job, work.version, task.place)
+    check_visible(job.paths(), task.place)
 
     def say(text: str) -> None:
-        task.send_event("waits", 0, text)
+        task.send_event(("waits", 0, text))
 
     def check() -> None:
         if task.must_end():
             raise Reschedule
 
-    with task.on_free_device(work.device) as environment, ExitStack() as connections:
-        place = _place_of(task, environment)
-        _wait_for_run(job, task, say)
+    with task.on_free_device(work.device) as (place, environment), ExitStack() as connections:
+        job.wait_for_run(_LOCK_PATIENCE, task.must_end, say)
         files = make_shared_memory(work.size) if work.device == "cpu" and work.size > 1 else []
         for file in files:
             connections.callback(os.close, file)
-        server = connections.enter_context(listening(task.host))
+        server = connections.enter_context(listening(str(get_address_host(task.address))))
         paths = [f"/proc/{os.getpid()}/fd/{file}" for file in files]
-        task.send_event("listens", 0, server.getsockname()[:2], paths)
+        task.send_event(("listens", 0, server.getsockname()[:2], paths))
         links = connections.enter_context(accepted(server, work.size, work.key, check))
         links = dataclasses.replace(links, files=tuple(files))
-        task.send_event("runs", 0, place)
+        task.send_event(("runs", 0, f"runs on {place}"))
         variables = {**_without_dask(), **environment, **(links.environment() if work.size > 1 else {})}
         return run_job(job, variables, place, task.must_end, links.descriptors(), connections.close)
 
@@ -208,12 +198,12 @@ def lead(work: RankTask) -> JobResult:
 def follow(work: RankTask, rank: int, address: tuple[str, int], paths: Sequence[str]) -> None:
     """Run another rank until its process ends. address: address of rank 0; paths: paths of shared memory.
 
-    Events: ("runs", rank, place), ("closes", rank, place) if the worker closes meanwhile. SplatError if rank 0 cannot
+    Events: ("runs", rank, text), ("closes", rank, place) if the worker closes meanwhile. SplatError if rank 0 cannot
     be reached.
     """
     task = _Task(work.topic)
-    check_visible(work.job, work.version, task.place)
-    with task.on_free_device(work.device) as environment:
+    check_visible(work.job.paths(), task.place)
+    with task.on_free_device(work.device) as (place, environment):
         with ExitStack() as connections:
             try:
                 files = []
@@ -229,23 +219,11 @@ def follow(work: RankTask, rank: int, address: tuple[str, int], paths: Sequence[
             module = ("splat_cli.run.follower", *map(str, (messages, rank, work.size, *files)))
             variables = {**_without_dask(), **environment}
             process = start_child(module, work.job.folder, variables, (messages, *files), stdout=heartbeat)
-        place = _place_of(task, environment)
 
         def tell() -> None:  # the process ends with rank 0, which needs it to save
             if not task.is_dropped():
-                task.send_event("closes", rank, task.place)
+                task.send_event(("closes", rank, task.place))
 
         with process:
-            task.send_event("runs", rank, place)
+            task.send_event(("runs", rank, f"runs on {place}"))
             wait_for_end(process, task.must_end, tell)
-
-
-def _place_of(task: _Task, environment: Mapping[str, str]) -> str:
-    """Name of the worker and its device for messages."""
-    return ", ".join(filter(None, (task.place, describe_device(environment))))
-
-
-def _wait_for_run(job: Job, task: _Task, say: Callable[[str], None]) -> None:
-    """Wait until no other process has locked the run of the job, for at most _LOCK_PATIENCE seconds."""
-    if job.run:
-        wait_until_unlocked(job.folder / job.run, _LOCK_PATIENCE, task.must_end, say)

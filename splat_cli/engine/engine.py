@@ -1,22 +1,43 @@
-"""The interface of engines, which run jobs, and the choice of one: this machine or a Dask cluster."""
+"""Engines run jobs, one per device at a time: on this machine (LocalEngine) or on a Dask cluster (dask_engine.py).
+
+Both keep waiting jobs themselves: they start one when a device is free, because nobody knows how long jobs take.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Protocol
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from multiprocessing.pool import ThreadPool
+from typing import Any
 
 from splat_cli.device.cuda import require_cuda
-from splat_cli.engine.job import Job, JobResult
-from splat_cli.engine.local import LocalEngine, device_environments
+from splat_cli.engine.job import Job, JobResult, failed_result
+from splat_cli.engine.process import describe_device, device_environments, run_job
+from splat_cli.errors import SplatError, reason_of
 from splat_cli.terminal.interrupt import Interrupted, deferred_interrupt
 
+_LOCK_PATIENCE = 180.0  # seconds for a process of an earlier command to save, or for a lost computer's lock to expire
 
-class Engine(Protocol):
-    """Runs jobs, one per device at a time, by priority and then in the order of submission."""
+
+class Engine(ABC):
+    """Runs jobs, one per device at a time, by priority and then in the order of submission.
+
+    check: called often in `results`, may raise KeyboardInterrupt. say: shows a line of progress.
+    """
+
+    _poll = 0.1  # seconds
+
+    def __init__(self, check: Callable[[], None], say: Callable[[str], None]) -> None:
+        self._check, self._say = check, say
+        self._waiting: list[Job] = []
+        self._running: dict[Any, Any] = {}  # by future
 
     def submit(self, job: Job) -> None:
-        """Queue a job; it may start at once."""
+        """Queue a job, which starts in `results`."""
+        self._waiting.append(job)
 
     def results(self) -> Iterator[JobResult]:
         """Results of the submitted jobs as they finish, until all are done; more jobs may be submitted in between.
@@ -24,7 +45,22 @@ class Engine(Protocol):
         KeyboardInterrupt after Ctrl-C. UsageError if no job can run here. A job that cannot run has a result with an
         error; the others go on.
         """
+        while self._waiting or self._running:
+            self._check()
+            found = self._next_results()
+            yield from found
+            if not found:
+                time.sleep(self._poll)
 
+    def _in_order(self) -> list[Job]:
+        """The waiting jobs in the order in which they start."""
+        return sorted(self._waiting, key=lambda job: -job.priority)  # stable: equal priorities keep their order
+
+    @abstractmethod
+    def _next_results(self) -> list[JobResult]:
+        """Results that have arrived since the last call. Starts waiting jobs on free devices."""
+
+    @abstractmethod
     def run_ranks(self, jobs: Mapping[int, Job]) -> JobResult | None:
         """The result of one job on the largest possible number of free GPUs, one rank per GPU.
 
@@ -33,8 +69,61 @@ class Engine(Protocol):
         after Ctrl-C.
         """
 
+    @abstractmethod
     def close(self) -> None:
         """Drop waiting jobs, interrupt running ones, and wait until they have saved."""
+
+
+class LocalEngine(Engine):
+    """The devices of this machine, with a thread per running job. devices: environment variables of each device."""
+
+    def __init__(
+        self, devices: Sequence[Mapping[str, str]], check: Callable[[], None], say: Callable[[str], None]
+    ) -> None:
+        super().__init__(check, say)
+        self._free, self._closing = list(devices), threading.Event()
+        self._threads = ThreadPool(len(devices))  # of daemons: a second Ctrl-C does not wait for them
+
+    def run_ranks(self, jobs: Mapping[int, Job]) -> JobResult | None:
+        """See Engine.run_ranks. The job, which sees all its devices, starts its ranks itself."""
+        size = max((size for size in jobs if size <= len(self._free)), default=0)
+        if not size:
+            return None
+        self._start(jobs[size], size)
+        return next(self.results())
+
+    def close(self) -> None:
+        """See Engine.close."""
+        self._closing.set()
+        self._threads.close()
+        self._threads.join()
+
+    def _next_results(self) -> list[JobResult]:
+        ended = [task for task in self._running if task.ready()]
+        for task in ended:
+            self._free += self._running.pop(task)
+        for job in self._in_order()[: len(self._free)]:
+            self._waiting.remove(job)
+            self._start(job, 1)
+        return [task.get() for task in ended]
+
+    def _start(self, job: Job, num: int) -> None:
+        """Start a job on the first `num` free devices."""
+        devices, self._free = self._free[:num], self._free[num:]
+        variables = {name: ",".join(one[name] for one in devices) for name in devices[0]}
+        self._running[self._threads.apply_async(self._run, [job, variables])] = devices
+
+    def _run(self, job: Job, variables: Mapping[str, str]) -> JobResult:
+        is_closing = self._closing.is_set
+        try:
+            job.wait_for_run(_LOCK_PATIENCE, is_closing, lambda text: self._say(f"{job.name}: {text}"))
+            if is_closing():
+                return failed_result(job, "interrupted")
+            return run_job(job, variables, describe_device(variables), is_closing)
+        except OSError as error:  # a full disk, a log that cannot be written, no memory for a process
+            return failed_result(job, f"{error.filename or 'the process'}: {reason_of(error)}")
+        except SplatError as error:
+            return failed_result(job, str(error), error.exit_code)
 
 
 @contextmanager
@@ -46,28 +135,21 @@ def open_engine(
     cluster: Dask cluster (see `connected_client`), by default only this machine. say: shows which job runs where. After
     Ctrl-C, SIGTERM or SIGHUP, raises Interrupted as soon as the running jobs have saved.
     """
-    with deferred_interrupt() as check, _opened(device, cluster, say, check) as engine:
+    with ExitStack() as stack:
+        check = stack.enter_context(deferred_interrupt())
+        if device == "cuda" and (cluster is None or cluster.startswith("local:")):
+            require_cuda()
+        if cluster is None:
+            engine: Engine = LocalEngine(device_environments(device), check, say)
+        else:
+            from splat_cli.engine.clusters import connected_client
+
+            client = stack.enter_context(connected_client(cluster, device, say))
+            from splat_cli.engine.dask_engine import DaskEngine
+
+            engine = DaskEngine(client, device, check, say)
+        stack.callback(engine.close)
         try:
             yield engine
         except KeyboardInterrupt as error:
-            engine.close()
             raise Interrupted("Interrupted; run the same command again to continue with the rest", error) from None
-        finally:
-            engine.close()
-
-
-@contextmanager
-def _opened(
-    device: str, cluster: str | None, say: Callable[[str], None], check: Callable[[], None]
-) -> Iterator[Engine]:
-    if device == "cuda" and (cluster is None or cluster.startswith("local:")):
-        require_cuda()
-    if cluster is None:
-        yield LocalEngine(device_environments(device), check, say)
-        return
-    from splat_cli.engine.clusters import connected_client
-
-    with connected_client(cluster, device, say) as client:
-        from splat_cli.engine.dask_engine import DaskEngine
-
-        yield DaskEngine(client, device, say, check)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from splat_cli.config import SETTINGS, TrainConfig
 from splat_cli.config.presets import requested_settings
+from splat_cli.io.folder_lock import wait_until_unlocked
 from splat_cli.run.storage.find_run import is_run
 
 _KILLED = -9
@@ -40,6 +41,20 @@ class Job:
     def command(self) -> tuple[str, ...]:
         """The arguments; `resume_arguments` if the run has begun."""
         return self.resume_arguments if self.is_begun() else self.arguments
+
+    def paths(self) -> list[Path]:
+        """Absolute paths of all that a worker must see."""
+        return [self.folder, *(self.folder / path for path in (self.log, *self.inputs))]
+
+    def visible(self) -> Job:
+        """The job with its existing inputs and its log: a worker that shares the folder sees them. OSError."""
+        (self.folder / self.log).touch()
+        return dataclasses.replace(self, inputs=tuple(path for path in self.inputs if (self.folder / path).exists()))
+
+    def wait_for_run(self, patience: float, is_cancelled: Callable[[], bool], say: Callable[[str], None]) -> None:
+        """Wait up to `patience` seconds until no other process holds the lock of `run`."""
+        if self.run:
+            wait_until_unlocked(self.folder / self.run, patience, is_cancelled, say)
 
     def is_begun(self) -> bool:
         """Whether `run` already contains a run, which the job resumes."""

@@ -1,8 +1,7 @@
-"""Execution of a job in a child process."""
+"""Execution of a job in a child process, on one of the devices of this machine."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -11,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from splat_cli.device.cuda import visible_gpus, why_no_cuda
 from splat_cli.engine.job import Job, JobResult
 from splat_cli.processes.child_process import NEW_SESSION, child_environment
 
@@ -81,7 +81,19 @@ def _interrupt(process: subprocess.Popen[bytes]) -> None:
 
 def _last_line(log: Path) -> str:
     """The last line of a log with text in it."""
-    with log.open("rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
-        lines = file.read().decode("utf-8", "replace").splitlines()
+    lines = log.read_bytes()[-_TAIL:].decode("utf-8", "replace").splitlines()
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def describe_device(environment: Mapping[str, str]) -> str:
+    """Name of the device for messages; empty if there is only one."""
+    return ", ".join(f"GPU {name}" for name in environment.values())
+
+
+def device_environments(device: str) -> list[dict[str, str]]:
+    """Environment variables for each device that make only this device visible."""
+    if device == "cpu" or why_no_cuda():
+        return [{}]
+    import cupy
+
+    return [{"CUDA_VISIBLE_DEVICES": name} for name in visible_gpus(cupy.cuda.runtime.getDeviceCount())]

@@ -1,26 +1,30 @@
-"""Ranks of one run on the workers of a Dask cluster: tasks that start together and end together."""
+"""Ranks of one run on the workers of a Dask cluster: tasks that start together and end together.
+
+Dask starts each task for itself. Here, a command chooses free workers for all ranks while it holds a lock (Turn), binds
+each task to its worker, and ends all tasks if one is lost.
+"""
 
 from __future__ import annotations
 
+import math
 import queue
 import secrets
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from distributed import Client, Future, KilledWorker
 
-from splat_cli import __version__
-from splat_cli.engine.dask_calls import SchedulerLost, Turn, drop, remote_call, result_of, visible_inputs
+from splat_cli.engine.dask_calls import SchedulerLost, drop, remote_call, result_of
 from splat_cli.engine.dask_worker import RankTask, follow, lead
 from splat_cli.engine.job import Job, JobResult
-from splat_cli.engine.workers import NAMES, Workers, by_host, chosen_workers, largest
+from splat_cli.engine.workers import NAMES, Turn, Workers
 from splat_cli.errors import SplatError, UsageError, one_line
 from splat_cli.ranks.protocol import RankError
 
 _POLL = 0.2  # seconds
-_LOST_CHECK_INTERVAL = 2.0  # seconds
 _PATIENCE = 120.0  # seconds in which lost workers may return before a run continues with fewer
 _START = 120.0  # seconds until all ranks must run after rank 0 listens
 _FIRST = 1_000_000  # Dask's priority of ranks: they wait for each other, jobs of batches do not
@@ -49,9 +53,9 @@ class RankGroup:
         """
         sizes = sorted(jobs, reverse=True)
         tasks: _Tasks | None = None
-        jobs = {size: visible_inputs(job) for size, job in jobs.items()}
+        jobs = {size: job.visible() for size, job in jobs.items()}
         try:
-            workers = self._wait(jobs[sizes[0]], sizes)
+            workers = self._wait(jobs[sizes[0]].paths(), sizes)
             if (size := len(workers)) < sizes[0]:
                 self._say(f"The cluster has no {sizes[0]} {NAMES[self._workers.kind]}: continuing with --gpus {size}")
             tasks = _Tasks(self._client, jobs[size], workers, self._workers.kind)
@@ -72,20 +76,20 @@ class RankGroup:
     def run_on_free(self, jobs: Mapping[int, Job]) -> JobResult | None:
         """`run` on the workers that are free now; None if they are too few for any of the jobs."""
         try:
-            self._workers.look(visible_inputs(next(iter(jobs.values()))))
+            self._workers.look(next(iter(jobs.values())).visible().paths())
             free = self._workers.free(self._workers.places())
         except OSError as error:
             raise SchedulerLost from error
-        size = largest(self._workers.present(), free, list(jobs), self._workers.kind)
-        return None if size is None else self.run({size: jobs[size]})
+        sizes = [size for size in jobs if self._workers.choose(free, size)]
+        return self.run({max(sizes): jobs[max(sizes)]}) if sizes else None
 
     def _check(self) -> None:
         self._interrupted()
         if self._client.status == "closed":
             raise SchedulerLost
 
-    def _wait(self, job: Job, sizes: Sequence[int]) -> list[str]:
-        """Workers of all ranks of a job, each with a free place.
+    def _wait(self, paths: Sequence[Path], sizes: Sequence[int]) -> list[str]:
+        """Workers of all ranks of a job, each with a free place. They see `paths`.
 
         sizes: possible numbers of ranks, in descending order: the first, or the largest for which the cluster has
         enough workers. Waits up to _PATIENCE seconds for workers that join or return after a loss. UsageError if too
@@ -97,27 +101,27 @@ class RankGroup:
         workers, end, has_said = self._workers, time.monotonic() + _PATIENCE, False
         while True:
             self._check()
-            workers.look(job)
-            infos, places, kind = workers.present(), workers.places(), workers.kind
-            can_change = self._can_grow or self._were_there
+            workers.look(paths)
+            places, can_change = workers.places(), self._can_grow or self._were_there
             is_late = workers.is_known() and (not can_change or time.monotonic() > end)
-            size = (largest(infos, places, sizes, kind) if is_late else None) or sizes[0]
-            if chosen_workers(infos, places, size, kind) is None:
+            possible = [size for size in sizes if workers.choose(places, size)] if is_late else []
+            size = max(possible, default=sizes[0])
+            if workers.choose(places, size) is None:
                 self._turn.give_back()
                 if not self._were_there and workers.is_known():
-                    self._refuse(infos, places, sizes[-1])
-            elif self._turn.take() and (chosen := chosen_workers(infos, workers.free(places), size, kind)):
+                    self._refuse(places, sizes[-1])
+            elif self._turn.take() and (chosen := workers.choose(workers.free(places), size)):
                 self._were_there = True
                 return chosen
             if not has_said:
-                self._say(f"Waiting for {size} free {NAMES[kind]} of the cluster")
+                self._say(f"Waiting for {size} free {NAMES[workers.kind]} of the cluster")
                 has_said = True
             time.sleep(_POLL)
 
-    def _refuse(self, infos: Mapping[str, Any], places: Mapping[str, int], size: int) -> None:
+    def _refuse(self, places: Mapping[str, int], size: int) -> None:
         """UsageError if no host has enough CPU workers, or the cluster has too few workers and cannot grow."""
         kind, num = self._workers.kind, sum(places.values())
-        if kind == "cpu" and max(map(len, by_host(infos, places).values()), default=0) < size <= num:
+        if kind == "cpu" and num >= size and self._workers.choose(places, size) is None:
             raise UsageError(
                 f"--gpus {size} on the CPU: processes share memory, but no host has {size} workers; start them on one "
                 "host, or use GPUs, which NCCL connects across hosts"
@@ -132,15 +136,13 @@ class _Tasks:
     Rank 0 starts at once; the others start when it listens.
     """
 
-    def __init__(self, client: Client, job: Job, workers: list[str], device: str) -> None:
-        self._client, self._job, self._size, self.num_running = client, job, len(workers), 0
-        self._topic, self._futures, self._workers = f"splat-{uuid.uuid4()}", list[Future](), workers
-        self._events, self._last_lost_check = queue.SimpleQueue[tuple[Any, ...]](), 0.0
-        self._listens_since = 0.0
+    def __init__(self, client: Client, job: Job, workers: Sequence[str], device: str) -> None:
+        self._client, self._workers, self._futures, self.num_running = client, workers, list[Future](), 0
+        self._topic, self._events = f"splat-{uuid.uuid4()}", queue.SimpleQueue[tuple[Any, ...]]()
+        self._work = RankTask(job, len(workers), device, self._topic, secrets.token_bytes(32))
+        self._deadline = math.inf  # when all ranks must run
         self.result: JobResult | None = None
-        key = secrets.token_bytes(32)
-        self._work = RankTask(job, self._size, device, __version__, self._topic, key)
-        client.subscribe_topic(self._topic, lambda event: self._events.put(tuple(event[1])))
+        client.subscribe_topic(self._topic, lambda event: self._events.put(event[1]))
         self._submit(lead)
 
     def handle_event(self) -> str | None:
@@ -153,50 +155,46 @@ class _Tasks:
             kind, rank, *details = self._events.get(timeout=_POLL)
         except queue.Empty:
             return None
-        name = f"rank {rank} of {self._size}"
+        name = self._work.name(rank)
         if kind == "listens":
             if len(self._futures) > 1:
                 raise RankError(f"the worker of {name} was lost and has reconnected")
-            self._listens_since = time.monotonic()
+            self._deadline = time.monotonic() + _START
             for _ in self._workers[1:]:
-                self._submit(follow, *details)
+                self._submit(follow, len(self._futures), *details)
         elif kind == "runs":
             self.num_running += 1
-            return f"{name.capitalize()} runs on {details[0]}"
-        elif kind == "waits":
-            return f"{name.capitalize()} {details[0]}"
         elif kind == "closes":
             raise RankError(f"the worker of {name} closes: {details[0]}")
-        else:
-            try:
-                self.result = result_of(self._futures[rank]) or self.result  # other ranks have no result
-            except KilledWorker:
-                raise RankError(f"the worker of {name} is lost") from None
-            except OSError as error:  # on the worker: cannot listen at an address, disk full
-                raise SplatError(f"the worker of {name} failed: {one_line(error)}") from None
-        return None
+        elif kind == "ended":
+            self._end_rank(rank)
+        return f"{name.capitalize()} {details[0]}" if kind in ("waits", "runs") else None
 
     def end(self) -> None:
         """Cancel all tasks, and wait until they have ended."""
-        drop(self._client, self._futures, self._topic)
+        drop(self._client, self._futures)
         self._client.unsubscribe_topic(self._topic)
 
     def _submit(self, function: Callable[..., Any], *details: Any) -> None:
         """Submit the task of the next rank to its worker."""
         rank = len(self._futures)
-        call = remote_call(function, self._work, *([rank] if rank else []), *details)
-        key = f"{self._job.name}-rank-{rank}-{uuid.uuid4()}"
-        options = {"key": key, "priority": _FIRST, "pure": False, "workers": [self._workers[rank]]}
-        self._futures.append(self._client.submit(*call, **options))
+        call = remote_call(function, self._work, *details)
+        options = {"priority": _FIRST, "pure": False, "workers": [self._workers[rank]]}
+        self._futures.append(self._client.submit(*call, key=f"{self._topic}-rank-{rank}", **options))
         self._futures[rank].add_done_callback(lambda _: self._events.put(("ended", rank)))
 
+    def _end_rank(self, rank: int) -> None:
+        try:
+            self.result = result_of(self._futures[rank]) or self.result  # other ranks have no result
+        except KilledWorker:
+            raise RankError(f"the worker of {self._work.name(rank)} is lost") from None
+        except OSError as error:  # on the worker: cannot listen at an address, disk full
+            raise SplatError(f"the worker of {self._work.name(rank)} failed: {one_line(error)}") from None
+
     def _check_workers(self) -> None:
-        if time.monotonic() - self._last_lost_check < _LOST_CHECK_INTERVAL:
-            return
-        present, self._last_lost_check = self._client.nthreads(), time.monotonic()
+        present = self._client.nthreads()
         for rank, worker in enumerate(self._workers):
             if worker not in present:
-                raise RankError(f"the worker of rank {rank} of {self._size} is lost: {worker}")
-        is_late = self._listens_since and time.monotonic() - self._listens_since > _START
-        if is_late and (missing := self._size - self.num_running):
-            raise RankError(f"{missing} of {self._size} ranks have not started within {_START:.0f} s")
+                raise RankError(f"the worker of {self._work.name(rank)} is lost: {worker}")
+        if time.monotonic() > self._deadline and (missing := len(self._workers) - self.num_running):
+            raise RankError(f"{missing} of {len(self._workers)} ranks have not started within {_START:.0f} s")

@@ -25,7 +25,7 @@ _LOOPBACK_PAGES = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
 _TEXTS = ("memory", "queue", "account", "job_mem", "interface", "log_directory", "local_directory")
 
 
-def read_slurm_file(path: Path) -> dict[str, Any]:
+def _read_settings(path: Path) -> dict[str, Any]:
     """`jobs`, the number of SLURM jobs, and arguments of dask_jobqueue.SLURMCluster for each. Raises UsageError."""
     settings = read_toml(path)
     num = settings.get("jobs")
@@ -46,8 +46,9 @@ def read_slurm_file(path: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def slurm_cluster(path: Path, settings: dict[str, Any]) -> Iterator[Any]:
-    """Context with a cluster of workers in SLURM jobs. settings: from read_slurm_file(path). Raises UsageError."""
+def slurm_cluster(path: Path) -> Iterator[Any]:
+    """Context with a cluster of workers in SLURM jobs, which a .toml file describes. Raises UsageError."""
+    settings = _read_settings(path)
     try:
         with kept_signal_handlers():  # dask_jobqueue's handler of SIGINT exits with code 0
             from dask_jobqueue import SLURMCluster
@@ -55,7 +56,6 @@ def slurm_cluster(path: Path, settings: dict[str, Any]) -> Iterator[Any]:
         raise UsageError(f"{path} needs dask-jobqueue: pip install 'splat-cli[cluster]'") from None
     if shutil.which("sbatch") is None:
         raise UsageError(f"{path} needs SLURM, but there is no `sbatch`: run this command where you submit jobs")
-    settings = dict(settings)
     num = settings.pop("jobs")
     _reject_unknown(path, settings)
     try:
@@ -76,14 +76,10 @@ def slurm_cluster(path: Path, settings: dict[str, Any]) -> Iterator[Any]:
 
 def _submit(cluster: Any, num: int) -> None:
     """Submit `num` jobs; UsageError if that fails, which `scale` would only log."""
-
-    async def submitted() -> None:
-        await cluster
-
     for _ in range(num):
         cluster.worker_spec.update(cluster.new_worker_spec())
     try:
-        cluster.sync(submitted)
+        cluster.sync(lambda: cluster)  # awaits the cluster with its new jobs
     except RuntimeError as error:
         raise UsageError(f"SLURM rejects the jobs: {one_line(error)}") from None
 

@@ -13,7 +13,7 @@ from splat_cli.commands import batch
 from splat_cli.commands.batch_list import BatchScene, plan_batch
 from splat_cli.config import TrainConfig
 from splat_cli.device import cuda
-from splat_cli.engine import local
+from splat_cli.engine import engine
 from splat_cli.engine.job import JobResult, train_job
 from splat_cli.errors import UsageError
 from splat_cli.run.storage.run_dir import RunDir
@@ -200,7 +200,7 @@ def test_process_that_is_killed_fails_alone(splat, scene, tmp_path):
 
 def test_a_scene_that_another_batch_trains_is_waited_for(splat, scene, tmp_path, monkeypatch):
     """Two commands on one folder: both end with success, and each scene is trained once."""
-    monkeypatch.setattr(local, "_LOCK_PATIENCE", 0.1)
+    monkeypatch.setattr(engine, "_LOCK_PATIENCE", 0.1)
     run, log = RunDir(tmp_path / "out" / scene.name), tmp_path / "out" / f"{scene.name}.log"
     arguments = ["batch", scene, "-o", tmp_path / "out", "--device", "cpu", "--save-at", "", "--steps", 300]
     arguments += ["--no-report", "--checkpoint-every", 10]

@@ -131,9 +131,9 @@ def test_pages_of_the_scheduler_of_slurm_jobs_are_on_loopback_only(tmp_path, mon
     (tmp_path / "sbatch").chmod(0o700)
     (tmp_path / "scancel").symlink_to("/bin/true")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    settings = {"jobs": 1, "memory": "1GB", "interface": "lo"}
+    (tmp_path / "slurm.toml").write_text('jobs = 1\nmemory = "1GB"\ninterface = "lo"\n')
     before = _listening()
-    with slurm.slurm_cluster(tmp_path / "slurm.toml", settings):
+    with slurm.slurm_cluster(tmp_path / "slurm.toml"):
         assert {host for host, _ in _listening() - before} == {"127.0.0.1"}
 
 

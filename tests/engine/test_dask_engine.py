@@ -11,13 +11,13 @@ import pytest
 pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
 import distributed
 
-from splat_cli.engine import clusters
+from splat_cli.engine import clusters, dask_engine
 from splat_cli.engine.dask_engine import DaskEngine
 from splat_cli.engine.job import Job
 from splat_cli.engine.rank_group import RankGroup
 from splat_cli.errors import SplatError, UsageError
 from tests.engine.dask_cluster import LEFT_OPEN, dask_cluster
-from tests.engine.test_local import job, order_of_jobs, training_job
+from tests.engine.test_local import order_of_jobs, training_job
 from tests.subprocesses import newest_checkpoint, wait_until
 
 pytestmark = pytest.mark.filterwarnings(LEFT_OPEN)
@@ -64,13 +64,13 @@ def _quick(folder, name, **changes):
 
 
 def test_jobs_of_higher_priority_begin_first(one_worker, connect, tmp_path):
-    engine = DaskEngine(connect(one_worker), "cpu", print, lambda: None)
+    engine = DaskEngine(connect(one_worker), "cpu", lambda: None, print)
     assert order_of_jobs(engine, tmp_path) == ["1", "3", "4", "0", "2"]
 
 
 def test_jobs_that_fail_on_all_workers_do_not_stop_others(two_workers, connect, tmp_path):
     """The logs of these jobs are folders. The workers do not count as damaged."""
-    engine = DaskEngine(connect(two_workers), "cpu", print, lambda: None)
+    engine = DaskEngine(connect(two_workers), "cpu", lambda: None, print)
     bad, good = [f"bad-{i}" for i in range(3)], [f"good-{i}" for i in range(8)]
     for name in bad:
         (tmp_path / f"{name}.log").mkdir()
@@ -86,7 +86,7 @@ def test_jobs_that_fail_on_all_workers_do_not_stop_others(two_workers, connect, 
 
 
 def test_a_log_that_this_machine_cannot_write_fails_alone(one_worker, connect, tmp_path):
-    engine = DaskEngine(connect(one_worker), "cpu", print, lambda: None)
+    engine = DaskEngine(connect(one_worker), "cpu", lambda: None, print)
     (tmp_path / "file").touch()
     for one in (_quick(tmp_path, "bad", log=Path("file/log")), _quick(tmp_path, "good")):
         engine.submit(one)
@@ -99,7 +99,7 @@ def test_a_worker_that_fails_twice_gets_no_more_jobs(connect, tmp_path):
     said = []
     with dask_cluster(tmp_path / "cluster", 1) as cluster:
         cluster.add_worker("--preload", tmp_path / "breaks.py")
-        engine = DaskEngine(connect(cluster.address), "cpu", said.append, lambda: None)
+        engine = DaskEngine(connect(cluster.address), "cpu", lambda: None, said.append)
         for number in range(6):
             engine.submit(_quick(tmp_path, f"job-{number}"))
         results = list(engine.results())
@@ -114,7 +114,7 @@ def test_jobs_fail_where_no_worker_is_left(connect, tmp_path):
     (tmp_path / "breaks.py").write_text(BREAKS)
     with dask_cluster(tmp_path / "cluster", 0) as cluster:
         cluster.add_worker("--preload", tmp_path / "breaks.py")
-        engine = DaskEngine(connect(cluster.address), "cpu", print, lambda: None)
+        engine = DaskEngine(connect(cluster.address), "cpu", lambda: None, print)
         for number in range(3):
             engine.submit(_quick(tmp_path, f"job-{number}"))
         errors = [result.json_output()["error"] for result in engine.results()]
@@ -126,7 +126,7 @@ def test_jobs_fail_where_no_worker_is_left(connect, tmp_path):
 def test_ranks_get_their_turn_beside_a_batch(two_workers, connect, tmp_path):
     """Two workers are free at the same time only if the batch starts no job meanwhile."""
     ended = []
-    engine = DaskEngine(connect(two_workers), "cpu", lambda line: None, lambda: None)
+    engine = DaskEngine(connect(two_workers), "cpu", lambda: None, lambda line: None)
     group = RankGroup(connect(two_workers), "cpu", False, lambda line: None, lambda: None)
     for number in range(20):
         engine.submit(
@@ -135,7 +135,7 @@ def test_ranks_get_their_turn_beside_a_batch(two_workers, connect, tmp_path):
 
     def wait():
         wait_until(lambda: ended)
-        group._wait(job(tmp_path), [2])
+        group._wait([tmp_path], [2])
         group._turn.give_back()
         ended.append("ranks")
 
@@ -159,7 +159,7 @@ def test_a_stopped_worker_does_not_delay_the_end(connect, scene, tmp_path):
                 cluster.workers[0].send_signal(signal.SIGSTOP)
                 raise KeyboardInterrupt
 
-        engine = DaskEngine(connect(cluster.address), "cpu", print, interrupt)
+        engine = DaskEngine(connect(cluster.address), "cpu", interrupt, print)
         engine.submit(training_job(tmp_path, scene))
         with pytest.raises(KeyboardInterrupt):
             list(engine.results())
@@ -175,15 +175,33 @@ def test_a_worker_without_the_program_is_told(connect, tmp_path):
     (tmp_path / "splat_cli.py").touch()
     with dask_cluster(tmp_path / "cluster", 0) as cluster:
         cluster.add_worker(PYTHONPATH=tmp_path)
-        engine = DaskEngine(connect(cluster.address), "cpu", print, lambda: None)
+        engine = DaskEngine(connect(cluster.address), "cpu", lambda: None, print)
         engine.submit(_quick(tmp_path, "job"))
         with pytest.raises(UsageError, match="a worker lacks splat .*: install it on all machines"):
             list(engine.results())
 
 
+def test_a_job_is_taken_back_from_a_worker_without_the_program(one_worker, connect, tmp_path, monkeypatch):
+    """Dask may move a job to a worker that has just joined."""
+    calls, remote_call = [], dask_engine.remote_call
+
+    def lacks_program(work):
+        raise ImportError("no module")
+
+    def first_lacks_program(*arguments):
+        calls.append(arguments)
+        return (lacks_program, b"") if len(calls) == 1 else remote_call(*arguments)
+
+    monkeypatch.setattr(dask_engine, "remote_call", first_lacks_program)
+    engine = DaskEngine(connect(one_worker), "cpu", lambda: None, print)
+    engine.submit(_quick(tmp_path, "job"))
+    assert [result.exit_code for result in engine.results()] == [0]
+    engine.close()
+
+
 def test_a_lost_scheduler_is_told(connect, scene, tmp_path):
     with dask_cluster(tmp_path / "cluster", 1) as cluster:
-        engine = DaskEngine(connect(cluster.address), "cpu", print, lambda: None)
+        engine = DaskEngine(connect(cluster.address), "cpu", lambda: None, print)
         (tmp_path / "log").touch()
         engine.submit(training_job(tmp_path, scene))
 

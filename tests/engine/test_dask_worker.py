@@ -1,7 +1,8 @@
 """Jobs and ranks in a worker of a Dask cluster, tested without a cluster."""
 
 import errno
-import pickle
+import platform
+import re
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,9 +12,10 @@ import pytest
 pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
 from distributed import Reschedule
 
-from splat_cli import __version__
+import splat_cli
 from splat_cli.engine import dask_worker
-from splat_cli.engine.dask_worker import RankTask, WorkerFailed, follow, lead, run_on_worker
+from splat_cli.engine.dask_calls import remote_call
+from splat_cli.engine.dask_worker import Failure, RankTask, follow, lead, run_on_worker
 from splat_cli.engine.job import Job
 from splat_cli.errors import SplatError
 from splat_cli.ranks.links import listening
@@ -41,7 +43,7 @@ class FakeWorker:
 def worker(monkeypatch):
     worker = FakeWorker()
     monkeypatch.setattr(dask_worker, "get_worker", lambda: worker)
-    monkeypatch.setattr(dask_worker, "_free_devices", {})
+    dask_worker._free_devices.cache_clear()
     return worker
 
 
@@ -59,23 +61,25 @@ def job(folder, *arguments, inputs=()):
 
 
 def run(job):
-    return run_on_worker(job, "cpu", __version__, "topic")
+    return run_on_worker(job, "cpu", "topic")
 
 
 def test_job_runs_and_tells_where(worker, tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     result = run(job(tmp_path, "--version"))
     assert (result.exit_code, result.output.split()[0]) == (0, "splat,")
-    ((name, text),) = worker.said
-    assert name == "job"
-    assert text.startswith("runs on ")
-    assert worker.address in text
-    assert dask_worker.num_running("topic") == 0
+    (line,) = worker.said
+    assert line.startswith("job: runs on ")
+    assert worker.address in line
+    assert not dask_worker.still_running({"key"})
 
 
-def test_other_version_is_refused(worker, tmp_path):
-    with pytest.raises(WorkerFailed, match=r"versions differ: splat 0\.0 here, .*install the same"):
-        run_on_worker(job(tmp_path, "--version"), "cpu", "0.0", "topic")
+def test_other_version_is_told(monkeypatch):
+    call, work = remote_call(str, 5)
+    assert call(work) == "5"
+    monkeypatch.setattr(splat_cli, "__version__", "0.0")
+    with pytest.raises(ImportError, match=r": it has 0\.0$"):
+        call(work)
 
 
 @pytest.mark.parametrize("missing", ["log", "scene"])
@@ -83,8 +87,7 @@ def test_invisible_folder_is_told(worker, tmp_path, missing):
     one = job(tmp_path, "--version", inputs=(Path("scene"),))
     (tmp_path / "scene").mkdir()
     (tmp_path / "scene").rmdir() if missing == "scene" else (tmp_path / "log").unlink()
-    with pytest.raises(WorkerFailed, match=f"{missing} is not visible on .*: use a folder that all machines"):
-        run(one)
+    assert re.search(f"{missing} is not visible on .*: use a folder that all machines", run(one).reason)
 
 
 def _after_start(started, change):
@@ -106,21 +109,21 @@ def test_job_of_a_closing_worker_is_rescheduled(worker, started, tmp_path, scene
     (tmp_path / "log").touch()
     with pytest.raises(Reschedule):
         run(training_job(tmp_path, scene))
-    assert "to be continued elsewhere" in worker.said[-1][1]
+    assert "to be continued elsewhere" in worker.said[-1]
 
 
 def test_rank_that_cannot_reach_rank_0_tells_so(worker, tmp_path):
     with listening("127.0.0.1") as server:
         address = server.getsockname()[:2]
-    work = RankTask(job(tmp_path, "--version"), 2, "cpu", __version__, "topic", b"key")
+    work = RankTask(job(tmp_path, "--version"), 2, "cpu", "topic", b"key")
     message = r"\(tcp://somewhere:1\) cannot reach rank 0 at 127.0.0.1, port \d+ \(Connection refused\): workers must"
     with pytest.raises(SplatError, match=message):
         follow(work, 1, address, [])
-    assert dask_worker.num_running("topic") == 0
+    assert not dask_worker.still_running({"key"})
 
 
 def test_leading_rank_that_is_dropped_waits_no_more(worker, tmp_path):
-    work = RankTask(job(tmp_path, "--version"), 2, "cpu", __version__, "topic", b"key")
+    work = RankTask(job(tmp_path, "--version"), 2, "cpu", "topic", b"key")
     worker.address = "tcp://127.0.0.1:1"
     worker.log_event = lambda topic, message: worker.said.append(message) or worker.state.tasks.clear()
     with pytest.raises(Reschedule):
@@ -133,23 +136,26 @@ def test_a_device_has_one_job_at_a_time(worker, monkeypatch):
     environments = [{"CUDA_VISIBLE_DEVICES": "0"}, {"CUDA_VISIBLE_DEVICES": "1"}]
     monkeypatch.setattr(dask_worker, "device_environments", lambda device: environments)
     task = dask_worker._Task("topic")
-    with task.on_free_device("cuda") as first, task.on_free_device("cuda") as second:
+    with task.on_free_device("cuda") as (_, first), task.on_free_device("cuda") as (_, second):
         assert sorted([first["CUDA_VISIBLE_DEVICES"], second["CUDA_VISIBLE_DEVICES"]]) == ["0", "1"]
-        assert dask_worker.num_running("topic") == 2
+        assert dask_worker.still_running({"key", "other"})
+        assert not dask_worker.still_running({"other"})
         worker.status.name = "closing"
         with pytest.raises(Reschedule), task.on_free_device("cuda"):
             pass
         worker.status.name = "running"
-    with task.on_free_device("cuda") as third:
+    with task.on_free_device("cuda") as (place, third):
         assert third in environments
+        assert place == f"{task.place}, GPU {third['CUDA_VISIBLE_DEVICES']}"
 
 
 def test_a_failing_worker_is_named(worker, tmp_path, monkeypatch):
     monkeypatch.setattr(dask_worker, "run_job", failing)
-    with pytest.raises(WorkerFailed, match=r"\(tcp://somewhere:1\) cannot run it \(log: No space left") as raised:
-        run(job(tmp_path, "--version"))
-    copy = pickle.loads(pickle.dumps(raised.value))
-    assert (copy.worker, str(copy)) == (worker.address, str(raised.value))
+    failure = run(job(tmp_path, "--version"))
+    assert failure == Failure(worker.address, f"{platform.node()} (tcp://somewhere:1) cannot run it ({REASON})", 1)
+
+
+REASON = "log: No space left"
 
 
 def failing(job, *_):

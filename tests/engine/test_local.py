@@ -8,11 +8,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
+import pytest
 
 from splat_cli.engine import process as job_process
-from splat_cli.engine.engine import open_engine
+from splat_cli.engine.engine import LocalEngine, open_engine
 from splat_cli.engine.job import Job, JobResult
-from splat_cli.engine.local import LocalEngine
 from splat_cli.engine.process import run_job
 from splat_cli.io.folder_lock import locked_folder
 from tests.subprocesses import HANG, endless_training, finished, started, wait_for_checkpoint
@@ -116,7 +116,7 @@ def test_a_job_that_does_not_end_is_killed(tmp_path, monkeypatch):
 def test_job_saves_and_ends_with_its_parent(scene, tmp_path):
     program = f"""if True:
         from pathlib import Path
-        from splat_cli.engine.engine import open_engine
+        from splat_cli.engine.engine import LocalEngine, open_engine
         from tests.engine.test_local import training_job
         with open_engine("cpu") as engine:
             engine.submit(training_job(Path({str(tmp_path)!r}), {str(scene)!r}))
@@ -143,8 +143,18 @@ def test_job_waits_for_the_process_of_an_earlier_command(tmp_path):
 
 
 def test_closed_engine_does_not_wait_for_other_processes(tmp_path):
-    with locked_folder(tmp_path / "run", make=True), open_engine("cpu") as engine:
+    said = []
+
+    def check():
+        if said:
+            raise KeyboardInterrupt
+
+    engine = LocalEngine([{}], check, said.append)
+    with locked_folder(tmp_path / "run", make=True):
         engine.submit(dataclasses.replace(job(tmp_path, "--version"), run=Path("run")))
+        with pytest.raises(KeyboardInterrupt):
+            list(engine.results())
+        engine.close()
     assert not (tmp_path / "log").exists()
 
 

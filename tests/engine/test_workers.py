@@ -7,11 +7,9 @@ import pytest
 
 pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
 
-from splat_cli import __version__
 from splat_cli.engine import rank_group
-from splat_cli.engine.workers import WorkerInfo, Workers, chosen_workers, describe_worker, places_of
+from splat_cli.engine.workers import WorkerInfo, Workers, describe_worker
 from splat_cli.errors import UsageError
-from tests.engine.test_dask_worker import job
 
 GPUS = {
     "a": WorkerInfo("one", ("0",), ""),
@@ -22,8 +20,15 @@ CPUS = {name: WorkerInfo(host, (), "no driver") for name, host in (("a", "one"),
 
 
 def _chosen(infos, size, kind, threads=2, busy=()):
-    places = places_of(infos, dict.fromkeys(infos, threads), kind)
-    return chosen_workers(infos, {one: num - (one in busy) for one, num in places.items()}, size, kind)
+    workers = _looked(infos, kind, threads)
+    return workers.choose({one: num - (one in busy) for one, num in workers.places().items()}, size)
+
+
+def _looked(infos, kind, threads=1):
+    workers = Workers(FakeClient(infos, num_threads=threads), "auto", pytest.fail)
+    workers.look([])
+    workers.kind = kind
+    return workers
 
 
 @pytest.mark.parametrize(
@@ -58,8 +63,8 @@ def test_a_gpu_of_two_workers_is_used_once():
 def test_jobs_of_several_workers_may_share_a_gpu():
     """Workers of `--cluster local:N` share GPUs if N is larger than the number of GPUs."""
     same = {name: WorkerInfo("one", ("0",), "") for name in "ab"}
-    assert places_of(same, {"a": 1, "b": 1}, "cuda", shared=True) == {"a": 1, "b": 1}
-    assert places_of(same, {"a": 1, "b": 1}, "cuda") == {"a": 1}
+    assert _looked(same, "cuda").places(shared=True) == {"a": 1, "b": 1}
+    assert _looked(same, "cuda").places() == {"a": 1}
 
 
 class FakeClient:
@@ -67,11 +72,11 @@ class FakeClient:
 
     status = "running"
 
-    def __init__(self, infos, busy=dict):
-        self._infos, self._busy = infos, busy
+    def __init__(self, infos, busy=dict, num_threads=1):
+        self._infos, self._busy, self._num_threads = infos, busy, num_threads
 
     def nthreads(self):
-        return dict.fromkeys(self._infos, 1)
+        return dict.fromkeys(self._infos, self._num_threads)
 
     def processing(self):
         return {worker: [None] * num for worker, num in self._busy().items()}
@@ -91,7 +96,7 @@ def wait(monkeypatch):
         turn = SimpleNamespace(take=lambda: next(turns, True), give_back=lambda: None)
         monkeypatch.setattr(rank_group, "Turn", lambda client: turn)
         group = rank_group.RankGroup(client, device, can_grow, say, lambda: None)
-        return group._wait(None, sizes)
+        return group._wait([], sizes)
 
     return wait
 
@@ -149,12 +154,12 @@ def test_too_few_workers_are_told(wait, infos, size, device, can_grow, message):
 def test_a_worker_that_cannot_run_jobs_is_left_out(answer, reason):
     said = []
     workers = Workers(FakeClient({**CPUS, "bad": answer}), "auto", said.append)
-    workers.look(None)
-    workers.look(None)
+    workers.look([])
+    workers.look([])
     assert workers.places().keys() == CPUS.keys()
     assert [bool(re.match(f"A worker gets no jobs: {reason}", line)) for line in said] == [True]
     with pytest.raises(UsageError, match=reason):
-        Workers(FakeClient({"bad": answer}), "auto", said.append).look(None)
+        Workers(FakeClient({"bad": answer}), "auto", said.append).look([])
 
 
 @pytest.mark.parametrize(
@@ -164,21 +169,21 @@ def test_a_worker_that_cannot_run_jobs_is_left_out(answer, reason):
 def test_jobs_of_auto_and_cuda_take_gpus_from_one_pool(infos, device, kind):
     """A worker's pool of devices depends on the kind."""
     workers = Workers(FakeClient(infos), device, pytest.fail)
-    workers.look(None)
+    workers.look([])
     assert workers.kind == kind
 
 
 def test_a_worker_that_leaves_before_it_answers_is_asked_again():
     client = FakeClient({"a": OSError("lost")})
     workers = Workers(client, "auto", pytest.fail)
-    workers.look(None)
+    workers.look([])
     assert (workers.is_known(), workers.places()) == (False, {})
     client._infos = CPUS
-    workers.look(None)
+    workers.look([])
     assert (workers.is_known(), workers.places()) == (True, dict.fromkeys(CPUS, 1))
 
 
 def test_processes_of_one_host_share_memory(tmp_path):
-    infos = [describe_worker(job(tmp_path), __version__) for _ in range(2)]
+    infos = [describe_worker([tmp_path]) for _ in range(2)]
     assert infos[0] == infos[1]
     assert infos[0].host

@@ -99,8 +99,7 @@ def _run(city: City, before: dict[Job, set[str]], engine: Engine, display: Displ
     failed = list[tuple[str, dict[str, Any]]]()
 
     def submit_ready() -> None:
-        ready = [job for job, names in before.items() if not names]
-        for job in sorted(ready, key=lambda job: -job.priority):  # the first begins at once
+        for job in [job for job, names in before.items() if not names]:
             del before[job]
             job.log.parent.mkdir(parents=True, exist_ok=True)
             engine.submit(job)

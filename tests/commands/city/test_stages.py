@@ -62,14 +62,6 @@ def test_a_job_begins_when_those_before_it_have_ended(city, tmp_path):
     assert engine.events == ["+a", "+b", "-b", "+c", "-c", "+d", "-d", "-a"]
 
 
-def test_jobs_of_higher_priority_are_submitted_first(city, tmp_path):
-    """An engine starts the first job at once, before it knows of later ones."""
-    engine = RecordingEngine()
-    low, high = (Job(name, (), tmp_path, tmp_path / "log", tmp_path / name) for name in "ab")
-    _run(city, {low: set(), dataclasses.replace(high, priority=1): set()}, engine, Display(level=Level.QUIET))
-    assert engine.events[:2] == ["+b", "+a"]
-
-
 def test_no_job_begins_after_one_before_it_has_failed(city, tmp_path):
     engine = RecordingEngine(failing="b")
     with pytest.raises(SplatError, match="b: lost; the same command continues"):
