@@ -15,13 +15,13 @@ _PARAMETERS = {
 }
 
 
-def write_small_scene(folder, num_views=9, num_points=300, camera_model="PINHOLE"):
+def write_small_scene(folder, num_views=9, num_points=300, camera_model="PINHOLE", parameters=None):
     """Photographs a_00.jpg, ... (a colour gradient, 40x30) and points in a ball of radius 1. Returns `folder`."""
     views = ring_of_views(num_views)
     (folder / "images").mkdir(parents=True)
     for number, view in enumerate(views):
         _photograph(number, view.width, view.height).save(folder / "images" / view.name)
-    camera = Camera(1, camera_model, views[0].width, views[0].height, _PARAMETERS[camera_model])
+    camera = Camera(1, camera_model, views[0].width, views[0].height, parameters or _PARAMETERS[camera_model])
     images = [
         Image(number, 1, view.name, tuple(quat_from_matrix(view.w2c[:3, :3])), tuple(view.w2c[:3, 3]))
         for number, view in enumerate(views, 1)

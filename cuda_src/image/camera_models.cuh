@@ -8,11 +8,12 @@
 #define FAMILY_FOV 4
 #define FAMILY_DIVISION 5
 #define FAMILY_EUCM 6
+#define FAMILY_FTHETA 8
 
 // A camera with distortion. scene/lens/undistort.py mirrors this layout.
 struct Lens {
     double fx, fy, cx, cy;          // px
-    double c[16];                   // polynomial: radial [6], rational [3], p1, p2, prism [4], skew. Else: omega; k; or alpha, beta
+    double c[16];                   // polynomial: radial [6], rational [3], p1, p2, prism [4], skew. Else: omega; k; alpha, beta; or higher [4]
     int width, height;              // px
     int family;
     int padding;
@@ -54,6 +55,10 @@ __device__ __forceinline__ Point distort(const Lens& lens, Point p)
     if (lens.family == FAMILY_EUCM) {
         const double depth = c[0] * sqrt(c[1] * r2 + 1) + 1 - c[0];
         return scaled(p, depth > 0 ? 1 / depth : nan(""));
+    }
+    if (lens.family == FAMILY_FTHETA) {
+        const double radius = sqrt(r2), a = atan(radius);
+        return scaled(p, radius > 1e-9 ? a * (1 + a * (c[0] + a * (c[1] + a * (c[2] + a * c[3])))) / radius : 1);
     }
     return distort_polynomial(c, lens.family, p);
 }

@@ -12,6 +12,7 @@
 #include "lens/eucm.cuh"
 #include "lens/fisheye.cuh"
 #include "lens/fov.cuh"
+#include "lens/ftheta.cuh"
 #include "lens/perspective.cuh"
 #include "lens/polynomial.cuh"
 
@@ -21,6 +22,7 @@
 #define FAMILY_DIVISION 5
 #define FAMILY_EUCM 6
 #define FAMILY_EQUIRECTANGULAR 7
+#define FAMILY_FTHETA 8
 
 // Lens of a camera that keeps it; fx, fy, cx, cy are in Camera. render/camera.py mirrors this layout.
 struct LensModel {
@@ -62,6 +64,7 @@ __device__ __forceinline__ Radius lens_radius(const LensModel& lens, vfloat r, v
     if (lens.family == FAMILY_FOV) radius = fov_radius(lens.c, r, z);
     else if (lens.family == FAMILY_DIVISION) radius = division_radius(lens.c, r, z);
     else if (lens.family == FAMILY_EUCM) radius = eucm_radius(lens.c, r, z);
+    else if (lens.family == FAMILY_FTHETA) radius = ftheta_radius(lens.c, r, z);
     else if (lens.family == FAMILY_FISHEYE) return fisheye_radius(r, z);
     else radius = perspective_radius(r, z);
     const vbool outside = r * lens.cos_max > z * lens.sin_max;      // sin(angle - max_angle) > 0

@@ -49,6 +49,8 @@ def _radius(lens: Lens, angle: Array) -> Array:
     p = lens.params
     if "FISHEYE" in lens.model:
         return angle
+    if lens.model == "FTHETA":
+        return angle + sum(c * angle ** (power + 2) for power, c in enumerate(p))
     if lens.model == "FOV":
         sine, cosine = 2 * np.sin(p[0] / 2) * np.sin(angle), np.cos(p[0] / 2) * np.cos(angle)
         return np.arctan2(sine, cosine) / p[0]

@@ -15,7 +15,7 @@ from splat_cli.render.project_backward import Update
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.colmap.model import Camera as ColmapCamera
 from splat_cli.scene.lens import RollingShutter, lens_of
-from splat_cli.scene.lens.distortion import Distortion, Equirectangular, Polynomial
+from splat_cli.scene.lens.distortion import Distortion, Equirectangular, FTheta, Polynomial
 from splat_cli.scene.view import View
 from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import unscented
@@ -47,6 +47,7 @@ LENSES = {
     "FOV": (30.0, (1.1,)),
     "DIVISION": (30.0, (-0.2,)),
     "EUCM": (25.0, (0.62, 1.1)),
+    "FTHETA": (22.0, (0.03, -0.04, 0.01, -0.001)),
     "EQUIRECTANGULAR": (SIDE / (2 * np.pi), ()),
 }
 """Model -> focal length in pixels, parameters after the matrix. RAD_TAN_...: p0 and p1 are in COLMAP's order."""
@@ -96,6 +97,8 @@ def distortion_of(model: str) -> Distortion | None:
     focal, params = LENSES[model]
     if model == "EQUIRECTANGULAR":
         return lens_of(ColmapCamera(1, model, SIDE, SIDE // 2, (SIDE, SIDE // 2))).distortion
+    if model == "FTHETA":
+        return FTheta(params)
     matrix = (focal, 31.0, 33.0) if model == "RADIAL" else (focal, focal, 31.0, 33.0)
     return lens_of(ColmapCamera(1, model, SIDE, SIDE, (*matrix, *params))).distortion
 

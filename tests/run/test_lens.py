@@ -32,6 +32,26 @@ def test_run_keeps_the_lens(radial, tmp_path):
     assert psnr[0] != psnr[1]
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"depth_weight": 0.3, "appearance": "exposure", "smooth_3d": 0.2, "batch": 2},
+        {"appearance": "grid", "robust": True, "free_space": 0.1, "pose_opt": True, "background": "learned"},
+        {"appearance": "camera", "color": "field", "coarse_until": 0.5, "init": "sweep"},
+    ],
+    ids=" ".join,
+)
+def test_other_models_work_through_a_lens(tmp_path, changes):
+    """A lens without distortion takes the other path through the kernels, to about the same result."""
+    flat = write_small_scene(tmp_path / "scene", camera_model="SIMPLE_RADIAL", parameters=(35.0, 21.0, 13.0, 0.0))
+    runs = [
+        Trained(flat).new(tmp_path / lens, **{**SHORT, "steps": 40, "eval": True, "lens": lens, **changes})
+        for lens in ("keep", "undistort")
+    ]
+    psnr = [run.metrics()["steps"]["40"]["psnr"] for run in runs]
+    assert psnr[0] == pytest.approx(psnr[1], abs=0.5)
+
+
 def test_sphere_walk_trains(tmp_path):
     training = Trained(make_sample_scene(tmp_path / "scene", num_views=5, width=64, height=32, camera="sphere"))
     run = training.new(tmp_path / "run", **{**SHORT, "steps": 60, "lens": "undistort"})

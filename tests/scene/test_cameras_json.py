@@ -9,7 +9,7 @@ import pytest
 from splat_cli.errors import FormatError
 from splat_cli.scene.cameras_json import read_cameras, write_cameras
 from splat_cli.scene.lens import RollingShutter
-from splat_cli.scene.lens.distortion import Division, Equirectangular, Eucm, Fov, Polynomial
+from splat_cli.scene.lens.distortion import Division, Equirectangular, Eucm, Fov, FTheta, Polynomial
 from tests.views import ring_of_views
 
 
@@ -17,6 +17,7 @@ def test_views_read_back(tmp_path):
     views = [dataclasses.replace(view, camera_id=number % 5) for number, view in enumerate(ring_of_views())]
     views[1] = dataclasses.replace(views[1], radial=(0.1, -0.02))
     lenses = [Polynomial(radial=(0.1,), fisheye=True), Fov(0.9), Division(-0.1), Eucm(0.6, 1.1), Equirectangular()]
+    lenses.append(FTheta((0.1, -0.02)))
     for number, lens in enumerate(lenses, 2):
         views[number] = dataclasses.replace(views[number], distortion=lens)
     views[2] = dataclasses.replace(views[2], rolling_shutter=RollingShutter((0.1, -0.02, 0.0), (0.3, 0.0, -0.1)))

@@ -13,7 +13,7 @@ from splat_cli.errors import SceneError
 from splat_cli.sample import make_sample_scene
 from splat_cli.scene import SceneOptions, load_images, read_scene
 from splat_cli.scene.lens import RollingShutter
-from splat_cli.scene.lens.distortion import Polynomial
+from splat_cli.scene.lens.distortion import FTheta, Polynomial
 from tests.scene.transforms_files import (
     NERFSTUDIO_APPLIED,
     frame_entry,
@@ -32,6 +32,17 @@ def assert_same_cameras(views, expected):
         np.testing.assert_allclose(view.w2c, other.w2c, atol=1e-9)
         for name in ("width", "height", "fx", "fy", "cx", "cy"):
             assert getattr(view, name) == pytest.approx(getattr(other, name), abs=1e-9)
+
+
+def test_ftheta(tmp_path):
+    """gsplat's parameters: the radius in pixels is 20 a + 2 a^2 - a^3."""
+    model = {"camera_model": "FTHETA", "angle_to_pixeldist_poly": [0, 20, 2, -1], "linear_cde": [1.05, 0, 0]}
+    view = read_scene(write_transforms(tmp_path, **model), SceneOptions(lens="keep")).views[0]
+    assert (view.fx, view.fy) == (21.0, 20.0)
+    assert view.distortion == FTheta((0.1, -0.05))
+    angle = 1.2
+    pixel = view.distortion.project(np.array([0.0, np.sin(angle), np.cos(angle)])) * [view.fx, view.fy]
+    np.testing.assert_allclose(pixel, [0, 20 * angle + 2 * angle**2 - angle**3])
 
 
 MOTION = RollingShutter((0.1, -0.05, 0.02), (0.3, -0.2, 0.1))

@@ -4,7 +4,7 @@ A distortion maps the undistorted place of a ray, (x / z, y / z), to the distort
 `project` and `unproject` do the same for rays in any direction, also beyond 90 degrees from the axis.
 `cuda_src/image/camera_models.cuh` has the same formulas for photographs, `cuda_src/lens/` for splats. Sources:
 COLMAP's and OpenCV's descriptions of their camera models; Devernay & Faugeras 2001 (FOV); Fitzgibbon 2001 (division);
-Khomutenko et al. 2016 (EUCM).
+Khomutenko et al. 2016 (EUCM); the description of FTheta in gsplat.
 """
 
 import dataclasses
@@ -231,6 +231,52 @@ class Eucm:
 
 
 @dataclass(frozen=True)
+class FTheta:
+    """NVIDIA's fisheye model: the radius is a polynomial of the angle a to the axis, in radians.
+
+    higher: radius = a + higher[0] a^2 + higher[1] a^3 + ..., up to a^5.
+    """
+
+    higher: tuple[float, ...] = ()
+    family = 8
+
+    def coefficients(self) -> tuple[float, ...]:
+        return (*self.higher, *(0.0,) * (4 - len(self.higher)))
+
+    def distort(self, points: np.ndarray) -> np.ndarray:
+        return self.project(np.concatenate([points, np.ones_like(points[..., :1])], axis=-1))
+
+    def undistort(self, points: np.ndarray) -> np.ndarray:
+        radius = np.linalg.norm(points, axis=-1, keepdims=True)
+        return _from_equidistant(points * _ratio(self._angle(radius), radius, 1.0))
+
+    def project(self, rays: np.ndarray) -> np.ndarray:
+        plane, z = rays[..., :2], rays[..., 2:]
+        r = np.linalg.norm(plane, axis=-1, keepdims=True)
+        return plane * _ratio(self._radius(np.arctan2(r, z)), r, 1.0)
+
+    def unproject(self, points: np.ndarray) -> np.ndarray:
+        radius = np.linalg.norm(points, axis=-1, keepdims=True)
+        angle = self._angle(radius)
+        angle = np.where(angle <= np.pi, angle, np.nan)
+        return np.concatenate([points * _ratio(np.sin(angle), radius, 1.0), np.cos(angle)], axis=-1)
+
+    def _radius(self, angle: np.ndarray) -> np.ndarray:
+        return _series(self.higher, angle) * angle
+
+    def _angle(self, radius: np.ndarray) -> np.ndarray:
+        """Inverse of `_radius` by Newton's method; NaN where it does not converge."""
+        angle, slopes = radius.copy(), [1.0, *((power + 2) * c for power, c in enumerate(self.higher))]
+        with np.errstate(all="ignore"):
+            for _ in range(_MAX_ITERATIONS):
+                step = (self._radius(angle) - radius) / np.polynomial.polynomial.polyval(angle, slopes)
+                angle = angle - np.clip(step, -_TRUST_RADIUS, _TRUST_RADIUS)
+                if (np.abs(step) < _STEP_DONE).all():
+                    break
+        return np.where(np.abs(step) < 1e-5, angle, np.nan)
+
+
+@dataclass(frozen=True)
 class Equirectangular:
     """Spherical photographs: longitude and latitude (down) in radians. They are not undistorted."""
 
@@ -256,11 +302,11 @@ class Equirectangular:
         return np.stack([ahead * np.sin(longitude), np.sin(latitude), ahead * np.cos(longitude)], axis=-1)
 
 
-def _series(coefficients: tuple[float, ...], r2: np.ndarray) -> np.ndarray:
-    """1 + c1 r^2 + c2 r^4 + ..."""
-    total = np.zeros_like(r2)
+def _series(coefficients: tuple[float, ...], x: np.ndarray) -> np.ndarray:
+    """1 + c1 x + c2 x^2 + ..."""
+    total = np.zeros_like(x)
     for coefficient in reversed(coefficients):
-        total = (total + coefficient) * r2
+        total = (total + coefficient) * x
     return 1 + total
 
 
@@ -282,7 +328,14 @@ def _from_equidistant(points: np.ndarray) -> np.ndarray:
     return points * np.where(np.cos(angle) > 0, _ratio(np.tan(angle), angle, 1.0), 1.0)
 
 
-_CLASSES = {"polynomial": Polynomial, "fov": Fov, "division": Division, "eucm": Eucm, "spherical": Equirectangular}
+_CLASSES = {
+    "polynomial": Polynomial,
+    "fov": Fov,
+    "division": Division,
+    "eucm": Eucm,
+    "ftheta": FTheta,
+    "spherical": Equirectangular,
+}
 
 
 def distortion_to_dict(distortion: Distortion) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from splat_cli.scene.dataset import (
 from splat_cli.scene.images.decode import image_size
 from splat_cli.scene.images.locate import image_folder
 from splat_cli.scene.lens import Lens, RollingShutter, spherical_lens
-from splat_cli.scene.lens.distortion import Distortion, Polynomial
+from splat_cli.scene.lens.distortion import Distortion, FTheta, Polynomial
 from splat_cli.scene.lens.rolling_shutter import MAX_ANGLE
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.points.point_cloud import read_point_cloud
@@ -39,6 +39,7 @@ _OTHERS = (TEST, "transforms_val.json")
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".PNG", ".JPG", ".JPEG", ".WEBP")
 _MODELS = ("PINHOLE", "SIMPLE_PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV", "FULL_OPENCV", "PERSPECTIVE")
 _FISHEYE_MODELS = ("OPENCV_FISHEYE", "SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE", "FISHEYE", "THIN_PRISM_FISHEYE")
+_FTHETA = "FTHETA"
 _SPHERES = ("EQUIRECTANGULAR", "SPHERICAL")
 _MAX_SIDE = 1 << 18
 
@@ -245,8 +246,11 @@ def located(photos: Path, file: str, match_basename: bool = False) -> str:
 
 def _lens(values: dict[str, Any], photo: Path) -> Lens:
     width, height = _size(values, photo)
-    if (text(values, "camera_model") or "").upper() in _SPHERES:
+    model = (text(values, "camera_model") or "").upper()
+    if model in _SPHERES:
         return spherical_lens(width, height)
+    if model == _FTHETA:
+        return _ftheta_lens(values, width, height)
     fx = number(values, "fl_x") or _focal(number(values, "camera_angle_x"), width)
     fy = number(values, "fl_y") or _focal(number(values, "camera_angle_y"), height) or fx
     fx = fx or fy
@@ -256,6 +260,26 @@ def _lens(values: dict[str, Any], photo: Path) -> Lens:
     return Lens(
         width, height, fx, fy, width / 2 if cx is None else cx, height / 2 if cy is None else cy, _distortion(values)
     )
+
+
+def _ftheta_lens(values: dict[str, Any], width: int, height: int) -> Lens:
+    """gsplat's parameters: the radius in pixels by powers of the angle, from a^0 on; [[c, d], [e, 1]] applied to it."""
+    constant, focal, *higher = _numbers(values, "angle_to_pixeldist_poly", 6)
+    linear = _numbers(values, "linear_cde", 3) if "linear_cde" in values else [1.0, 0.0, 0.0]
+    if constant or not (focal > 0 and linear[0] > 0) or any(linear[1:]):
+        raise Unusable("its lens has an offset of the radius, no positive slope, or shear: undistort the photograph")
+    cx, cy = number(values, "cx"), number(values, "cy")
+    center = width / 2 if cx is None else cx, height / 2 if cy is None else cy
+    return Lens(width, height, linear[0] * focal, focal, *center, FTheta(tuple(c / focal for c in higher)))
+
+
+def _numbers(values: dict[str, Any], key: str, most: int) -> list[float]:
+    """A list of 2 to `most` finite numbers. Unusable otherwise."""
+    given = values.get(key)
+    has_numbers = isinstance(given, list) and all(isinstance(one, int | float) and abs(one) < 1e300 for one in given)
+    if not isinstance(given, list) or not has_numbers or not 2 <= len(given) <= most:
+        raise Unusable(f"its `{key}` is not a list of 2 to {most} finite numbers")
+    return [float(one) for one in given]
 
 
 def _depth(values: dict[str, Any]) -> FrameDepth | None:
@@ -298,7 +322,7 @@ def _distortion(values: dict[str, Any]) -> Distortion | None:
     model = (text(values, "camera_model") or "OPENCV").upper()
     fisheye = model in _FISHEYE_MODELS or values.get("is_fisheye") is True
     if not fisheye and model not in _MODELS:
-        known = ", ".join(_MODELS + _FISHEYE_MODELS + _SPHERES)
+        known = ", ".join((*_MODELS, *_FISHEYE_MODELS, _FTHETA, *_SPHERES))
         raise Unusable(f"its camera model {model!a} cannot be used; expected one of {known}")
     radial = tuple(number(values, f"k{i}") or 0.0 for i in (1, 2, 3, 4))
     tangential = (number(values, "p1") or 0.0, number(values, "p2") or 0.0)

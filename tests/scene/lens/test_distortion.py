@@ -7,12 +7,16 @@ from splat_cli.device import open_backend
 from splat_cli.errors import SceneError
 from splat_cli.scene.colmap.model import CAMERA_MODELS, Camera
 from splat_cli.scene.lens import Lens, lens_of, undistort
-from splat_cli.scene.lens.distortion import Division, Equirectangular, Eucm, Fov, Polynomial
+from splat_cli.scene.lens.distortion import Division, Equirectangular, Eucm, Fov, FTheta, Polynomial
 from splat_cli.scene.lens.field_of_view import field_of_view
 from tests.scene.colmap_cameras import distorted_cameras
 from tests.scene.lens.colmap_compared import compared_with_colmap, textured
 
 SKEWED = Lens(160, 120, 110.0, 108.0, 82.0, 58.0, Polynomial(radial=(-0.1,), tangential=(0.003, -0.002), skew=0.02))
+
+
+FTHETA = Lens(160, 120, 110.0, 108.0, 82.0, 58.0, FTheta((0.02, -0.1, 0.03, -0.004)))
+OTHERS = [pytest.param(SKEWED, id="skewed"), pytest.param(FTHETA, id="ftheta")]
 
 
 def each_camera(width=160, height=120):
@@ -32,7 +36,7 @@ def test_every_model_of_colmap_has_a_camera_here():
     assert {camera.model for camera in distorted_cameras()} == {name for name, _ in CAMERA_MODELS.values()} - flat
 
 
-@pytest.mark.parametrize("lens", [*each_lens(), pytest.param(SKEWED, id="skewed")])
+@pytest.mark.parametrize("lens", [*each_lens(), *OTHERS])
 def test_undistorted_and_distorted_again(lens):
     places = (pixels_of(lens) - [lens.cx, lens.cy]) / [lens.fx, lens.fy]
     straight = lens.distortion.undistort(places)
@@ -56,7 +60,7 @@ def reference(lens, photo):
     return np.where(inside[..., None], upper * (1 - dy) + lower * dy, 0), inside
 
 
-@pytest.mark.parametrize("lens", [*each_lens(), pytest.param(SKEWED, id="skewed")])
+@pytest.mark.parametrize("lens", [*each_lens(), *OTHERS])
 def test_kernel_agrees_with_the_reference(lens):
     picture, mask = undistort(open_backend("cpu"), lens, textured(lens))
     expected, inside = reference(lens, textured(lens))
@@ -147,7 +151,9 @@ def test_rays_project_as_in_colmap(camera):
     np.testing.assert_allclose(lens.distortion.unproject(lens.distortion.project(rays)), rays, atol=1e-7)
 
 
-@pytest.mark.parametrize("lens", [Polynomial((0.02, -0.003), fisheye=True), Fov(1.1), Division(-0.3), Eucm(0.62, 1.1)])
+@pytest.mark.parametrize(
+    "lens", [Polynomial((0.02, -0.003), fisheye=True), Fov(1.1), Division(-0.3), Eucm(0.62, 1.1), FTheta((0.02, -0.1))]
+)
 def test_rays_behind_the_plane_z_0(lens):
     rays = wide_rays(1.9)
     places = lens.project(rays)
