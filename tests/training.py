@@ -64,9 +64,9 @@ class Trained:
                 self.result = train_scene(plan.scene, run, plan.config, backend, self.display, plan.checkpoint)
         return run
 
-    def resume_before_end(self, finished, path):
+    def resume_before_end(self, finished, path, **changes):
         """Resumes a copy of a finished run as if it had been killed before its last checkpoint."""
         run = RunDir(shutil.copytree(finished.path, path))
         run.result_path.unlink()
         checkpoint_paths(run.checkpoints_path)[0].unlink()
-        return self.resume(run.path)
+        return self.resume(run.path, **changes)

@@ -11,6 +11,7 @@ import numpy as np
 
 from splat_cli.config import TrainConfig
 from splat_cli.device import DeviceArray
+from splat_cli.device.launch import ceil_div
 from splat_cli.errors import FormatError, UsageError
 from splat_cli.model.columns import download_columns
 from splat_cli.model.model import GRAIN
@@ -61,7 +62,9 @@ def restore_state(trainer: Trainer, checkpoint: Checkpoint) -> None:
     trainer.model.num_frozen = checkpoint.num_frozen
     limit = trainer.config.max_splats + checkpoint.num_frozen + GRAIN
     most = max(checkpoint.num_splats, limit, trainer.splats.capacity)
-    capacity = most if trainer.model.on_device else min(checkpoint.metadata["capacity"], most)
+    capacity = min(checkpoint.metadata["capacity"], most)
+    if trainer.model.on_device:  # it has room for all splats from the start
+        capacity = max(trainer.splats.capacity, ceil_div(checkpoint.num_splats, GRAIN) * GRAIN)
     trainer.load_planes(checkpoint.arrays, capacity)
     trainer.joint.load(checkpoint.arrays)
     _clear_other_stats(trainer, checkpoint)
