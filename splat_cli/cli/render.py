@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # imported when a job is made, so that the help stays fast
 
 
 _PANORAMA = (2048, 1024)  # pixels
+_CIRCLE = (1024, 1024)
 
 
 def render_job(source: Path, views: str | None, cameras: Path | None, **options: Any) -> RenderJob:
@@ -75,10 +76,15 @@ def _with_projection(
     stereo: float | None,
     up: tuple[float, float, float] | None,
 ) -> RenderJob:
+    if stereo and projection != "perspective":
+        raise UsageError(f"--stereo and --projection {projection} exclude each other")
+    if projection == "fisheye":
+        width, height = size or _CIRCLE
+        if width != height:
+            raise UsageError(f"{width}x{height}: a fisheye picture must be a square, like 1024x1024")
+        return job.as_fisheye(width)
     if projection == "equirectangular":
         width, height = size or _PANORAMA
-        if stereo:
-            raise UsageError("--stereo and --projection equirectangular exclude each other")
         if width != 2 * height:
             raise UsageError(
                 f"{width}x{height}: an equirectangular picture must be twice as wide as high, like 2048x1024"
@@ -172,10 +178,10 @@ def _with_projection(
 @click.option("--normal", is_flag=True, help="Also write normal maps, 8-bit PNG, to OUT/normal.")
 @click.option(
     "--projection",
-    type=click.Choice(["perspective", "equirectangular"]),
+    type=click.Choice(["perspective", "equirectangular", "fisheye"]),
     default="perspective",
     show_default=True,
-    help="Projection; equirectangular: panorama of 360 by 180 degrees.",
+    help="Projection; equirectangular: panorama of 360 by 180 degrees; fisheye: circle of 180 degrees.",
 )
 @click.option(
     "--stereo",

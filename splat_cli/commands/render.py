@@ -22,7 +22,7 @@ from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.ply import origin_of_file
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.images import background_color
-from splat_cli.render.output.camera_rigs import CameraRig, Panorama, SingleCamera, StereoPair
+from splat_cli.render.output.camera_rigs import CameraRig, Fisheye, Panorama, SingleCamera, StereoPair
 from splat_cli.render.output.frame_files import FrameFiles, remove_frames_from
 from splat_cli.render.output.render_sequence import RenderSettings, SequenceResult, render_sequence
 from splat_cli.render.output.supersampling import samples_as_fine
@@ -119,6 +119,10 @@ class RenderJob:
         upwards = up_of(self.views, up)
         views = [levelled(view, upwards) for view in self.views]
         return dataclasses.replace(self, views=views, rig=Panorama(width))
+
+    def as_fisheye(self, width: int) -> RenderJob:
+        """Circles of 180 degrees in squares of `width` pixels."""
+        return dataclasses.replace(self, rig=Fisheye(width))
 
     def as_stereo(self, baseline: float) -> RenderJob:
         """Stereo pairs, `baseline` world units apart, side by side."""

@@ -129,6 +129,9 @@ def test_panoramas_and_stereo_pairs(splat, trained, tmp_path):
     assert set(sizes(tmp_path / "cwd" / "stereo").values()) == {(40, 16)}
     for wrong in (["--size", "64x64"], ["--stereo", "0.1"]):
         assert splat("render", *options, "--projection", "equirectangular", *wrong).code == 2
+    circle = splat("render", *options, "--projection", "fisheye", "--size", "32x32", "-o", "circle")
+    assert circle.code == 0
+    assert splat("render", *options, "--projection", "fisheye", "--size", "64x32").code == 2
 
 
 def test_video(splat, trained, tmp_path):

@@ -1,4 +1,4 @@
-"""Camera rigs: images of other cameras than the view's. Stereo pairs, equirectangular panoramas."""
+"""Camera rigs: images of other cameras than the view's. Stereo pairs, panoramas, fisheye pictures."""
 
 from __future__ import annotations
 
@@ -132,6 +132,35 @@ class Panorama:
         longitude = ((np.arange(self.width) + 0.5) / self.width - 0.5) * 2 * math.pi
         radius, middle = self.width / (2 * math.pi) * angles[:, None], self.side / 2 - 0.5
         return middle + radius * np.sin(longitude), middle + (1 if up else -1) * radius * np.cos(longitude)
+
+
+@dataclasses.dataclass(frozen=True)
+class Fisheye:
+    """Square images of `width` pixels with a circle of 180 degrees, equidistant, as domes show them; black around it.
+
+    Depths are distances from the camera.
+    """
+
+    width: int
+    distances: ClassVar[bool] = True
+
+    def views(self, view: View) -> list[View]:
+        """One camera, at the view's pose."""
+        middle, focal = self.width / 2, self.width / math.pi
+        matrix = focal, focal, middle, middle
+        return [View(view.name, None, self.width, self.width, *matrix, view.w2c, distortion=_EQUIDISTANT)]
+
+    def join(self, frames: Sequence[RenderedMaps]) -> RenderedMaps:
+        """The frame, zero outside of the circle."""
+        x = np.arange(self.width) + 0.5 - self.width / 2
+        inside = np.hypot(x, x[:, None]) <= self.width / 2
+        maps = frames[0].maps().items()
+        return RenderedMaps(
+            **{
+                name: np.where(inside.reshape(*inside.shape, *[1] * (values.ndim - 2)), values, 0)
+                for name, values in maps
+            }
+        )
 
 
 def _bilinear(picture: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ import pytest
 from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.output.camera_rigs import Panorama, StereoPair
+from splat_cli.render.output.camera_rigs import Fisheye, Panorama, StereoPair
 from splat_cli.render.rendered_maps import render_maps
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.trajectories.look_at import look_at
@@ -71,6 +71,21 @@ def test_panorama_closes_at_its_sides(backend: Backend, shell: Splats) -> None:
     color = panorama.join([render_maps(renderer, i) for i in range(3)]).color
     across = np.abs(np.diff(color, axis=1)).mean()
     assert np.abs(color[:, 0] - color[:, -1]).mean() < 1.5 * across
+
+
+def test_fisheye_agrees_with_single_cameras(backend: Backend, shell: Splats) -> None:
+    """At 0, 45 and 80 degrees from the axis; nothing outside of the circle."""
+    fisheye, view = Fisheye(257), view_along(np.array([0, 0, 1.0]))
+    renderer = ViewRenderer(backend, shell, fisheye.views(view))
+    frame = fisheye.join([render_maps(renderer, 0, maps=MAPS, distances=True)])
+    for degrees in (0, 45, 80):
+        angle, column = np.radians(degrees), 128 + round(257 * degrees / 180)
+        direct = ViewRenderer(backend, shell, [view_along(np.array([np.sin(angle), 0, np.cos(angle)]))])
+        there = render_maps(direct, 0, maps=MAPS, distances=True)
+        assert np.abs(frame.color[128, column] - there.color[64, 64]).max() < 0.06
+        assert frame.depth[128, column] == pytest.approx(4, abs=0.05)
+    assert frame.alpha[128, 1] > 0.1
+    assert frame.alpha[20, 20] == frame.depth[20, 20] == frame.color[20, 20].max() == 0
 
 
 def test_left_picture_shows_things_further_right(backend: Backend) -> None:
