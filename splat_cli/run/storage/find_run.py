@@ -44,7 +44,8 @@ def _run_around(path: Path) -> Path | None:
 
 def refuse_inside_run(folder: Path) -> None:
     """UsageError if `folder`, for new runs, lies in the folder of a run, which removes files of interrupted writes."""
-    if around := _run_around(folder):
+    around = _run_around(folder)
+    if around and not (around / "city.json").is_file():  # the stages of a city are runs, too
         raise UsageError(f"{folder} is inside of the run {around}: name a folder outside of it")
 
 
