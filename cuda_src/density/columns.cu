@@ -1,4 +1,5 @@
-// Moves splats within the planes [rows, capacity] that store them, one column per splat: gather, copy, clear, compact.
+// Moves splats within the planes [rows, columns] that store them, one column per splat: gather, copy, clear, compact. Planes of moments
+// and statistics lack the columns of the first splats, which are frozen; these splats are left alone.
 // In copy_columns and clear_columns one thread owns one element and blockIdx.y is its row; in the others one thread owns one splat.
 #include "common.cuh"
 
@@ -11,11 +12,13 @@ extern "C" __global__ void copy_columns(
     long long to_stride,
     const long long* __restrict__ target,   // [num]; null: k
     int num,
-    const long long* __restrict__ limit)    // [1] maximum number of columns to copy; may be null
+    const long long* __restrict__ limit,    // [1] maximum number of columns to copy; may be null
+    long long from_missing, long long to_missing)   // number of first splats without a column
 {
     const int k = blockIdx.x * blockDim.x + threadIdx.x;
     if (k >= num || (limit && k >= *limit)) return;
-    to[blockIdx.y * to_stride + (target ? target[k] : k)] = from[blockIdx.y * from_stride + (source ? source[k] : k)];
+    const long long i = (source ? source[k] : k) - from_missing, j = (target ? target[k] : k) - to_missing;
+    if (i >= 0 && j >= 0) to[blockIdx.y * to_stride + j] = from[blockIdx.y * from_stride + i];
 }
 
 // planes[r, index[k]] = 0, or planes[r, first + k] = 0 without index.
@@ -24,10 +27,12 @@ extern "C" __global__ void clear_columns(
     long long stride,
     const long long* __restrict__ index,    // [num]; may be null
     long long first,
-    int num)
+    int num,
+    long long missing)                      // number of first splats without a column
 {
     const int k = blockIdx.x * blockDim.x + threadIdx.x;
-    if (k < num) planes[blockIdx.y * stride + (index ? index[k] : first + k)] = 0.0f;
+    const long long i = k < num ? (index ? index[k] : first + k) - missing : -1;
+    if (i >= 0) planes[blockIdx.y * stride + i] = 0.0f;
 }
 
 // Marks splats that have a parameter that is not finite.

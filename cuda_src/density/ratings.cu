@@ -67,15 +67,17 @@ extern "C" __global__ void rate_splats(
 
 // Mean screen-space gradient per view since the last round.
 extern "C" __global__ void rate_gradients(
-    const float* __restrict__ stats,            // [2, capacity] sums, number of views
-    int capacity, int num_frozen, int num,
+    const float* __restrict__ stats,            // [2, columns] sums, number of views
+    int columns, int missing,                   // number of first splats without a column
+    int num_frozen, int num,
     float threshold,
     bool* __restrict__ chosen,                  // [num] mean >= threshold
     float* __restrict__ keys)                   // [num] ascending order means descending gradients; LAST if not chosen
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= num) return;
-    const float mean = stats[i] / fmaxf(stats[capacity + i], 1.0f);
+    const float* own = stats + i - missing;
+    const float mean = i < num_frozen ? 0.0f : own[0] / fmaxf(own[columns], 1.0f);
     const bool grows = i >= num_frozen && mean >= threshold;
     chosen[i] = grows;
     keys[i] = grows ? -mean : LAST;

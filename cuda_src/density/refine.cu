@@ -27,11 +27,9 @@ extern "C" __global__ void count_copies(
 // Because C(0, k) + ... + C(n-1, k) = C(n, k+1), the sum is that over j = 1..n of C(n, j) (-1)^(j-1) / sqrt(j) opacity'^j.
 extern "C" __global__ void share_opacity(
     const int* __restrict__ copies,         // [num] copies of each parent, not counting itself
-    int rows, int capacity, int num,
+    int capacity, int num,
     float min_opacity,                      // lower limit of opacity'
-    float* __restrict__ params,             // [rows, capacity]
-    float* __restrict__ moments1,           // [rows, capacity] zeroed for parents
-    float* __restrict__ moments2)           // [rows, capacity] zeroed for parents
+    float* __restrict__ params)             // [rows, capacity]
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= num || copies[i] == 0) return;
@@ -48,7 +46,6 @@ extern "C" __global__ void share_opacity(
     const float factor = (float)log(fmax(opacity / fmax(sum, 1e-8), 1e-8));
     for (int k = 0; k < 3; ++k) params[(ROW_LOG_SCALE + k) * stride + i] += factor;
     params[ROW_OPACITY * stride + i] = logit(fmaxf((float)shared, min_opacity));
-    for (int r = 0; r < rows; ++r) moments1[r * stride + i] = moments2[r * stride + i] = 0.0f;
 }
 
 struct Geometry { float3 mean, log_scale; float4 quat; };
@@ -125,14 +122,15 @@ extern "C" __global__ void split_random(
 // Opacity reset (3DGS, Kerbl et al. 2023, sec. 5.2): lowers logits to at most max_logit and zeroes their Adam moments.
 extern "C" __global__ void reset_opacities(
     int num_frozen, int num,                // frozen splats come first
+    int missing,                            // number of first splats without moments
     float max_logit,
     float* __restrict__ logit_opacities,    // [num] changed
-    float* __restrict__ moments1,           // [num] of the opacities
-    float* __restrict__ moments2)           // [num] of the opacities
+    float* __restrict__ moments1,           // [num - missing] of the opacities
+    float* __restrict__ moments2)           // [num - missing] of the opacities
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < num_frozen || i >= num) return;
-    moments1[i] = moments2[i] = 0.0f;
+    moments1[i - missing] = moments2[i - missing] = 0.0f;
     if (logit_opacities[i] > max_logit) logit_opacities[i] = max_logit;     // keeps NaN, which is removed later
 }
 

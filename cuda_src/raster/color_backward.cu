@@ -51,8 +51,8 @@ extern "C" __global__ void color_backward(
     const float* __restrict__ depths,       // [slots, columns] 0 if invisible
     const float* __restrict__ d_rays,       // [slots, 6, columns] from project_backward
     float* __restrict__ params,             // [rows, capacity]
-    float* __restrict__ moments1,           // [rows, capacity] see optim/moments.cuh; only with FUSED_ADAM
-    float* __restrict__ moments2,           // [rows, capacity]; only with FUSED_ADAM and without BF16_MOMENTS
+    float* __restrict__ moments1,           // [rows, capacity - first_moment] see optim/moments.cuh; only with FUSED_ADAM
+    float* __restrict__ moments2,           // [rows, capacity - first_moment]; only with FUSED_ADAM and without BF16_MOMENTS
     float* __restrict__ d_params)           // [rows, capacity]; only without FUSED_ADAM
 {
     const int num_parts = (num_coefficients + COEFFICIENTS - 1) / COEFFICIENTS;
@@ -71,12 +71,13 @@ extern "C" __global__ void color_backward(
         if (!some(on)) return;
     }
 
+    const size_t moment_stride = stride - first_moment(*state);
     int k = begin;
     do {
-        const size_t plane = (size_t)(ROW_SH0 + 3 * k) * stride + i;
+        const size_t row = ROW_SH0 + 3 * k, plane = row * stride + i, moments = row * moment_stride + i - first_moment(*state);
         const vfloat3 g = coefficient_gradient(depths + j, d_rays + j, layout, k, on);
         if (FUSED) {
-            step_color({params + plane, {moments1 + plane, moments2 + plane}, stride}, g, k, *state, first + lane_id(), on);
+            step_color({params + plane, {moments1 + moments, moments2 + moments}, stride, moment_stride}, g, k, *state, first + lane_id(), on);
         } else {
             store_vec(d_params + plane, stride, g, on);
         }

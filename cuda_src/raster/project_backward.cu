@@ -86,11 +86,11 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
     const float* __restrict__ smooth_3d_sigmas, // [1, capacity] see smooth_3d.cuh; may be null
     float* __restrict__ d_rays,             // [slots, 6, columns] viewing direction and d rgb, for color_backward
     float* __restrict__ params,             // [rows, capacity]
-    float* __restrict__ moments1,           // [rows, capacity] see optim/moments.cuh; only with FUSED_ADAM
-    float* __restrict__ moments2,           // [rows, capacity]; only with FUSED_ADAM and without BF16_MOMENTS
+    float* __restrict__ moments1,           // [rows, capacity - first_moment] see optim/moments.cuh; only with FUSED_ADAM
+    float* __restrict__ moments2,           // [rows, capacity - first_moment]; only with FUSED_ADAM and without BF16_MOMENTS
     float* __restrict__ d_params,           // [rows, capacity]; only without FUSED_ADAM
-    float* __restrict__ stats,              // [2, capacity] accumulated: |d mean2d| in half images, views that see the splat; may be null
-    float* __restrict__ last_seen)          // [capacity] step of the last update with a colour gradient; may be null
+    float* __restrict__ stats,              // [2, capacity - first_moment] |d mean2d| in half images, views that see the splat; may be null
+    float* __restrict__ last_seen)          // [capacity - first_moment] step of the last update with a colour gradient; may be null
 {
     const int first_own = (blockIdx.x * blockDim.y + threadIdx.y) * 32, first = splat_of(share, first_own), n = state->num_splats;
     const int i = own(column_of(share, first_own)), j = own(first_own);
@@ -104,6 +104,8 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
     if (!is_updated(options.warps, depths + j, layout, on)) return;
     if (!options.dense) on = seen(depths + j, layout, on);
     if (!some(on)) return;
+    const int t = i - first_moment(*state);                 // column in moments and statistics
+    const size_t moment_stride = stride - first_moment(*state);
 
     const Gaussian raw = load_gaussian(params + i, stride, on);
     GeometryGradient sum = {};
@@ -115,7 +117,7 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
         if (some(visible)) {
             const Camera& camera = camera_of(cameras, views, *state, slot);
             const SplatSums sums = sums_of(d_splats, sent, layout, slot, first_own, visible);
-            if (last_seen) store_own(last_seen + i, vfloat((float)state->step), visible & has_color_gradient(sums));
+            if (last_seen) store_own(last_seen + t, vfloat((float)state->step), visible & has_color_gradient(sums));
             const float* own_sigmas = smooth_3d_sigmas ? smooth_3d_sigmas + i : nullptr;
             const vfloat4 rgb = load4_own(colors + slot * columns + j, visible);
             d = splat_backward(sums, raw, rgb, camera, options.antialias, state->sh_degree, params + i, own_sigmas, stride, visible);
@@ -145,9 +147,9 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
     }
     if (stats) {
         const vbool counted = on & (num_seen > 0.0f);
-        store_own(stats + i, load_own(stats + i, counted) + screen_gradients, counted);
-        store_own(stats + stride + i, load_own(stats + stride + i, counted) + num_seen, counted);
+        store_own(stats + t, load_own(stats + t, counted) + screen_gradients, counted);
+        store_own(stats + moment_stride + t, load_own(stats + moment_stride + t, counted) + num_seen, counted);
     }
-    if (FUSED) step_geometry({params + i, {moments1 + i, moments2 + i}, stride}, raw, gradients, *state, first + lane_id(), on);
+    if (FUSED) step_geometry({params + i, {moments1 + t, moments2 + t}, stride, moment_stride}, raw, gradients, *state, first + lane_id(), on);
     else for (int row = 0; row < GEOMETRY_ROWS; ++row) store_own(d_params + row * stride + i, gradients[row], on);
 }

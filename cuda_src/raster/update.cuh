@@ -32,6 +32,16 @@ __device__ __forceinline__ vbool trainable(const IterState& state, int first)
     return (splat < (int)state.num_splats) & (splat >= (int)state.num_frozen);
 }
 
+// The splat in the first column of moments and statistics, which frozen splats lack; whole warps keep columns aligned.
+__device__ __forceinline__ int first_moment(const IterState& state)
+{
+#ifdef FROZEN
+    return (int)state.num_frozen & ~31;
+#else
+    return 0;
+#endif
+}
+
 // Whether an update of `warps` includes this warp. All lanes call it.
 __device__ __forceinline__ bool is_updated(
     int warps, const float* __restrict__ depths /* [slots, columns] */, const SlotLayout& layout, vbool m)

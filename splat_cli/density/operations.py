@@ -22,10 +22,10 @@ def relocate(model: Model, parents: DeviceArray, slots: DeviceArray, min_opacity
     limit of the new opacities.
     """
     backend, params, num = model.backend, model.splats.params, model.num
-    moments = model.moments.pair()
     copies = backend.xp.zeros(num, "int32")
     launch(backend, FILE, "count_copies", len(parents), parents, len(parents), copies)
-    launch(backend, FILE, "share_opacity", num, copies, *params.shape, num, float(min_opacity), params, *moments)
+    launch(backend, FILE, "share_opacity", num, copies, params.shape[1], num, float(min_opacity), params)
+    model.clear_moments(parents)
     model.copy(parents, slots)
 
 
@@ -56,7 +56,8 @@ def reset_opacities(model: Model, max_opacity: float) -> None:
     """Lower the opacities of all trained splats to at most max_opacity, with zero moments."""
     max_logit = float(np.log(max_opacity / (1 - max_opacity)))
     rows = (planes[OPACITY] for planes in (model.splats.params, *model.moments.pair()))
-    launch(model.backend, FILE, "reset_opacities", model.num, model.num_frozen, model.num, max_logit, *rows)
+    counts = model.num_frozen, model.num, model.first_moment
+    launch(model.backend, FILE, "reset_opacities", model.num, *counts, max_logit, *rows)
 
 
 def limit_scales(model: Model, min_scale: float) -> None:

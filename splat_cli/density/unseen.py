@@ -36,7 +36,8 @@ def mark_unseen(model: Model, before: int) -> DeviceArray:
     backend, num = model.backend, model.num
     mask = backend.xp.zeros(num, "bool")
     if before > 0:
-        launch(backend, FILE, "mark_unseen", num, model.last_seen, model.num_frozen, num, float(before), mask)
+        seen = model.last_seen, model.first_moment
+        launch(backend, FILE, "mark_unseen", num, *seen, model.num_frozen, num, float(before), mask)
     return mask
 
 
@@ -49,8 +50,8 @@ def hide_unseen(model: Model, before: int) -> DeviceArray:
 
 def restart_clocks(model: Model, index: DeviceArray, step: int) -> None:
     """Treat the splats `index` int64 [K], with repetition, as seen in step `step`."""
-    _set(model, index, step, model.last_seen)
+    _set(model, index, step, model.last_seen, model.first_moment)
 
 
-def _set(model: Model, index: DeviceArray, value: float, numbers: DeviceArray) -> None:
-    launch(model.backend, FILE, "set_numbers", len(index), index, len(index), float(value), numbers)
+def _set(model: Model, index: DeviceArray, value: float, numbers: DeviceArray, missing: int = 0) -> None:
+    launch(model.backend, FILE, "set_numbers", len(index), index, len(index), float(value), numbers, missing)

@@ -1,6 +1,7 @@
 """Copying, clearing and partitioning of splats in parameter planes: host side of cuda_src/density/columns.cu.
 
-Planes are float32 [rows, capacity]; each column is a splat. Indices are int64, masks bool.
+Planes are float32 [rows, columns]; each column is a splat. Indices are int64, masks bool. missing: number of first
+splats that have no column in a plane; they are left alone.
 """
 
 from __future__ import annotations
@@ -22,23 +23,24 @@ def copy_columns(
     out: DeviceArray | None = None,
     target: DeviceArray | None = None,
     limit: DeviceArray | None = None,
+    missing: tuple[int, int] = (0, 0),
 ) -> None:
-    """Copy `num` columns source [num] of `planes` to columns target [num] of `out` (default: the same planes).
+    """Copy splats source [num] of `planes` to splats target [num] of `out` (default: the same planes).
 
-    source or target None: the first `num` columns. limit: int64 [1] on the device, upper bound of the number of
-    columns.
+    source or target None: the first `num` splats. limit: int64 [1] on the device, upper bound of the number of
+    splats. missing: in `planes` and in `out`.
     """
     out = planes if out is None else out
     check_arrays("copy_columns", planes=(planes, "float32", "R C"), out=(out, "float32", "R D"))
-    arrays = planes, planes.shape[1], source, out, out.shape[1], target, num, limit
+    arrays = planes, planes.shape[1], source, out, out.shape[1], target, num, limit, *missing
     launch(backend, FILE, "copy_columns", num, *arrays, rows=len(planes))
 
 
 def clear_columns(
-    backend: Backend, planes: DeviceArray, num: int, index: DeviceArray | None = None, first: int = 0
+    backend: Backend, planes: DeviceArray, num: int, index: DeviceArray | None = None, first: int = 0, missing: int = 0
 ) -> None:
-    """Set `num` columns to zero: columns index [num], or those from `first` on."""
-    launch(backend, FILE, "clear_columns", num, planes, planes.shape[1], index, first, num, rows=len(planes))
+    """Set `num` splats to zero: splats index [num], or those from `first` on."""
+    launch(backend, FILE, "clear_columns", num, planes, planes.shape[1], index, first, num, missing, rows=len(planes))
 
 
 def mask_sums(backend: Backend, mask: DeviceArray) -> DeviceArray:
@@ -71,9 +73,9 @@ def partition(
 
 
 def remove_columns(backend: Backend, planes: list[DeviceArray], mask: DeviceArray) -> int:
-    """Remove the columns where the mask [num] is set; the last columns fill the gaps. Returns the number that is left.
+    """Remove the splats where the mask [num] is set; the last ones fill the gaps. Returns the number that is left.
 
-    Waits for the device.
+    Planes with fewer columns than the first lack those of the first splats. Waits for the device.
     """
     num = len(mask)
     if num == 0:
@@ -86,7 +88,9 @@ def remove_columns(backend: Backend, planes: list[DeviceArray], mask: DeviceArra
     holes, movers = backend.xp.empty(removed, "int64"), backend.xp.empty(removed, "int64")
     launch(backend, FILE, "find_moves", num, mask, sums, num, kept, holes, movers)
     for array in planes:
-        copy_columns(backend, array, min(removed, kept), movers, target=holes, limit=sums[kept - 1 : kept])
+        missing = planes[0].shape[1] - array.shape[1]
+        limit = sums[kept - 1 : kept]
+        copy_columns(backend, array, min(removed, kept), movers, None, holes, limit, missing=(missing, missing))
     return kept
 
 
@@ -97,14 +101,19 @@ def mark_nonfinite(backend: Backend, params: DeviceArray, num: int) -> DeviceArr
     return mask
 
 
-def reorder_columns(backend: Backend, planes: DeviceArray, order: DeviceArray) -> None:
-    """Reorder the first `num` columns of `planes`: column k becomes column order[k]; `order` is a permutation."""
+def reorder_columns(
+    backend: Backend, planes: DeviceArray, order: DeviceArray, first: int = 0, missing: int = 0
+) -> None:
+    """Reorder the splats of `planes`: splat k becomes splat order[k]; `order` is a permutation.
+
+    The splats before `first` stay where they are.
+    """
     num = len(order)
-    ordered = backend.xp.empty((min(ROWS_AT_ONCE, len(planes)), num), np.float32)
-    for first in range(0, len(planes), ROWS_AT_ONCE):
-        rows = planes[first : first + ROWS_AT_ONCE]
-        copy_columns(backend, rows, num, order, out=ordered[: len(rows)])
-        copy_columns(backend, ordered[: len(rows)], num, out=rows)
+    ordered = backend.xp.empty((min(ROWS_AT_ONCE, len(planes)), num - first), np.float32)
+    for row in range(0, len(planes), ROWS_AT_ONCE):
+        rows = planes[row : row + ROWS_AT_ONCE]
+        copy_columns(backend, rows, num, order, out=ordered[: len(rows)], missing=(missing, first))
+        copy_columns(backend, ordered[: len(rows)], num, out=rows, missing=(first, missing))
 
 
 def download_columns(backend: Backend, planes: DeviceArray, num: int) -> np.ndarray:

@@ -24,14 +24,17 @@ from splat_cli.model.columns import (
 
 
 class Moments:
-    """First and second moments of all parameters, float32 [rows, capacity], in the layout of the splats' planes.
+    """First and second moments of all parameters, float32 [rows, columns], in the layout of the splats' planes.
 
     packed: `first` holds both as bfloat16, in one word each (cuda_src/optim/moments.cuh); `second` is None.
+    missing: number of first splats without moments.
     rows_on_device: see Backend.planes; default all.
     """
 
-    def __init__(self, splats: Splats, packed: bool = False, rows_on_device: int | None = None) -> None:
-        rows, columns = splats.params.shape
+    def __init__(
+        self, splats: Splats, packed: bool = False, rows_on_device: int | None = None, missing: int = 0
+    ) -> None:
+        rows, columns = len(splats.params), splats.capacity - missing
         on_device = rows if rows_on_device is None else rows_on_device
         self.packed = packed
         self.first = splats.backend.planes(rows, columns, on_device)
@@ -67,6 +70,7 @@ class RowsOnDevice:
         return self.params if name == "params" else self.moments if name.startswith("moments") else rows
 
 
+WARP = 32  # splats
 GROWTH = 1.5  # growth factor of an exceeded capacity
 GRAIN = 4096  # capacities are multiples of this
 SORTING_WORDS = 8  # temporary memory per splat: keys and indices of a sort, 64 bits each, twice
@@ -74,11 +78,11 @@ BOUNDS_SAMPLE = 65_536  # splats sampled for the bounding box of the curve
 
 
 class Model:
-    """Splats, moments and statistics in arrays of a common capacity.
+    """Splats, moments and statistics in arrays of a common capacity; moments and statistics lack frozen splats.
 
-    stats: float32 [2, capacity], sum of screen-space gradients and number of views since the last `clear_stats`; for
-    strategies that collect neither, the second row is `last_seen`, the last step in which each splat's colour had a
-    gradient (density/unseen.py).
+    stats: float32 [2, capacity - first_moment], sum of screen-space gradients and number of views since the last
+    `clear_stats`; for strategies that collect neither, the second row is `last_seen`, the last step in which each
+    splat's colour had a gradient (density/unseen.py).
     smooth_3d: allocate `Splats.smooth_3d_sigmas`, initially zero. packed_moments: see Moments. num_frozen: this
     number of splats at the beginning are rendered but never changed, moved to another column or removed. sh_degree and
     num_features: see Splats.from_arrays. on_device: rows that are not in host memory, or None for all.
@@ -101,8 +105,8 @@ class Model:
         columns = _rounded(max(capacity, len(arrays)))
         params, moments = (on_device.params, on_device.moments) if on_device else (None, None)
         self.splats = Splats.from_arrays(backend, arrays, columns, sh_degree, num_features, params)
-        self.moments = Moments(self.splats, packed_moments, moments)
-        self._set_stats(backend.xp.zeros((2, self.splats.capacity), "float32"))
+        self.moments = Moments(self.splats, packed_moments, moments, self.first_moment)
+        self._set_stats(backend.xp.zeros((2, self.splats.capacity - self.first_moment), "float32"))
         if smooth_3d:
             self.splats.smooth_3d_sigmas = backend.xp.zeros((1, self.splats.capacity), "float32")
 
@@ -113,16 +117,21 @@ class Model:
         packed_moments: bool = False,
         num_features: int = 0,
         on_device: RowsOnDevice | None = None,
+        grows: bool = True,
     ) -> MemoryCost:
         """Device memory of all planes, and of one more array of parameters during growth.
 
-        With `on_device`, the model has room for all splats from the start, and sorting takes the most temporary memory.
+        Not `grows`: room for all splats from the start; then sorting takes the most temporary memory.
         """
-        num_moments = 1 if packed_moments else 2
-        words = (2 + num_moments) * num_rows(sh_degree, num_features)
-        if on_device:
-            words = on_device.params + num_moments * on_device.moments + SORTING_WORDS
-        return MemoryCost(per_splat=4 * (words + 2 + smooth_3d))
+        rows = num_rows(sh_degree, num_features)
+        on_device = on_device or RowsOnDevice(rows, rows)
+        trained = Model.bytes_of_moments(packed_moments, on_device)
+        return MemoryCost(per_splat=trained + 4 * (on_device.params + (rows if grows else SORTING_WORDS) + smooth_3d))
+
+    @staticmethod
+    def bytes_of_moments(packed_moments: bool, on_device: RowsOnDevice) -> int:
+        """Device memory of the moments and statistics of a splat, which frozen splats lack."""
+        return 4 * ((1 if packed_moments else 2) * on_device.moments + 2)
 
     @property
     def num(self) -> int:
@@ -130,12 +139,21 @@ class Model:
         return self.splats.num
 
     @property
+    def first_moment(self) -> int:
+        """The splat in the first column of moments and statistics (see cuda_src/raster/update.cuh)."""
+        return first_moment(self.num_frozen)
+
+    def missing(self, name: str) -> int:
+        """Number of first splats without a column in the plane `name`."""
+        return 0 if name in ("params", "filters") else self.first_moment
+
+    @property
     def num_trained(self) -> int:
         """Number of splats that are not frozen, which max_splats limits."""
         return self.num - self.num_frozen
 
     def planes(self) -> dict[str, DeviceArray]:
-        """All arrays by their names in checkpoints, float32 [.., capacity]; the first `num` columns are in use."""
+        """All arrays by their names in checkpoints, float32 [.., capacity - missing]; the first columns are in use."""
         sigmas = self.splats.smooth_3d_sigmas
         planes = {"params": self.splats.params, **self.moments.planes(), "stats": self.stats}
         return planes if sigmas is None else planes | {"filters": sigmas}
@@ -151,11 +169,12 @@ class Model:
         self.stats, self.last_seen = stats, stats[1:].reshape(-1)  # a view; empty if `rebuild` has freed the planes
 
     def load_planes(self, planes: dict[str, np.ndarray], capacity: int) -> None:
-        """Restore arrays that `planes` returned: host arrays [.., num] of the same rows. ShapeError if rows differ."""
+        """Restore host arrays of the planes, [.., num - missing], of the same rows. ShapeError if shapes differ."""
         num = planes["params"].shape[1]
         for name, array in self.planes().items():
-            if planes[name].shape != (len(array), num):
-                raise ShapeError(f"{name} is {list(planes[name].shape)}, expected {[len(array), num]}")
+            expected = len(array), num - self.missing(name)
+            if planes[name].shape != expected:
+                raise ShapeError(f"{name} is {list(planes[name].shape)}, expected {list(expected)}")
         loaded = {name: planes[name] for name in self.planes()}
         self._free()
         self._place(loaded, capacity)
@@ -166,6 +185,7 @@ class Model:
         self.backend.release_cached()
 
     def _zeros(self, name: str, rows: int, capacity: int) -> DeviceArray:
+        capacity -= self.missing(name)
         return self.backend.planes(rows, capacity, self.on_device.of(name, rows) if self.on_device else rows)
 
     def _place(self, planes: dict[str, np.ndarray], capacity: int) -> None:
@@ -173,7 +193,7 @@ class Model:
         for name, array in planes.items():
             wider[name] = self._zeros(name, len(array), capacity)
             for target, row in zip(wider[name], array, strict=True):
-                target[:num] = self.backend.upload(row)
+                target[: len(row)] = self.backend.upload(row)
         self.set_planes(wider)
         self.splats.num = num
 
@@ -194,9 +214,11 @@ class Model:
 
     def rebuild(self, num: int) -> None:
         """Reallocate for `num` splats through host memory: device memory never holds old and new arrays at once."""
-        planes = {name: download_columns(self.backend, array, self.num) for name, array in self.planes().items()}
+        planes = self.planes()
+        saved = {name: download_columns(self.backend, planes[name], self.num - self.missing(name)) for name in planes}
+        del planes
         self._free()
-        self._place(planes, _rounded(num))
+        self._place(saved, _rounded(num))
 
     def _reallocate(self, capacity: int) -> None:
         for name in list(self.planes()):  # each old array is freed before the next one is reallocated
@@ -204,8 +226,8 @@ class Model:
 
     def extend(self, count: int) -> None:
         """Append `count` splats of zeros, with zero moments; the capacity must suffice."""
-        for array in self.planes().values():
-            clear_columns(self.backend, array, count, first=self.num)
+        for name, array in self.planes().items():
+            clear_columns(self.backend, array, count, first=self.num, missing=self.missing(name))
         self.splats.num += count
 
     def copy(self, source: DeviceArray, target: DeviceArray) -> None:
@@ -216,7 +238,7 @@ class Model:
     def clear_moments(self, index: DeviceArray) -> None:
         """Set the moments of the splats `index` int64 [K] to zero."""
         for array in self.moments.planes().values():
-            clear_columns(self.backend, array, len(index), index)
+            clear_columns(self.backend, array, len(index), index, missing=self.first_moment)
 
     def remove(self, mask: DeviceArray) -> None:
         """Remove the splats where `mask` bool [num] is set; the last ones fill the gaps. Waits for the device.
@@ -241,18 +263,23 @@ class Model:
         copy_columns(backend, means, len(sample), backend.upload(sample), out=some)
         bounds = curve_bounds(backend.download(some).T)
         order = backend.xp.argsort(device_curve_positions(backend, means, self.num, bounds, self.num_frozen))
-        for array in self.planes().values():
-            reorder_columns(backend, array, order)
+        for name, array in self.planes().items():
+            reorder_columns(backend, array, order, self.first_moment, self.missing(name))
 
     def clear_stats(self) -> None:
         """Set the statistics of all splats to zero."""
-        self.stats[:, : self.num] = 0
+        self.stats[:, : self.num - self.first_moment] = 0
 
     def _enlarged(self, name: str, capacity: int) -> DeviceArray:
         array = self.planes()[name]
         wider = self._zeros(name, len(array), capacity)
-        copy_columns(self.backend, array, self.num, out=wider)
+        copy_columns(self.backend, array, self.num - self.missing(name), out=wider)
         return wider
+
+
+def first_moment(num_frozen: int) -> int:
+    """The splat in the first column of moments and statistics. Frozen splats before it, in whole warps, lack both."""
+    return num_frozen // WARP * WARP
 
 
 def _rounded(capacity: int) -> int:

@@ -32,7 +32,8 @@ class Update:
     With moments (float32 [rows, capacity] each; moments1 alone: packed, see model.model.Moments) Adam is applied in
     place; with d_params the gradients are stored instead.
     stats: float32 [2, capacity] sums for densification, or None. last_seen: float32 [capacity], set to the step if the
-    splat's colour has a gradient, or None.
+    splat's colour has a gradient, or None. has_frozen: moments, stats and last_seen lack columns of frozen splats
+    (see model.model.first_moment).
     dense: Adam also moves splats that no view of the batch shows, except their view-dependent colours; their only
     gradients are those of regularisers. Otherwise their parameters, moments and gradients are neither read nor written.
     warps: UNSEEN_WARPS updates only splats of warps that no view of the batch shows, which needs no gradients.
@@ -44,6 +45,7 @@ class Update:
     d_params: DeviceArray | None = None
     stats: DeviceArray | None = None
     last_seen: DeviceArray | None = None
+    has_frozen: bool = False
     dense: bool = True
     warps: int = ALL_WARPS
     absgrad: bool = False
@@ -54,7 +56,7 @@ class Update:
     def defines(self) -> dict[str, int]:
         """Defines of project_backward and color_backward."""
         packed = self.moments1 is not None and self.moments2 is None
-        return ({"FUSED_ADAM": 1} if self.moments1 is not None else {}) | moment_defines(packed)
+        return ({"FUSED_ADAM": 1} if self.moments1 is not None else {}) | moment_defines(packed, self.has_frozen)
 
     @property
     def color_defines(self) -> dict[str, int]:
@@ -72,9 +74,9 @@ class Update:
         return np.array(values, UPDATE_OPTIONS_DTYPE)
 
 
-def moment_defines(packed: bool) -> dict[str, int]:
-    """Defines of kernels that read Adam's moments; packed: see model.model.Moments."""
-    return {"BF16_MOMENTS": 1} if packed else {}
+def moment_defines(packed: bool, has_frozen: bool = False) -> dict[str, int]:
+    """Defines of kernels that read Adam's moments; packed: see model.model.Moments, has_frozen: see Update."""
+    return ({"BF16_MOMENTS": 1} if packed else {}) | ({"FROZEN": 1} if has_frozen else {})
 
 
 def project_backward(
@@ -96,8 +98,10 @@ def _geometry_backward(
     """The first half of `project_backward`: all rows except colours; leaves their gradients in batch.d_rays."""
     layout, slots = batch.layout, "" if batch.views is None else f"{len(batch.views)} "
     whole_share = batch.share.num_ranks == 1
-    planes = {"d_params": update.d_params, "moments1": update.moments1, "moments2": update.moments2}
-    given = {name: (array, "float32", "R C") for name, array in planes.items() if array is not None}
+    columns = "M" if update.has_frozen else "C"
+    moments = {"moments1": update.moments1, "moments2": update.moments2}
+    given = {name: (array, "float32", f"R {columns}") for name, array in moments.items() if array is not None}
+    given |= {} if update.d_params is None else {"d_params": (update.d_params, "float32", "R C")}
     check_arrays(
         "project_backward",
         params=(splats.params, "float32", "R C"),

@@ -51,7 +51,7 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
     absgrad = {"ABSGRAD": 1} if config.absgrad and config.strategy == "adc" else {}
     config = dataclasses.replace(config, batch=_batch_size(config))
     batch = batch_size_defines(config.batch_size)
-    update = {"FUSED_ADAM": 1} | moment_defines(config.moments == "bf16") | batch
+    update = {"FUSED_ADAM": 1} | moment_defines(config.moments == "bf16", config.frozen is not None) | batch
     radial = (
         {"RADIAL_DISTORTION": 1} if config.pose_opt and config.refine_intrinsics and config.refine_distortion else {}
     )

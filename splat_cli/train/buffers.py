@@ -39,10 +39,13 @@ def make_model(
     frozen: SplatArrays | None,
     on_device: RowsOnDevice | None = None,
 ) -> Model:
-    """The splats to train, after the frozen ones, with room to grow; with `on_device`, room for all that may come."""
+    """The splats to train, after the frozen ones, with room to grow.
+
+    With frozen splats or `on_device`, with room for all splats that may come: larger arrays would not fit beside these.
+    """
     num_frozen = 0 if frozen is None else len(frozen)
     shown = splats if frozen is None else merged([frozen, splats])
-    capacity = (config.max_splats if on_device else min(2 * len(splats), config.max_splats)) + num_frozen
+    capacity = num_frozen + (config.max_splats if num_frozen or on_device else min(2 * len(splats), config.max_splats))
     return Model(
         backend,
         shown,
@@ -69,9 +72,8 @@ def training_memory(
     config: ResolvedConfig, num_views: int, deterministic: bool = False, on_device: RowsOnDevice | None = None
 ) -> MemoryCost:
     """Device memory of training, without the images. deterministic: sums in a fixed order on a GPU."""
-    splats = Model.memory_cost(
-        config.trained_sh_degree, config.smooth_3d > 0, config.moments == "bf16", config.num_features, on_device
-    )
+    rows = config.trained_sh_degree, config.smooth_3d > 0, config.moments == "bf16", config.num_features
+    splats = Model.memory_cost(*rows, on_device, grows=on_device is None and config.frozen is None)
     scratch = Rasterizer.memory_cost(_rasterization_settings(config, deterministic, joint_models_move(config)))
     if config.gpus > 1:
         scratch += Exchange.memory_cost(config.batch_size, config.gpus)

@@ -76,7 +76,7 @@ class DensityControl:
         """Clear the statistics after step `step`; all splats count as seen in that step."""
         self.model.clear_stats()
         if self.strategy.tracks_unseen:
-            self.model.last_seen[: self.model.num] = step
+            self.model.last_seen[: self.model.num - self.model.first_moment] = step
 
     def remove_unseen(self, step: int) -> None:
         """After the last step, remove the splats that no view shows, unless none would remain."""

@@ -133,6 +133,7 @@ class BatchStep:
             moments2=model.moments.second,
             stats=model.stats if self._collects_stats else None,
             last_seen=model.last_seen if self._tracks_unseen else None,
+            has_frozen=model.num_frozen > 0,
             dense=not c.visible_adam,
             absgrad=self._absgrad,
             opacity_reg=c.opacity_reg,

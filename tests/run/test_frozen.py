@@ -8,7 +8,7 @@ import pytest
 from splat_cli.errors import FormatError, UsageError
 from splat_cli.gaussians.ply import read_ply, write_ply
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
-from splat_cli.run.checkpoints.file import read_checkpoint
+from splat_cli.run.checkpoints.file import read_checkpoint, write_checkpoint
 from splat_cli.run.storage.run_dir import RunDir
 from tests.gaussians.some_splats import some_splats
 
@@ -51,6 +51,20 @@ def test_resume_does_not_need_the_frozen_file(training, surroundings, tmp_path):
     checkpoint = read_checkpoint(oldest)
     assert checkpoint.step < 60
     assert (checkpoint.num_frozen, checkpoint.num_splats > NUM) == (NUM, True)
+    assert training.resume(whole.path).ply_path(60).read_bytes() == saved
+
+
+def test_checkpoints_of_earlier_versions_have_moments_of_frozen_splats(training, surroundings, tmp_path):
+    whole = training.new(tmp_path / "whole", frozen=str(surroundings))
+    saved = whole.ply_path(60).read_bytes()
+    *newer, oldest = checkpoint_paths(whole.checkpoints_path)
+    for path in (*newer, whole.result_path, whole.ply_path(60)):
+        path.unlink()
+    checkpoint = read_checkpoint(oldest)
+    for name in ("moments1", "moments2", "stats"):
+        assert checkpoint.arrays[name].shape[1] == checkpoint.num_splats - 32
+        checkpoint.arrays[name] = np.pad(checkpoint.arrays[name], ((0, 0), (32, 0)))
+    write_checkpoint(oldest, checkpoint)
     assert training.resume(whole.path).ply_path(60).read_bytes() == saved
 
 

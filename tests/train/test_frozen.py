@@ -72,6 +72,23 @@ def test_frozen_splats_do_not_change(backend, name):
     assert not np.isin(trained.means[:, 0], before.means[:, 0]).all()
 
 
+@pytest.mark.parametrize("name", ["copies", "mcmc", "adc", "batch", "visible", "coarse"])
+def test_they_have_no_moments_and_splats_train_as_without_them(backend, name):
+    """Transparent frozen splats change nothing, unless random numbers depend on a splat's index."""
+    hidden = some_splats(NUM, degree=2)
+    hidden.logit_opacities[:] = -30
+    trained, planes = [], []
+    for frozen in (None, hidden):
+        trainer = make_trainer(backend, frozen, **{"strategy": "copies", **SETTINGS[name], "noise_scale": 0.0})
+        trainer.run_until(30)
+        first = 0 if frozen is None else NUM
+        trained.append(trainer.splats.to_arrays().select(np.arange(first, trainer.model.num)))
+        planes.append({name: array.shape[1] for name, array in trainer.model.planes().items()})
+    assert same(*trained)
+    capacity = planes[1].pop("params")
+    assert set(planes[1].values()) == {capacity - 64}
+
+
 def test_sorting_keeps_their_order(backend):
     trainer = make_trainer(backend, frozen_splats())
     assert len(trainer.splats.to_arrays()) == NUM + 100

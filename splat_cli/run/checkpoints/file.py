@@ -19,6 +19,7 @@ from splat_cli.gaussians.arrays import SH_DEGREE_FROM_COEFFICIENTS
 from splat_cli.io.archives import read_npz
 from splat_cli.io.files import read_error, regular, replacing
 from splat_cli.io.json_input import parse_json
+from splat_cli.model.model import first_moment
 from splat_cli.render.iter_state import ITER_STATE_DTYPE
 
 FORMAT = 1
@@ -38,9 +39,9 @@ _UNBOUNDED = ("loss_l1", "loss_l2", "loss_ssim", "loss", "psnr")
 class Checkpoint:
     """State of a run after a step.
 
-    arrays: float32 `params`, `moments1`, `moments2` (or `moments`) [rows, num], `stats` [2, num], and arrays of
-    joint models (train.joint_models); on the device until written. metadata: all other values, as JSON (keys:
-    docs/checkpoints.md).
+    arrays: float32 `params` [rows, num], `moments1`, `moments2` (or `moments`) [rows, trained], `stats` [2, trained],
+    and arrays of joint models (train.joint_models); on the device until written. metadata: all other values, as JSON
+    (keys: docs/checkpoints.md). trained: num without frozen splats (model.model.first_moment).
     """
 
     step: int
@@ -125,8 +126,9 @@ def _digest(file: IO[bytes], length: int) -> bytes:
 
 def _check_contents(arrays: dict[str, np.ndarray], metadata: dict[str, Any]) -> None:
     """ValueError with a short reason if arrays or metadata are invalid."""
-    features = metadata.get("num_features", 0)
-    color_rows = _check_arrays(arrays, features if _is_count(features) else 0)
+    features, state = metadata.get("num_features", 0), metadata.get("state")
+    frozen = state.get("num_frozen", 0) if isinstance(state, dict) else 0
+    color_rows = _check_arrays(arrays, *(count if _is_count(count) else 0 for count in (features, frozen)))
     num = arrays["params"].shape[1]
     for key, (is_valid, wanted) in _METADATA.items():
         if key in metadata and not is_valid(metadata[key]):
@@ -139,7 +141,7 @@ def _check_contents(arrays: dict[str, np.ndarray], metadata: dict[str, Any]) -> 
     _check_state(metadata["state"], metadata["step"], len(metadata["views"]), color_rows, num)
 
 
-def _check_arrays(arrays: dict[str, np.ndarray], num_features: int) -> int:
+def _check_arrays(arrays: dict[str, np.ndarray], num_features: int, num_frozen: int) -> int:
     """Returns the number of rows of `params` that hold colours."""
     for name, array in arrays.items():
         if array.dtype != np.float32:
@@ -152,10 +154,10 @@ def _check_arrays(arrays: dict[str, np.ndarray], num_features: int) -> int:
     color_rows = params.shape[0] - _GEOMETRY_ROWS - num_features if params.ndim == 2 else 0
     if color_rows / 3 - 1 not in SH_DEGREE_FROM_COEFFICIENTS or params.shape[1] == 0:
         raise ValueError(f"`params` is {list(params.shape)}, not a row for each parameter of splats")
-    expected = dict.fromkeys(moments, params.shape) | {"stats": (2, params.shape[1])}
-    for name, shape in expected.items():
-        if arrays[name].shape != shape:
-            raise ValueError(f"`{name}` is {list(arrays[name].shape)}, expected {list(shape)}")
+    columns = params.shape[1] - first_moment(num_frozen)
+    for name, rows in {**dict.fromkeys(moments, len(params)), "stats": 2}.items():
+        if arrays[name].shape not in ((rows, columns), (rows, params.shape[1])):  # the latter by earlier versions
+            raise ValueError(f"`{name}` is {list(arrays[name].shape)}, expected {[rows, columns]}")
     return color_rows
 
 

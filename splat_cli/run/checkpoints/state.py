@@ -28,7 +28,7 @@ def capture_state(trainer: Trainer) -> Checkpoint:
     trainer.collect()
     model, num = trainer.model, trainer.model.num
     state = trainer.state.read()
-    arrays = {name: _copy(trainer, array, num) for name, array in model.planes().items()}
+    arrays = {name: _copy(trainer, array, num - model.missing(name)) for name, array in model.planes().items()}
     arrays |= {name: array.copy() for name, array in trainer.joint.arrays().items()}
     metadata = {
         "capacity": model.splats.capacity,
@@ -58,8 +58,9 @@ def restore_state(trainer: Trainer, checkpoint: Checkpoint) -> None:
             f"{_difference(views, checkpoint.metadata['views'])}; put them back, or start a new run from its splats "
             "with --init-from"
         )
-    _check_arrays(trainer, checkpoint)
     trainer.model.num_frozen = checkpoint.num_frozen
+    checkpoint = _without_frozen_moments(trainer, checkpoint)
+    _check_arrays(trainer, checkpoint)
     limit = trainer.config.max_splats + checkpoint.num_frozen + GRAIN
     most = max(checkpoint.num_splats, limit, trainer.splats.capacity)
     capacity = min(checkpoint.metadata["capacity"], most)
@@ -94,9 +95,19 @@ def _clear_other_stats(trainer: Trainer, checkpoint: Checkpoint) -> None:
         trainer.density.clear_stats(checkpoint.step)
 
 
+def _without_frozen_moments(trainer: Trainer, checkpoint: Checkpoint) -> Checkpoint:
+    """A checkpoint of an earlier version has moments and statistics of frozen splats; they are left out."""
+    arrays, num = dict(checkpoint.arrays), checkpoint.num_splats
+    for name in arrays.keys() & trainer.model.planes().keys():
+        if arrays[name].shape[1] == num:
+            arrays[name] = arrays[name][:, trainer.model.missing(name) :]
+    return dataclasses.replace(checkpoint, arrays=arrays)
+
+
 def _check_arrays(trainer: Trainer, checkpoint: Checkpoint) -> None:
     """FormatError unless shapes match the settings and arrays of joint models are finite."""
-    planes = {name: (len(array), checkpoint.num_splats) for name, array in trainer.model.planes().items()}
+    model, num = trainer.model, checkpoint.num_splats
+    planes = {name: (len(array), num - model.missing(name)) for name, array in model.planes().items()}
     joint = {name: array.shape for name, array in trainer.joint.arrays().items()}
     optional = late_arrays(trainer.config)
     for name, shape in {**planes, **joint}.items():

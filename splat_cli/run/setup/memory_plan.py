@@ -13,7 +13,7 @@ from splat_cli.device import Backend
 from splat_cli.device.launch import ceil_div
 from splat_cli.errors import OutOfMemory
 from splat_cli.gaussians.splats import SHN, num_rows
-from splat_cli.model.model import RowsOnDevice
+from splat_cli.model.model import Model, RowsOnDevice
 from splat_cli.ranks.share import Share
 from splat_cli.render.camera import TILE
 from splat_cli.scene.view import View
@@ -29,9 +29,9 @@ class MemoryPlan:
     """Memory of a device in bytes: photographs, buffers, memory per splat and per (splat, tile) pair; and the limit.
 
     `pairs_per_splat` pairs are planned for each splat up to MAX_INITIAL_PAIRS, then one for each further splat: most
-    splats of large models are small or invisible in a view. num_frozen: number of splats of --frozen.
-    on_device: where memory is short, the rows of the splats and their moments that are not in host memory; else None.
-    on_host: bytes per splat of the other rows, and free host memory for them.
+    splats of large models are small or invisible in a view. num_frozen: number of splats of --frozen, each of which
+    takes `saved_per_frozen` bytes fewer. on_device: where memory is short, the rows of the splats and their moments
+    that are not in host memory; else None. on_host: bytes per splat of the other rows, and free host memory for them.
     """
 
     photographs: int
@@ -42,6 +42,7 @@ class MemoryPlan:
     wanted_splats: int
     config: ResolvedConfig
     num_frozen: int = 0
+    saved_per_frozen: float = 0
     on_device: RowsOnDevice | None = None
     on_host: tuple[int, int] = (0, 0)
 
@@ -58,7 +59,7 @@ class MemoryPlan:
     @property
     def fitting(self) -> int:
         """Number of splats that fit, in addition to the frozen ones."""
-        budget = self.available - self.photographs - self.pictures
+        budget = self.available - self.photographs - self.pictures + self.num_frozen * self.saved_per_frozen
         few = budget / (self.per_splat + self.pairs_per_splat * self.per_pair)
         many = (budget - MAX_INITIAL_PAIRS * self.per_pair) / (self.per_splat + self.per_pair)
         per_splat, host_room = self.on_host
@@ -66,9 +67,24 @@ class MemoryPlan:
         return max(int(min(max(few, many), most)) - self.num_frozen, 0)
 
     def splat_bytes(self, num: int) -> int:
-        """Memory of `num` splats and of the pairs planned for them; the inverse of `fitting`."""
+        """Memory of `num` splats, frozen ones included, and of the pairs planned for them; the inverse of `fitting`."""
         pairs = min(self.pairs_per_splat * num, MAX_INITIAL_PAIRS + num)
-        return math.ceil(self.per_splat * num + self.per_pair * pairs)
+        return math.ceil(self.per_splat * num + self.per_pair * pairs - self.saved_per_frozen * self.num_frozen)
+
+    def trainable_of(self, num: int) -> int:
+        """How many of `num` splats can be trained if the others are frozen."""
+        per_splat, host_room = self.on_host
+        if per_splat * num > host_room:
+            return 0
+        needed = dataclasses.replace(self, num_frozen=0).splat_bytes(num)
+        excess = max(needed + self.photographs + self.pictures - self.available, 0)
+        return max(num - math.ceil(excess / self.saved_per_frozen), 0)
+
+    @property
+    def fitting_beside_frozen(self) -> int:
+        """Number of splats that fit beside as many frozen ones."""
+        mean = self.per_splat - self.saved_per_frozen / 2
+        return dataclasses.replace(self, per_splat=mean, num_frozen=0).fitting // 2
 
     def check(self) -> None:
         """OutOfMemory with advice if too few splats fit."""
@@ -123,6 +139,8 @@ def plan_memory(
     if config.max_memory is not None:
         available = min(available, int(config.max_memory * _GIB))
 
+    rows = num_rows(config.trained_sh_degree, config.num_features)
+
     def plan(on_device: RowsOnDevice | None = None) -> MemoryPlan:
         cost = training_memory(config, len(views), config.deterministic and backend.name == "cuda", on_device)
         return MemoryPlan(
@@ -134,6 +152,7 @@ def plan_memory(
             wanted_splats=min(config.max_splats, start) if start and _never_grows(config) else config.max_splats,
             config=config,
             num_frozen=num_frozen,
+            saved_per_frozen=Model.bytes_of_moments(config.moments == "bf16", on_device or RowsOnDevice(rows, rows)),
             on_device=on_device,
             on_host=(_host_bytes(config, on_device), host_room) if on_device else (0, 0),
         )

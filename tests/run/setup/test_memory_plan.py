@@ -119,8 +119,23 @@ def test_of_very_many_splats_few_pairs_are_planned():
     assert 130_000_000 < plan.max_splats < 200_000_000  # 106 million with as many pairs as few splats have
     assert others + plan.splat_bytes(plan.max_splats) <= plan.available
     assert others + plan.splat_bytes(plan.max_splats + 2) > plan.available
+
+
+def test_frozen_splats_take_less_memory():
+    backend = open_backend("cpu")
+    plan = _plan(backend, max_memory=140.0, max_splats=200_000_000)
+    plan = dataclasses.replace(plan, available=140 * 1024 * MIB)
+    others, num = plan.photographs + plan.pictures, plan.max_splats + 10_000_000
     frozen = dataclasses.replace(plan, num_frozen=10_000_000)
-    assert frozen.max_splats == plan.max_splats - 10_000_000
+    assert plan.max_splats - 7_000_000 < frozen.max_splats < plan.max_splats - 5_000_000
+    used = [others + frozen.splat_bytes(frozen.max_splats + 10_000_000 + more) for more in (0, 2)]
+    assert used[0] <= plan.available < used[1]
+    trainable = plan.trainable_of(num)
+    assert abs(dataclasses.replace(plan, num_frozen=num - trainable).fitting - trainable) < 4
+    assert (plan.trainable_of(1000), plan.trainable_of(10**9)) == (1000, 0)
+    assert dataclasses.replace(plan, on_host=(100, 99_999)).trainable_of(1000) == 0
+    beside = plan.fitting_beside_frozen
+    assert abs(dataclasses.replace(plan, num_frozen=beside).fitting - beside) < 3
 
 
 @pytest.fixture
