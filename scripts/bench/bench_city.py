@@ -1,9 +1,10 @@
-"""`splat city` against one run with as many splats, on the sample city: PSNR near projected borders and elsewhere.
+"""`splat city` against one run with as many splats: PSNR near projected borders and elsewhere.
 
   python scripts/bench/bench_city.py /tmp/city --device cpu
+  python scripts/bench/bench_city.py /tmp/city --scene southbuilding --splats 150000 --cell-splats 62000
 
-The single run shows each photograph as often as the coarse run and the cells together. The folder keeps both runs, and
-finished parts are not repeated.
+The single run shows as many photographs as the coarse run, the cells and the last pass together. The folder keeps both
+runs, and finished parts are not repeated.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ NEAR = 16  # px from a projected border
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--scene", type=click.Path(path_type=Path), help="Scene to train instead of the sample city.")
+@click.option("--downscale", default=1, show_default=True)
 @click.option("--blocks", type=(int, int), default=(3, 3), show_default=True)
 @click.option("--views", default=72, show_default=True)
 @click.option("--size", type=(int, int), default=(192, 144), show_default=True)
@@ -43,10 +46,13 @@ NEAR = 16  # px from a projected border
 @click.option("--cell-splats", default=8_000, show_default=True)
 @click.option("--steps", default=1000, show_default=True, help="Steps of the coarse run.")
 @click.option("--cell-steps", default=1800, show_default=True)
+@click.option("--last-steps", default=2000, show_default=True)
 @click.option("--device", default="auto", show_default=True)
 @click.option("--cluster", help="As for `splat city`, such as local:2.")
 def main(
     folder: Path,
+    scene: Path | None,
+    downscale: int,
     blocks: tuple[int, int],
     views: int,
     size: tuple[int, int],
@@ -54,24 +60,27 @@ def main(
     cell_splats: int,
     steps: int,
     cell_steps: int,
+    last_steps: int,
     device: str,
     cluster: str | None,
 ) -> None:
     """Print the comparison as JSON."""
-    scene = folder / "scene"
-    if not scene.is_dir():
-        make_sample_city(scene, blocks, views, *size)
-    common = ["--device", device, "--eval", "--splat-budget", "0", "--densify-interval", "50"]
+    common = ["--device", device, "--eval", "--splat-budget", "0", "--downscale", str(downscale)]
+    if scene is None:
+        scene = folder / "scene"
+        common += ["--densify-interval", "50"]
+        if not scene.is_dir():
+            make_sample_city(scene, blocks, views, *size)
     city = _splat(
         *("city", scene, "-o", folder / "merged"),
         *common,
         *f"--max-splats {splats} --cell-splats {cell_splats} --steps {steps} --cell-steps {cell_steps}".split(),
+        *("--last-steps", last_steps),
         *(["--cluster", cluster] if cluster else []),
     )
     plan = read_plan(folder / "merged")
     assert plan is not None
-    num_views = len(RunDir(folder / "merged").views("train"))
-    shown = steps + round(cell_steps * num_views / np.mean([len(cell.views) for cell in plan.cells]))
+    shown = steps + cell_steps * len(plan.cells) + last_steps
     if not (folder / "single" / "result.json").is_file():
         _splat("train", scene, "-o", folder / "single", *common, "--max-splats", city["num_splats"], "--steps", shown)
     backend = open_backend(device)

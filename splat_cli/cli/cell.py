@@ -1,4 +1,4 @@
-"""`splat cell`: hidden command; `splat city` runs it as a job per cell."""
+"""`splat cell`: hidden command; `splat city` runs it as a job per cell, and for the last pass."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @click.command(hidden=True)
 @click.argument("out", type=PATH)
-@click.argument("number", type=int)
+@click.argument("number", type=int, required=False)
 @device_option
 @display_options
-def command(out: Path, number: int, device: str, display: "Display") -> Output:
-    """Prepare and train cell NUMBER of the city in OUT."""
+def command(out: Path, number: int | None, device: str, display: "Display") -> Output:
+    """Prepare and train cell NUMBER of the city in OUT; without NUMBER, run the last pass."""
     timer = PhaseTimer("starting")
     from splat_cli.commands.city.cell import train_cell
 

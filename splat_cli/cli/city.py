@@ -36,6 +36,12 @@ _NO_LIMIT = 2**28  # maximum of the setting
     help="Training steps of each cell.  [default: --steps, or by the cell's number of photographs]",
 )
 @click.option(
+    "--last-steps",
+    type=WholeRange(0),
+    metavar="N",
+    help="Steps of the last pass, over all photographs; 0: none.  [default: --steps, or by the number of photographs]",
+)
+@click.option(
     "--lod",
     type=WholeRange(0, 16),
     metavar="N",
@@ -53,6 +59,7 @@ def command(
     out: Path,
     cell_splats: int | None,
     cell_steps: int | None,
+    last_steps: int | None,
     lod: int,
     preset: str | None,
     cluster: str | None,
@@ -69,6 +76,9 @@ def command(
     --cell-splats splats. Each cell is trained with a margin, on the photographs that show it, while the coarse splats
     around it are rendered, too; the splats within the cell become a part of the result. The stages are in OUT/coarse
     and OUT/cells.
+
+    The last pass sees all photographs. It trains the splats that cover most of them, such as sky and ground, which
+    reach into many cells; the others are rendered and stay as they are.
 
     With several GPUs, or with --cluster, cells without a common border are trained at the same time. The coarse run
     uses the largest number of GPUs that divides its batch.
@@ -88,9 +98,10 @@ def command(
     config = load_config(preset, {**unlimited, **given(options)})
     scene, config = prepared_scene(scene, config, display)
     scene, _ = scene_folder(scene, config.format)
-    steps = config.steps if cell_steps is None else cell_steps
+    cell_steps, last_steps = (config.steps if steps is None else steps for steps in (cell_steps, last_steps))
     with locked_folder(out, make=True):
-        result = train_city(open_city(scene, out, config, cell_splats, steps, device, cluster, display), display)
+        city = open_city(scene, out, config, cell_splats, cell_steps, last_steps, device, cluster, display)
+        result = train_city(city, display)
         index = levels_of(result, lod, display)
     lines = [f"{result.num_splats:,} splats, trained in {result.seconds:.1f} s", *result.lines()]
     lines += [f"Levels of detail: {index}"] if index else []

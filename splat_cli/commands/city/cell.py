@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ from typing import Any
 import numpy as np
 from PIL import Image as Picture
 
-from splat_cli.commands.city.city import read_city
+from splat_cli.commands.city.city import City, read_city
 from splat_cli.commands.city.coarse_views import CoarseViews, is_shown, picture_of_cell, without_exposure
 from splat_cli.commands.city.plan import CellFiles, CityPlan, last_splats, named_damage, read_plan
+from splat_cli.data.image_budget import image_budget
 from splat_cli.device import Backend, num_cores
 from splat_cli.errors import SceneError, UsageError
 from splat_cli.gaussians.arrays import SplatArrays
@@ -23,7 +25,9 @@ from splat_cli.io.folder_lock import locked_folder
 from splat_cli.processes.threads import run_in_threads
 from splat_cli.run.checkpoints.checkpointer import newest_checkpoint
 from splat_cli.run.device import open_device
+from splat_cli.run.plan import resolve_plan
 from splat_cli.run.resume import Resumption, free_memory, plan_resumption
+from splat_cli.run.setup.memory_plan import MIN_SPLATS, plan_memory
 from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.run.storage.result import RunSummary, read_result
@@ -40,10 +44,13 @@ from splat_cli.terminal.phase_timer import PhaseTimer
 _QUALITY = 98  # quality of JPEG files
 
 
-def train_cell(out: Path, number: int, device: str, display: Display, timer: PhaseTimer) -> RunSummary:
-    """Prepare a cell of the city in `out`, and train it. The run is locked from the start. UsageError."""
+def train_cell(out: Path, number: int | None, device: str, display: Display, timer: PhaseTimer) -> RunSummary:
+    """Prepare a cell of the city in `out`, and train it. The run is locked from the start. UsageError.
+
+    number: None for the last pass.
+    """
     city, plan, files = read_city(out, device), read_plan(out), CellFiles.of(out, number)
-    if plan is None or number not in range(len(plan.cells)):
+    if plan is None or number not in (None, *range(len(plan.cells))):
         raise UsageError(f"{out} has no cell {number}: `splat city` plans cells and starts this command for each")
     with locked_folder(files.run.path, make=True):
         remove_leftovers(files.folder)
@@ -51,7 +58,11 @@ def train_cell(out: Path, number: int, device: str, display: Display, timer: Pha
             return read_result(files.run)
         backend = open_device(device, city.config, display)
         with timer("preparation"):
-            prepare_cell(city.coarse, out, plan, number, backend, display)
+            if not files.start.is_file():
+                if number is None:
+                    prepare_last_pass(city, plan, backend, display)
+                else:
+                    prepare_cell(city.coarse, out, plan, number, backend, display)
             free_memory(backend)  # training plans with the free memory
         start = Resumption(files.scene, city.cell_config(plan, number), None)
         if is_run(files.run.path):
@@ -60,33 +71,84 @@ def train_cell(out: Path, number: int, device: str, display: Display, timer: Pha
 
 
 def prepare_cell(coarse: RunDir, out: Path, plan: CityPlan, number: int, backend: Backend, display: Display) -> None:
-    """Write the files of a cell unless they exist. Reads its photographs and the earlier trained cells.
+    """Write the files of a cell. Reads its photographs and the earlier trained cells.
 
     UsageError if its photographs are gone.
     """
     files, cell, before = CellFiles.of(out, number), plan.cells[number], plan.before(number)
-    if files.start.is_file():
-        return
     splats = last_splats(coarse)
-    places = plan.places(splats)
+    places = plan.ground(splats.means)
     around = cell.cell.trains(places)
-    names = set(cell.views)
-    views = [view for view in coarse.views("train") if view.name in names]
-    try:
-        photographs = load_run_images(coarse, views, None, backend, display)
-    except SceneError as error:
-        gone = f"all photographs of cell {number} are missing ({error})"
-        raise UsageError(f"{gone}: restore them, or remove {out / 'cells'}") from None
-    photographs = _with_one_exposure(photographs, coarse, display)
+    photographs = _photographs(coarse, out, cell.views, f"cell {number}", backend, display)
     pictures = CoarseViews(backend, splats, photographs.views, coarse.background())
     shown = _write_pictures(files, photographs, pictures, around)
     done = [own_splats(out, plan, other) for other in before]
     near = [part.select(cell.cell.trains(plan.ground(part.means))) for part in done]
-    frozen = merged([splats.select(shown & ~around), *near])
+    start = splats.select(around & ~plan.filled(places, before))
+    _write_splats(files, photographs.views, start, merged([splats.select(shown & ~around), *near]))
+
+
+def prepare_last_pass(city: City, plan: CityPlan, backend: Backend, display: Display) -> None:
+    """Write the files of the last pass, which trains as many splats as fit: those that cover most of all photographs.
+
+    UsageError if the photographs are gone, or if the splats do not fit even if most of them are frozen.
+    """
+    files, coarse = CellFiles.of(city.out, None), city.coarse
+    splats = merged_splats(coarse, city.out, plan)
+    names = [view.name for view in coarse.views("train")]
+    photographs = _photographs(coarse, city.out, names, "the last pass", backend, display)
+    count = _num_trainable(city, photographs.views, splats, backend)
+    _run_all(partial(_write_picture, files, photographs, index) for index in range(len(photographs.views)))
+    if count == len(splats):
+        _write_splats(files, photographs.views, splats, splats.select(slice(0)))
+        return
+    display.say(f"The last pass trains {count:,} of {len(splats):,} splats: the others do not fit into memory")
+    pictures = CoarseViews(backend, splats, photographs.views, coarse.background())
+    weights = np.sum([pictures.weights(index) for index in range(len(photographs.views))], axis=0, dtype=np.float64)
+    trained = np.zeros(len(splats), bool)
+    trained[np.argsort(-weights, kind="stable")[:count]] = True
+    _write_splats(files, photographs.views, splats.select(trained), splats.select(~trained))
+
+
+def _num_trainable(city: City, views: Sequence[View], splats: SplatArrays, backend: Backend) -> int:
+    """How many of the splats the last pass can train in the memory of device and host. UsageError if too few."""
+    num = len(splats)
+    config = dataclasses.replace(city.config, steps=city.last_steps, max_splats=num, splat_budget=0.0)
+    resolved = resolve_plan(config, views, splats.means, from_splats=True).config
+    memory = plan_memory(backend, resolved, views, num, image_budget(backend, config, views, ()))
+    count = memory.trainable_of(num)
+    if count < min(MIN_SPLATS, num):
+        raise UsageError(f"{num:,} splats do not fit into memory: --last-steps 0 leaves out the last pass")
+    return count
+
+
+def merged_splats(coarse: RunDir, out: Path, plan: CityPlan) -> SplatArrays:
+    """The splats of all cells (see `own_splats`), and the coarse splats that no cell has trained."""
+    splats, numbers = last_splats(coarse), range(len(plan.cells))
+    untrained = splats.select(~plan.filled(plan.ground(splats.means), numbers))
+    reads = (partial(own_splats, out, plan, number) for number in numbers)
+    return merged([untrained, *run_in_threads(reads, num_cores())])
+
+
+def _photographs(
+    coarse: RunDir, out: Path, names: Sequence[str], user: str, backend: Backend, display: Display
+) -> ImageSet:
+    """The training photographs of these names, without exposures. UsageError if they are gone."""
+    chosen = set(names)
+    views = [view for view in coarse.views("train") if view.name in chosen]
+    try:
+        photographs = load_run_images(coarse, views, None, backend, display)
+    except SceneError as error:
+        gone = f"all photographs of {user} are missing ({error})"
+        raise UsageError(f"{gone}: restore them, or remove {out / 'cells'}") from None
+    return _with_one_exposure(photographs, coarse, display)
+
+
+def _write_splats(files: CellFiles, views: list[View], start: SplatArrays, frozen: SplatArrays) -> None:
+    """Write the trained and the frozen splats and the model of the pictures; the former last."""
     if len(frozen):
         write_ply(files.frozen, frozen)
-    start = splats.select(around & ~plan.filled(places, before))
-    _write_model(files, photographs.views, start.means)
+    _write_model(files, views, start.means)
     write_ply(files.start, start, durable=True)
 
 
@@ -100,16 +162,27 @@ def _write_pictures(files: CellFiles, photographs: ImageSet, coarse: CoarseViews
             np.logical_or(shown, is_shown(weights), out=shown)
             yield partial(_write_picture, files, photographs, index, picture, coverage)
 
-    for _ in run_in_threads(writes(), num_cores()):
-        pass
+    _run_all(writes())
     return shown
 
 
+def _run_all(calls: Iterable[Callable[[], None]]) -> None:
+    for _ in run_in_threads(calls, num_cores()):
+        pass
+
+
 def _write_picture(
-    files: CellFiles, photographs: ImageSet, index: int, coarse: np.ndarray, coverage: np.ndarray
+    files: CellFiles,
+    photographs: ImageSet,
+    index: int,
+    coarse: np.ndarray | None = None,
+    coverage: np.ndarray | None = None,
 ) -> None:
-    view, mask = photographs.views[index], photographs.masks[index]
-    _save(files.scene / "images" / _file(view), picture_of_cell(photographs.images[index], coarse, coverage))
+    """Write a photograph, or the picture of a cell with the given coverage, and its mask."""
+    view, mask, picture = photographs.views[index], photographs.masks[index], photographs.images[index]
+    if coarse is not None and coverage is not None:
+        picture = picture_of_cell(picture, coarse, coverage)
+    _save(files.scene / "images" / _file(view), picture)
     if mask is not None:
         _save(files.scene / "masks" / f"{_file(view)}.png", mask)
 

@@ -12,8 +12,6 @@ from splat_cli.scene.trajectories.capture import perpendicular
 
 MARGIN = 0.2
 """Width of the margin that is trained around a cell, relative to the cell's side."""
-_REACH = 2.0
-"""Standard deviations of a splat that must fit into the margin of its cell."""
 MIN_SPLATS = 100
 """Cells with fewer coarse splats are not split."""
 _STRAYS = (1, 99)
@@ -44,11 +42,6 @@ class Cell:
     def trains(self, places: np.ndarray) -> Any:
         """Mask of the places in the cell or its margin."""
         return _within(places, *self._outer())
-
-    @property
-    def max_scale(self) -> float:
-        """Maximum standard deviation of a splat in the cell for which the splat stays within the margins."""
-        return min(self.margins) / _REACH
 
     def meets(self, other: Cell) -> bool:
         """Whether the cells overlap, margins included."""

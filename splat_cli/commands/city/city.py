@@ -44,18 +44,26 @@ _OWN_SCENE: dict[str, Any] = {
 }
 """Settings for reading the scene of a cell."""
 _RATES = ("lr_means", "lr_means_final", "lr_scales", "lr_quats")
-_NAMES = {"scene": "SCENE", "cell_steps": "--cell-steps", "cell_splats": "--cell-splats"}
+_NAMES = {
+    "scene": "SCENE",
+    "cell_steps": "--cell-steps",
+    "last_steps": "--last-steps",
+    "cell_splats": "--cell-splats",
+}
 """Entries of a city's record that are not settings -> their names in messages."""
 _LR_EXPONENT = 2 / 3
 """Exponent of `lr_factor` for cells. It raises rates for training from points; coarse splats need to move less."""
+_OF_LAST_PASS: dict[str, Any] = {"strategy": "splits"}
+"""Default of the last pass, whatever its length: the number of splats does not grow, and splits serve it better."""
 
 
 @dataclass(frozen=True)
 class City:
     """A city to train in the folder `out`.
 
-    cell_splats, max_splats: maximum number of trained splats of a cell and of the city. coarse_batch: batch
-    size of the coarse run on one GPU, None for cities begun by versions that did not record it.
+    cell_splats, max_splats: maximum number of splats of the city, and of those trained at a time. cell_steps,
+    last_steps: of each cell, of the last pass; None: by the number of photographs. coarse_batch: batch size of the
+    coarse run on one GPU, None for cities begun by versions that did not record it.
     """
 
     scene: Path
@@ -64,6 +72,7 @@ class City:
     cell_splats: int
     max_splats: int
     cell_steps: int | None
+    last_steps: int | None
     device: str
     cluster: str | None = None
     coarse_batch: int | None = None
@@ -79,14 +88,18 @@ class City:
         config = dataclasses.replace(config, trials=False)  # cells are not trained with the settings that they choose
         return config if self.coarse_batch is None else dataclasses.replace(config, batch=self.coarse_batch)
 
-    def cell_config(self, plan: CityPlan, number: int) -> TrainConfig:
-        """Settings of a cell's run. Its poses are fixed and no photograph is held out."""
-        files, steps = CellFiles.of(self.out, number), self.cell_steps or default_steps(len(plan.cells[number].views))
-        rates = {name: lr_factor(steps) ** _LR_EXPONENT * getattr(self.config, name) for name in _RATES}
+    def cell_config(self, plan: CityPlan, number: int | None) -> TrainConfig:
+        """Settings of a cell's run, or of the last pass. Its poses are fixed and no photograph is held out."""
+        files, is_last = CellFiles.of(self.out, number), number is None
+        views = self.coarse.views("train") if number is None else plan.cells[number].views
+        steps = (self.last_steps if is_last else self.cell_steps) or default_steps(len(views))
+        exponent = 1 if is_last else _LR_EXPONENT
+        rates = {name: lr_factor(steps) ** exponent * getattr(self.config, name) for name in _RATES}
         config = dataclasses.replace(
             self.config,
             **_OWN_SCENE,
             **rates,
+            **(_OF_LAST_PASS if is_last and self.config.strategy == "default" else {}),
             steps=steps,
             eval=False,
             split=None,
@@ -95,10 +108,11 @@ class City:
             refine_intrinsics=False,
             allow_implausible=True,
             init_from=str(files.start),
-            relocate_unseen=False,  # photographs of other cells may show splats unseen here
+            relocate_unseen=is_last and self.config.relocate_unseen,  # other photographs may show them
             frozen=str(files.frozen) if files.frozen.is_file() else None,
         )
-        return self._within(round(plan.growth * count_splats(files.start)), config)
+        growth = 1.0 if is_last else plan.growth
+        return self._within(round(growth * count_splats(files.start)), config)
 
     def _within(self, max_splats: int, config: TrainConfig) -> TrainConfig:
         return dataclasses.replace(config, max_splats=max_splats, splat_budget=0.0, report=False, save_at=())
@@ -110,6 +124,7 @@ def open_city(
     config: TrainConfig,
     cell_splats: int | None,
     cell_steps: int | None,
+    last_steps: int | None,
     device: str,
     cluster: str | None,
     display: Display,
@@ -124,7 +139,8 @@ def open_city(
     begun = _read_record(record) if record.is_file() else None
     if not (has_coarse or (out / "result.json").exists()):  # nothing is trained: settings may change
         begun = None
-    asked = {"scene": str(scene.resolve()), "cell_steps": cell_steps, "settings": _json(requested_settings(config))}
+    asked: dict[str, Any] = {"cell_steps": cell_steps, "last_steps": last_steps}
+    asked |= {"scene": str(scene.resolve()), "settings": _json(requested_settings(config))}
     if begun is None:
         backend = open_device(device, config, display)
         limits = _limits(scene, config, cell_splats, backend)
@@ -132,17 +148,19 @@ def open_city(
         with replacing(record, durable=True) as temporary:
             temporary.write_text(json.dumps(begun, indent=1) + "\n", encoding="utf-8")
     else:
+        if last_steps == 0:  # the last pass may be left out at any time
+            del asked["last_steps"]
         _require_same(out, asked | ({"cell_splats": cell_splats} if cell_splats else {}), begun)
-    return read_city(out, device, cluster)
+    city = read_city(out, device, cluster)
+    return dataclasses.replace(city, last_steps=0) if last_steps == 0 else city
 
 
 def read_city(out: Path, device: str, cluster: str | None = None) -> City:
     """The city begun in `out`. FormatError."""
     begun = _read_record(out / "city.json")
     config = TrainConfig(**begun["settings"])
-    limits = begun["cell_splats"], begun["max_splats"]
-    batch = begun.get("coarse_batch")
-    return City(Path(begun["scene"]), out, config, *limits, begun.get("cell_steps"), device, cluster, batch)
+    numbers = begun["cell_splats"], begun["max_splats"], begun.get("cell_steps"), begun.get("last_steps")
+    return City(Path(begun["scene"]), out, config, *numbers, device, cluster, begun.get("coarse_batch"))
 
 
 def _limits(scene: Path, config: TrainConfig, cell_splats: int | None, backend: Backend) -> dict[str, int]:
@@ -159,9 +177,9 @@ def _limits(scene: Path, config: TrainConfig, cell_splats: int | None, backend: 
     resident = None if budget is None else budget.resident
     resolved = resolve_plan(config, train, read.points, resident=resident).config
     if cell_splats is None:
-        in_memory = dataclasses.replace(resolved, offload="off")
+        in_memory = dataclasses.replace(resolved, offload="off", frozen="")
         memory = plan_memory(backend, in_memory, train, 0, image_budget(backend, config, train, ()))
-        cell_splats = memory.fitting // 2  # as many frozen splats may surround the cell
+        cell_splats = memory.fitting_beside_frozen  # as many may surround the cell
     return {"cell_splats": cell_splats, "max_splats": resolved.max_splats, "coarse_batch": resolved.batch_size}
 
 

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from functools import partial
 from pathlib import Path
 
-from splat_cli.commands.city.cell import own_splats
+from splat_cli.commands.city.cell import merged_splats
 from splat_cli.commands.city.plan import CellFiles, CityPlan, last_splats
 from splat_cli.commands.city.seconds import timed
 from splat_cli.commands.evaluate import evaluate_run
-from splat_cli.device import Backend, num_cores
+from splat_cli.device import Backend
 from splat_cli.errors import FormatError
-from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.editing.selection import merged
 from splat_cli.gaussians.formats.streamed_sog import NAME, write_streamed_sog
 from splat_cli.gaussians.ply import count_splats, read_ply, write_ply
-from splat_cli.processes.threads import run_in_threads
 from splat_cli.run.storage.result import RunSummary, read_result
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.cameras_json import read_cameras, read_json
@@ -25,10 +21,13 @@ from splat_cli.terminal.console import Display
 
 
 def merge_cells(coarse: RunDir, out: Path, plan: CityPlan) -> RunDir:
-    """Write the splats of all cells to `out`, with settings and cameras of the coarse run, but no result."""
-    run, config = RunDir(out), coarse.config()
-    splats = merged_splats(coarse, out, plan)
-    runs = [CellFiles.of(out, number).run for number in range(len(plan.cells))]
+    """Write the splats of the last pass to `out`, with settings and cameras of the coarse run, but no result.
+
+    Without a last pass, the splats of all cells.
+    """
+    run, config, last = RunDir(out), coarse.config(), CellFiles.of(out, None).run
+    splats = last_splats(last) if last.result() else merged_splats(coarse, out, plan)
+    runs = trained_runs(out, plan)
     steps = max(read_result(one).steps for one in runs)
     _index(run).unlink(missing_ok=True)  # if the clock was set back, file times do not show that it is older
     write_ply(run.ply_path(steps), splats, durable=True)
@@ -41,12 +40,10 @@ def merge_cells(coarse: RunDir, out: Path, plan: CityPlan) -> RunDir:
     return run
 
 
-def merged_splats(coarse: RunDir, out: Path, plan: CityPlan) -> SplatArrays:
-    """The splats of all cells (see `own_splats`), and the coarse splats that no cell has trained."""
-    splats, numbers = last_splats(coarse), range(len(plan.cells))
-    untrained = splats.select(~plan.filled(plan.places(splats), numbers))
-    reads = (partial(own_splats, out, plan, number) for number in numbers)
-    return merged([untrained, *run_in_threads(reads, num_cores())])
+def trained_runs(out: Path, plan: CityPlan) -> list[RunDir]:
+    """The runs of the cells and of the last pass, if there was one."""
+    runs = [CellFiles.of(out, number).run for number in (*range(len(plan.cells)), None)]
+    return [run for run in runs if run.result()]
 
 
 def levels_of(result: RunSummary, num_levels: int, display: Display) -> Path | None:
@@ -75,12 +72,12 @@ def _has_levels(index: Path, splats: Path, num_levels: int) -> bool:
         return False
 
 
-def finish(run: RunDir, coarse: RunDir, num_cells: int, backend: Backend, display: Display) -> RunSummary:
+def finish(run: RunDir, coarse: RunDir, plan: CityPlan, backend: Backend, display: Display) -> RunSummary:
     """Evaluate the merged run, if photographs are held out, and write its result, which marks it as finished.
 
     DiskError if the scores of the photographs cannot be written.
     """
-    parts = [read_result(one) for one in (coarse, *(CellFiles.of(run.path, i).run for i in range(num_cells)))]
+    parts = [read_result(one) for one in (coarse, *trained_runs(run.path, plan))]
     steps = run.saved_steps()[-1]
     num_splats = count_splats(run.ply_path(steps))
     score = None

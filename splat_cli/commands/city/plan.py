@@ -25,6 +25,9 @@ from splat_cli.scene.cameras_json import read_json
 from splat_cli.scene.trajectories.focus import up_direction
 from splat_cli.terminal.console import Display
 
+_FORMAT = 2
+"""Cells of plans without this number trained no large splats."""
+
 
 @dataclass(frozen=True)
 class CellPlan:
@@ -48,10 +51,6 @@ class CityPlan:
         places: np.ndarray = means.astype(np.float64) @ self.axes.T
         return places
 
-    def places(self, splats: SplatArrays) -> np.ndarray:
-        """See `trainable_places`."""
-        return trainable_places(self.ground(splats.means), splats, [one.cell for one in self.cells])
-
     def filled(self, places: np.ndarray, numbers: Sequence[int]) -> np.ndarray:
         """Mask of the places [N, 2] in these cells."""
         return np.logical_or.reduce(
@@ -66,23 +65,23 @@ class CityPlan:
 
 @dataclass(frozen=True)
 class CellFiles:
-    """Files of a cell in the folder of a city."""
+    """Files of a cell, or of the last pass, in the folder of a city."""
 
     folder: Path
 
     @classmethod
-    def of(cls, out: Path, number: int) -> CellFiles:
-        """Files of cell `number` in the folder `out` of a city."""
-        return cls(out / "cells" / f"{number:03d}")
+    def of(cls, out: Path, number: int | None) -> CellFiles:
+        """Files of cell `number` in the folder `out` of a city; None: of the last pass."""
+        return cls(out / "cells" / ("last" if number is None else f"{number:03d}"))
 
     @property
     def start(self) -> Path:
-        """Coarse splats of the cell and of its margin; written last."""
+        """Splats to train: coarse ones of the cell and of its margin; written last."""
         return self.folder / "start.ply"
 
     @property
     def frozen(self) -> Path:
-        """Splats around the cell that its photographs show."""
+        """Splats that are not trained: those around the cell that its photographs show."""
         return self.folder / "frozen.ply"
 
     @property
@@ -120,18 +119,6 @@ def named_damage(folder: Path) -> Iterator[None]:
         raise UsageError(f"{reason}: remove {folder}, and the same command trains it again") from None
 
 
-def trainable_places(places: np.ndarray, splats: SplatArrays, cells: Sequence[Cell]) -> np.ndarray:
-    """Positions of coarse splats on the ground, float64 [N, 2]; infinite for splats that no cell trains.
-
-    places: positions of the splats on the ground. Splats that reach beyond the margins of their cell do not change:
-    they are parts of several cells, which would all correct the same error.
-    """
-    limits = np.array([*(cell.max_scale for cell in cells), np.inf])[cell_numbers(cells, places)]
-    is_large = np.exp(splats.log_scales.max(axis=1)) > limits
-    found: np.ndarray = np.where(is_large[:, None], np.inf, places)
-    return found
-
-
 def read_plan(out: Path) -> CityPlan | None:
     """The plan written by `write_plan`, None if missing. FormatError."""
     path = _path(out)
@@ -142,7 +129,7 @@ def read_plan(out: Path) -> CityPlan | None:
         cells = [_cell_plan(entry) for entry in content["cells"]]
         axes = np.array(content["axes"], np.float64).reshape(2, 3)
         plan = CityPlan(axes, float(content["growth"]), cells)
-        if "max_scale" in content:
+        if content.get("format") != _FORMAT:
             raise ValueError("written by an earlier version")
         _check(plan)
         return plan
@@ -153,7 +140,12 @@ def read_plan(out: Path) -> CityPlan | None:
 
 def write_plan(out: Path, plan: CityPlan) -> None:
     """Write OUT/cells/plan.json."""
-    content = {**vars(plan), "axes": plan.axes.tolist(), "cells": [_entry(cell) for cell in plan.cells]}
+    content = {
+        **vars(plan),
+        "format": _FORMAT,
+        "axes": plan.axes.tolist(),
+        "cells": [_entry(cell) for cell in plan.cells],
+    }
     with replacing(_path(out), durable=True) as temporary:
         temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
@@ -204,7 +196,7 @@ def divide(
     ground = splats.means @ axes.T
     cells = split_cells(ground, cell_splats / growth)
     pictures = CoarseViews(backend, splats, views, (0, 0, 0))
-    numbers = cell_numbers(cells, trainable_places(ground, splats, cells))
+    numbers = cell_numbers(cells, ground)
     shares = _shares(pictures, numbers, len(cells), display)
     found = [
         (cell, tuple(views[i].name for i in chosen)) for cell, chosen in zip(cells, views_of_cells(shares), strict=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -34,17 +35,17 @@ def train_city(city: City, display: Display) -> RunSummary:
     if city.out.joinpath("result.json").is_file():
         return read_result(RunDir(city.out))
     plan = read_plan(city.out)
-    if plan is None or not city.coarse.result() or _unfinished(city, plan):
+    if plan is None or not city.coarse.result() or _unfinished(city, plan) or _lacks_last_pass(city):
         plan = _train_parts(city, plan, display)
     backend = open_device(city.device, city.config, display)
     with timed(city.out, "merge", display):
         run = merge_cells(city.coarse, city.out, plan)
     with timed(city.out, "evaluation", display):
-        return finish(run, city.coarse, len(plan.cells), backend, display)
+        return finish(run, city.coarse, plan, backend, display)
 
 
 def _train_parts(city: City, plan: CityPlan | None, display: Display) -> CityPlan:
-    """Train the coarse run and the cells with one engine. plan: None if the scene is not divided yet."""
+    """Train the coarse run, the cells and the last pass with one engine. plan: None if the scene is not divided yet."""
     with open_engine(city.device, city.cluster, display.say) as engine:
         if not city.coarse.result():
             display.say(f"Coarse run: up to {min(city.cell_splats, city.max_splats):,} splats, {city.coarse.path}")
@@ -57,6 +58,8 @@ def _train_parts(city: City, plan: CityPlan | None, display: Display) -> CityPla
         display.say(f"{len(plan.cells)} cells in {1 + max(cell.round for cell in plan.cells)} rounds")
         with timed(city.out, "cells", display):
             _train_cells(city, plan, engine, display)
+        if _lacks_last_pass(city):
+            _run(city, {cell_job(city, None): set()}, engine, display)
     return plan
 
 
@@ -82,12 +85,18 @@ def _unfinished(city: City, plan: CityPlan) -> list[int]:
     return [i for i in range(len(plan.cells)) if not CellFiles.of(city.out, i).run.result()]
 
 
+def _lacks_last_pass(city: City) -> bool:
+    return city.last_steps != 0 and not CellFiles.of(city.out, None).run.result()
+
+
 def _train_cells(city: City, plan: CityPlan, engine: Engine, display: Display) -> None:
     """Train the unfinished cells, each once the cells before it have ended.
 
     If several can begin, the cell that blocks most others begins first.
     """
     left = _unfinished(city, plan)
+    if left:
+        shutil.rmtree(CellFiles.of(city.out, None).folder, ignore_errors=True)  # begun with other splats
     before = {i: [other for other in plan.before(i) if other in left] for i in left}
     num_waiting = Counter(itertools.chain.from_iterable(before.values()))
     jobs = {i: cell_job(city, i, num_waiting[i]) for i in left}
@@ -141,9 +150,10 @@ def _job(city: City, config: TrainConfig) -> Job:
     return resumed_on(train_job("coarse", city.scene, city.coarse.path, config, city.device), config.gpus)
 
 
-def cell_job(city: City, number: int, priority: int) -> Job:
-    """`splat cell --json`, which resumes an interrupted run. priority: see `Job`."""
-    files = CellFiles.of(city.out, number)
-    command = ("cell", str(city.out), str(number), "--json", "--device", city.device)
+def cell_job(city: City, number: int | None, priority: int = 0) -> Job:
+    """`splat cell --json`, which resumes an interrupted run. number: None for the last pass. priority: see `Job`."""
+    files, numbers = CellFiles.of(city.out, number), () if number is None else (str(number),)
+    command = ("cell", str(city.out), *numbers, "--json", "--device", city.device)
     inputs, log = (city.scene, city.coarse.path), files.folder / "run.log"
-    return Job(f"cell {number}", command, Path.cwd(), log, files.run.path, command, inputs, priority)
+    name = "last pass" if number is None else f"cell {number}"
+    return Job(name, command, Path.cwd(), log, files.run.path, command, inputs, priority)

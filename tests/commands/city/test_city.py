@@ -14,11 +14,13 @@ import psutil
 import pytest
 
 from splat_cli.cli.main import run
-from splat_cli.commands.city.cell import own_splats
+from splat_cli.commands.city.cell import merged_splats, own_splats
 from splat_cli.commands.city.coarse_views import CoarseViews
 from splat_cli.commands.city.plan import CellFiles, read_plan
+from splat_cli.device.cpu import CpuBackend
 from splat_cli.errors import DiskError
 from splat_cli.gaussians.ply import read_ply
+from splat_cli.run.setup.memory_plan import MemoryPlan
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.sample import make_sample_city
 from splat_cli.scene import read_scene
@@ -33,6 +35,8 @@ OPTIONS = [
     "60",
     "--cell-steps",
     "40",
+    "--last-steps",
+    "20",
     "--densify-interval",
     "10",
     "--max-splats",
@@ -68,14 +72,19 @@ def last(folder):
     return read_ply(run.ply_path(run.saved_steps()[-1]))
 
 
+def keys(splats):
+    return [row.tobytes() for row in np.concatenate([splats.means, splats.quats], axis=1)]
+
+
 def rows(splats):
-    return {row.tobytes() for row in np.concatenate([splats.means, splats.quats], axis=1)}
+    return set(keys(splats))
 
 
 def test_cells_fit_together(city):
-    """The result has splats of cells, each within its cell, and coarse splats that no cell trains."""
+    """The last pass starts with splats of cells, each within its cell, and coarse splats that no cell trains."""
     out = city[1]
-    plan, merged, coarse = read_plan(out), last(out), last(out / "coarse")
+    plan, coarse = read_plan(out), last(out / "coarse")
+    merged = merged_splats(RunDir(out / "coarse"), out, plan)
     assert len(plan.cells) >= 2
     assert len(merged) == len(rows(merged))
     found = 0
@@ -91,10 +100,53 @@ def test_cells_fit_together(city):
         assert not np.any(later)
         assert len(rows(own) - rows(coarse)) > 100
         found += len(own)
-    places = plan.places(coarse)
+    places = plan.ground(coarse.means)
     untrained = coarse.select(~np.logical_or.reduce([cell.cell.holds(places) for cell in plan.cells]))
     assert rows(untrained) <= rows(merged)
     assert found + len(untrained) == len(merged)
+
+
+def test_the_last_pass_trains_all_splats_on_all_photographs(city):
+    out = city[1]
+    files, coarse = CellFiles.of(out, None), RunDir(out / "coarse")
+    start = read_ply(files.start)
+    assert keys(start) == keys(merged_splats(coarse, out, read_plan(out)))
+    names = [sorted(view.name for view in views) for views in (read_scene(files.scene).views, coarse.views("train"))]
+    assert names[0] == names[1]
+    assert not files.frozen.exists()
+    assert not rows(start) & rows(last(out))
+    assert files.run.config().strategy == "splits"
+
+
+def test_where_memory_is_short_the_last_pass_trains_splats_that_cover_most(city, copy, splat, monkeypatch):
+    """The others are frozen."""
+    shutil.rmtree(copy / "cells" / "last")
+    monkeypatch.setattr(MemoryPlan, "trainable_of", lambda self, num: 1200)
+    trained = splat("cell", copy, "--device", "cpu")
+    assert trained.code == 0, trained.err
+    files, views = CellFiles.of(copy, None), RunDir(copy / "coarse").views("train")
+    merged = merged_splats(RunDir(copy / "coarse"), copy, read_plan(copy))
+    start, frozen = read_ply(files.start), read_ply(files.frozen)
+    assert len(start) == 1200 < len(merged)
+    assert rows(merged) == rows(start) | rows(frozen)
+    pictures = CoarseViews(CpuBackend(), merged, views, (0, 0, 0))
+    weights = sum(pictures.weights(index) for index in range(len(views)))
+    is_frozen = np.array([row in rows(frozen) for row in keys(merged)])
+    assert weights[is_frozen].max() <= weights[~is_frozen].min()
+    assert keys(last(files.run.path).select(np.arange(len(frozen)))) == keys(frozen)
+    shutil.rmtree(copy / "cells" / "last")
+    monkeypatch.setattr(MemoryPlan, "trainable_of", lambda self, num: 900)
+    refused = splat("cell", copy, "--device", "cpu")
+    assert refused.code == 2
+    assert "splats do not fit into memory: --last-steps 0 leaves out the last pass" in refused.err
+
+
+def test_a_city_without_a_last_pass(city, copy, splat):
+    shutil.rmtree(copy / "cells" / "last")
+    (copy / "result.json").unlink()
+    assert splat("city", city[0], "-o", copy, *OPTIONS, "--last-steps", "0").code == 0
+    assert not (copy / "cells" / "last").exists()
+    assert rows(last(copy)) == rows(merged_splats(RunDir(copy / "coarse"), copy, read_plan(copy)))
 
 
 def test_the_second_cell_fits_to_the_first(city):
@@ -200,10 +252,12 @@ def test_cells_are_prepared_by_their_jobs(city, copy, splat, monkeypatch):
     """The command itself prepares nothing and does not use a device."""
     (copy / "result.json").unlink()
     shutil.rmtree(copy / "cells" / "001")
+    before = CellFiles.of(copy, None).start.stat().st_mtime_ns
     monkeypatch.setattr(CoarseViews, "__init__", lambda *arguments: pytest.fail("rendered by the command"))
     assert splat("city", city[0], "-o", copy, *OPTIONS).code == 0
-    start = CellFiles.of(copy, 1).start
-    assert start.read_bytes() == CellFiles.of(city[1], 1).start.read_bytes()
+    for number in (1, None):
+        assert CellFiles.of(copy, number).start.read_bytes() == CellFiles.of(city[1], number).start.read_bytes()
+    assert CellFiles.of(copy, None).start.stat().st_mtime_ns > before  # the last pass is repeated after a cell
 
 
 def test_a_finished_cell_is_not_trained_again(city, copy, splat):
@@ -279,12 +333,13 @@ def test_seconds_of_stages_and_jobs_are_recorded(city):
         "cell 0",
         "cell 1",
         "cells",
+        "last pass",
         "merge",
         "evaluation",
         "levels of detail",
     ]
-    for name in ("cell 0", "cell 1"):
-        assert 0 < seconds[name]["phases"]["preparation"] < seconds[name]["seconds"] < seconds["cells"]
+    for name in ("cell 0", "cell 1", "last pass"):
+        assert 0 < seconds[name]["phases"]["preparation"] < seconds[name]["seconds"]
 
 
 def test_levels_of_detail(city):
@@ -350,13 +405,16 @@ def test_the_folder_of_another_run_or_a_scene_is_left_alone(city, splat, tmp_pat
         assert sorted(folder.rglob("*")) == before
 
 
-@pytest.mark.parametrize("stage", ["coarse", "cells/000/run"])
+@pytest.mark.parametrize("stage", ["coarse", "cells/000/run", "cells/last/run"])
 def test_a_finished_stage_that_has_lost_its_splats_is_named(city, copy, splat, stage):
     (copy / "result.json").unlink()
+    if "last" not in stage:
+        shutil.rmtree(copy / "cells" / "last")
     shutil.rmtree(copy / stage / "point_cloud")
     refused = splat("city", city[0], "-o", copy, *OPTIONS)
-    assert (refused.code, refused.err.count("\n")) == (2, 1), refused.err
-    assert f"{copy / stage} has lost its splats: remove that folder, and the same command trains it" in refused.err
+    error = refused.err.splitlines()[-1]
+    assert refused.code == 2
+    assert f"{copy / stage} has lost its splats: remove that folder, and the same command trains it" in error
     shutil.rmtree(copy / stage)
     result = splat("city", city[0], "-o", copy, *OPTIONS)
     assert result.code == 0, result.err
@@ -415,15 +473,19 @@ def test_damaged_seconds_do_not_stop_a_city(city, copy, splat):
         ("coarse/point_cloud/iteration_60/point_cloud.ply", "/coarse, and the same command trains it again"),
         ("cells/000/run/point_cloud/iteration_40/point_cloud.ply", "/run, and the same command trains it again"),
         ("cells/000/frozen.ply", "/cells/000, and the same command trains it again"),
+        ("cells/last/run/point_cloud/iteration_20/point_cloud.ply", "/run, and the same command trains it again"),
     ],
 )
 def test_a_file_cut_short_is_named_with_what_to_do(city, copy, splat, name, advice):
     (copy / "result.json").unlink()
+    if "last" not in name:
+        shutil.rmtree(copy / "cells" / "last")
     (copy / name).write_text("{")
     refused = splat("city", city[0], "-o", copy, *OPTIONS)
-    assert (refused.code, refused.err.count("\n")) == (2, 1), refused.err
-    assert name in refused.err
-    assert advice in refused.err
+    error = refused.err.splitlines()[-1]
+    assert refused.code == 2
+    assert name in error
+    assert advice in error
 
 
 def test_a_city_without_a_scene_leaves_no_folder(splat, tmp_path):

@@ -8,7 +8,6 @@ import pytest
 from splat_cli.commands.city.cells import Cell
 from splat_cli.commands.city.plan import CellPlan, CityPlan, read_plan, write_plan
 from splat_cli.errors import FormatError
-from splat_cli.gaussians.arrays import zero_splats
 
 
 @pytest.fixture
@@ -26,7 +25,7 @@ def plan():
         {"cells": []},
         {"growth": float("nan")},
         {"growth": 0},
-        {"max_scale": 0.125},
+        {"format": 1},
         {"round": -1},
         {"views": []},
         {"axes": [[1e999, 0, 0], [0, 0, 0]]},
@@ -60,13 +59,3 @@ def test_plans_come_back_as_they_were_written(plan, tmp_path):
     path.write_text(path.read_text().replace("round", "turn"))
     with pytest.raises(FormatError, match="is damaged"):
         read_plan(tmp_path)
-
-
-def test_large_splats_are_those_that_reach_beyond_the_margins_of_their_own_cell():
-    wide, narrow = Cell((-np.inf, -np.inf), (0, np.inf), (2, 2)), Cell((0, -np.inf), (0.5, np.inf), (0.1, 2))
-    plan = CityPlan(np.eye(2, 3), 1.0, [CellPlan(cell, 0, ("a.jpg",)) for cell in (wide, narrow)])
-    splats = zero_splats(3, 0)
-    splats.means[:] = [[-5, 0, 0], [0.2, 0, 0], [0.3, 0, 0]]
-    splats.log_scales[:, 1] = np.log([0.9, 0.9, 0.04])
-    splats.log_scales[:, [0, 2]] = -9
-    np.testing.assert_allclose(plan.places(splats), [[-5, 0], [np.inf, np.inf], [0.3, 0]], rtol=1e-6)

@@ -45,7 +45,7 @@ class RecordingEngine:
 
 @pytest.fixture
 def city(tmp_path):
-    return City(tmp_path, tmp_path, TrainConfig(), 100, 100, None, "cpu")
+    return City(tmp_path, tmp_path, TrainConfig(), 100, 100, None, None, "cpu")
 
 
 def jobs(folder: Path) -> dict[Job, set[str]]:
