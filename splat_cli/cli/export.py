@@ -54,7 +54,7 @@ _OPTIONS = (
     click.option(
         "--scale-by", type=(Numbers("X,Y,Z"), Numbers("X,Y,Z"), Length()), metavar="A B LENGTH",
         help="Scale everything to metres: points A and B, each X,Y,Z, are LENGTH apart, such as 1.25m or 80cm. "
-        "splat view measures points.",
+        "splat view, pages and reports measure points.",
     ),
     click.option("--rotate", type=Numbers("X,Y,Z"), help="Rotate about x, then y, then z, in degrees."),
     click.option(

@@ -22,9 +22,8 @@ from splat_cli.scene.trajectories.focus import up_direction
 from splat_cli.scene.view import View, evenly_spread
 from splat_cli.terminal.console import Display, Level
 from splat_cli.viewer.camera_defaults import seen_points
-from splat_cli.viewer.html import Stop, splats_in_3d
+from splat_cli.viewer.html import NUM_STOPS, Stop, splats_in_3d
 
-_NUM_STOPS = 12  # photographs from all over the scene, in addition to the compared ones
 _MAX_SIDE, _MAX_BYTES = 800, 60_000  # of such a photograph
 _NUM_VIEWS = 64  # of which splats contribute most
 _MARGIN = 0.97  # aims a little below the limit, so that one more attempt suffices
@@ -40,7 +39,7 @@ def stops_of(data: RunData, compared: Sequence[ComparedView], scene: Path | None
     """
     views = data.run.views("all")
     in_page = {one.view.name: one for one in compared}
-    names = {view.name for view in [*views[:1], *evenly_spread(views, _NUM_STOPS)]} | set(in_page)
+    names = {view.name for view in [*views[:1], *evenly_spread(views, NUM_STOPS)]} | set(in_page)
     chosen = [view for view in views if view.name in names]
     photographs = {name: f"#{photograph_id(one)}" for name, one in in_page.items()}
     photographs |= _photographs(data, [view for view in chosen if view.name not in in_page], scene, backend)
@@ -111,7 +110,8 @@ def _fitting(room: float, splats: SplatArrays) -> tuple[int, int]:
 
 def _note(shown: int, total: int) -> Markup:
     note = (
-        "Drag to look around. The buttons and arrow keys go to the next photograph, the slider lays it over the scene."
+        "Drag to look around. The buttons and arrow keys go to the next photograph, the slider lays it over the scene. "
+        "Measure shows the distance of two points."
     )
     if shown < total:
         note += f" To keep the page small, it has the {shown:,} of {total:,} splats that contribute most."

@@ -74,6 +74,13 @@ class Similarity:
         shutter = view.rolling_shutter and view.rolling_shutter.scaled(self.scale)
         return dataclasses.replace(view, w2c=w2c, rolling_shutter=shutter)
 
+    @property
+    def inverse(self) -> np.ndarray:
+        """Matrix [4, 4] from coordinates after the transform to those before."""
+        matrix = np.eye(4)
+        matrix[:3, :3], matrix[:3, 3] = self.scale * self.rotation, self.translation
+        return np.linalg.inv(matrix)
+
 
 def similarity_between(views: Sequence[View], others: Sequence[View]) -> Similarity:
     """Least-squares similarity transform from the cameras of `views` to those of `others`, in order.

@@ -25,6 +25,8 @@ from splat_cli.io.files import replacing
 from splat_cli.scene.view import View
 from splat_cli.viewer.camera_defaults import pivot_point, seen_points, upright_rotation
 
+NUM_STOPS = 12
+"""Cameras from all over the scene among which a page walks."""
 _STATIC = Path(__file__).parent / "static"
 _FLIPPED = np.diag([-1.0, -1.0, 1.0])
 """Rotation that the viewer applies on loading: files have y down, its world has y up."""
@@ -53,11 +55,12 @@ class Part(NamedTuple):
 def write_html(
     path: Path,
     splats: SplatArrays,
-    start: View,
+    stops: Sequence[Stop],
     up: np.ndarray,
     background: tuple[float, float, float] = (0.0, 0.0, 0.0),
     title: str = "Splats",
     framed: np.ndarray | None = None,
+    to_source: np.ndarray | None = None,
 ) -> None:
     """Write a page that shows the splats only; see `splats_in_3d`. UsageError without splats."""
     if len(splats) == 0:
@@ -65,7 +68,7 @@ def write_html(
     page = Template(_static("page.html")).substitute(
         title=html.escape(escape_unprintable(title)),
         background=_css_color(background),
-        scene=splats_in_3d(splats, [Stop(start)], up, background, framed).html,
+        scene=splats_in_3d(splats, stops, up, background, framed, to_source=to_source).html,
     )
     with replacing(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
@@ -79,12 +82,14 @@ def splats_in_3d(
     framed: np.ndarray | None = None,
     embedded: bool = False,
     max_entries: int = MAX_ENTRIES,
+    to_source: np.ndarray | None = None,
 ) -> Part:
     """The part of a page, in its body, that shows the splats from the first stop and walks to the others.
 
     up: unit vector, float64 [3]. framed: points [P, 3] that the command "Frame Scene" shows, by default the splats'
     core. embedded: the page has other contents, which keys and the wheel belong to until a click into the scene.
-    Antialiased splats are rendered with antialiasing. max_entries: see `write_sog`.
+    Antialiased splats are rendered with antialiasing. max_entries: see `write_sog`. to_source: matrix [4, 4] from the
+    splats' coordinates to those in which measured points are given, by default the same.
     """
     rotation = upright_rotation(up, stops[0].view)
     to_viewer = _FLIPPED @ rotation
@@ -93,6 +98,7 @@ def splats_in_3d(
         "antialiased": splats.antialiased,
         "embedded": embedded,
         "views": [_camera(stop, pivot_point(splats.means, stop.view), to_viewer) for stop in stops],
+        "toSource": _to_source(to_viewer, to_source).tolist(),
         "frame": _box((seen_points(splats.means, ()) if framed is None else framed) @ to_viewer.T),
     }
     content = _base64(_sog(rotated(splats, rotation), max_entries))
@@ -134,6 +140,13 @@ def _camera(stop: Stop, target: np.ndarray, to_viewer: np.ndarray) -> dict[str, 
         "roll": roll,
         "frame": np.abs(corners @ turn.T).max(axis=0).tolist(),
     }
+
+
+def _to_source(to_viewer: np.ndarray, to_source: np.ndarray | None) -> np.ndarray:
+    """Matrix [4, 4] from the viewer's coordinates to those of the source."""
+    from_viewer = np.eye(4)
+    from_viewer[:3, :3] = to_viewer.T
+    return from_viewer if to_source is None else to_source @ from_viewer
 
 
 def _box(points: np.ndarray) -> dict[str, Any]:

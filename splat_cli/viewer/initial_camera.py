@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -19,30 +19,40 @@ from splat_cli.scene.georeferenced import relative_views
 from splat_cli.scene.poses import Similarity
 from splat_cli.scene.trajectories.focus import up_direction
 from splat_cli.scene.trajectories.look_at import UP, overview
-from splat_cli.scene.view import View
+from splat_cli.scene.view import View, evenly_spread
 from splat_cli.viewer.camera_defaults import seen_points
-from splat_cli.viewer.html import write_html
+from splat_cli.viewer.html import NUM_STOPS, Stop, write_html
 
 
 @dataclass(frozen=True)
 class InitialCamera:
-    """views: cameras in the splats' coordinates, empty if unknown; start: initial camera, None for an overview."""
+    """views: cameras in the splats' coordinates, empty if unknown; start: initial camera, None for an overview.
+
+    to_source: matrix [4, 4] from the splats' coordinates to those of their source, in which points are measured.
+    """
 
     views: list[View]
     start: View | None
     background: tuple[float, float, float]
     title: str
+    to_source: np.ndarray = field(default_factory=lambda: np.eye(4))
 
     def moved(self, by: Similarity) -> InitialCamera:
         """The cameras after a similarity transform of the splats."""
         start = self.start and by.apply(self.start)
-        return dataclasses.replace(self, views=[by.apply(view) for view in self.views], start=start)
+        views = [by.apply(view) for view in self.views]
+        return dataclasses.replace(self, views=views, start=start, to_source=self.to_source @ by.inverse)
 
     def write(self, path: Path, splats: SplatArrays) -> None:
-        """Write the page."""
+        """Write the page. Its buttons go to the first view and others from all over the scene, in their order."""
         up = up_direction(self.views) if self.views else UP
         start = self.start or overview(splats.means)
-        write_html(path, splats, start, up, self.background, self.title, seen_points(splats.means, self.views))
+        names = {view.name for view in evenly_spread(self.views, NUM_STOPS)}
+        first = next((number for number, view in enumerate(self.views) if view.name == start.name), 0)
+        others = [*self.views[first:], *self.views[:first]]
+        stops = [Stop(start), *(Stop(view) for view in others if view.name in names - {start.name})]
+        framed = seen_points(splats.means, self.views)
+        write_html(path, splats, stops, up, self.background, self.title, framed, self.to_source)
 
 
 def find_initial_camera(sources: Sequence[Path], start: str | None) -> InitialCamera:

@@ -60,7 +60,7 @@ def pixels_in_the_page(splats, camera, view):
 
 
 def test_page_loads_nothing_else(splats, tmp_path):
-    write_html(tmp_path / "a.html", splats, ring_of_views()[0], UP, title="a <b>")
+    write_html(tmp_path / "a.html", splats, [Stop(ring_of_views()[0])], UP, title="a <b>")
     page = Page(tmp_path / "a.html")
     assert page.addresses == []
     assert page.policy.startswith("default-src 'none'")
@@ -71,7 +71,7 @@ def test_page_loads_nothing_else(splats, tmp_path):
 
 def test_page_contains_the_splats(splats, tmp_path):
     """The splats are not rotated: the camera is upright and looks along z. Precision as in SOG."""
-    write_html(tmp_path / "a.html", splats, overview(splats.means), UP)
+    write_html(tmp_path / "a.html", splats, [Stop(overview(splats.means))], UP)
     found = Page(tmp_path / "a.html").splats(tmp_path)
     write_splats(tmp_path / "expected.sog", splats)
     expected = read_splats(tmp_path / "expected.sog")
@@ -86,7 +86,7 @@ def test_page_opens_at_the_view(splats, tmp_path, number, roll):
     views = [edits.similarity().apply(view) for view in ring_of_views()]
     start = rolled(views[number], roll)
     moved = in_morton_order(edits.apply(splats))
-    write_html(tmp_path / "a.html", moved, start, up_direction(views))
+    write_html(tmp_path / "a.html", moved, [Stop(start)], up_direction(views))
     page = Page(tmp_path / "a.html")
     shown = pixels_in_the_page(page.splats(tmp_path), page.scene["views"][0], start)
     assert np.abs(np.sort(shown, axis=0) - np.sort(pixels(moved, start), axis=0)).max() < 0.05
@@ -149,7 +149,26 @@ def test_frame_scene_shows_what_the_cameras_saw(splats, tmp_path):
     assert 0.2 < frame["radius"] < 1
 
 
+def test_page_walks_from_the_first_view(splats, tmp_path):
+    """Twelve views in their order, from the one that opens."""
+    views = [dataclasses.replace(view, name=f"{number:02}") for number, view in enumerate(ring_of_views(24))]
+    InitialCamera(views, views[5], (0.0, 0.0, 0.0), "a").write(tmp_path / "a.html", splats)
+    names = [view["name"] for view in Page(tmp_path / "a.html").scene["views"]]
+    assert names[0] == "05"
+    assert names[1:] == sorted(names[1:], key=lambda name: (name < "05", name))
+    assert 11 <= len(names) - 1 <= 12
+
+
+def test_points_are_measured_in_the_source(splats, tmp_path):
+    by = Edits(scale=2.0, rotate=(10.0, 20.0, 130.0), translate=(1.0, -2.0, 3.0)).similarity()
+    views = ring_of_views()
+    InitialCamera(views, views[2], (0.0, 0.0, 0.0), "a").moved(by).write(tmp_path / "a.html", splats)
+    scene = Page(tmp_path / "a.html").scene
+    found = np.array(scene["toSource"]) @ [*scene["views"][0]["position"], 1]
+    np.testing.assert_allclose(found[:3], views[2].center, atol=1e-6)
+
+
 def test_no_page_without_splats(splats, tmp_path):
     with pytest.raises(UsageError, match="was not written: it would show no splats"):
-        write_html(tmp_path / "a.html", splats.select(np.zeros(300, bool)), ring_of_views()[0], UP)
+        write_html(tmp_path / "a.html", splats.select(np.zeros(300, bool)), [Stop(ring_of_views()[0])], UP)
     assert not (tmp_path / "a.html").exists()

@@ -10,6 +10,7 @@ from PIL import Image
 from splat_cli.config.presets import load_config
 from splat_cli.eval.metrics import psnr
 from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.editing.edits import Edits
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.images import to_8bit
@@ -24,7 +25,7 @@ from splat_cli.scene.trajectories.interpolate import with_size
 from splat_cli.scene.trajectories.look_at import UP, look_at
 from splat_cli.scene.view import View
 from splat_cli.terminal.console import Display
-from splat_cli.viewer.html import write_html
+from splat_cli.viewer.html import Stop, write_html
 from splat_cli.viewer.initial_camera import find_initial_camera
 from splat_cli.viewer.server import serving
 from splat_cli.viewer.splat_source import open_source
@@ -111,7 +112,7 @@ def test_page_draws_splats_of_all_sizes_as_in_training(chromium, tmp_path, open_
     )
     w2c = look_at(np.array([0.0, 0.0, -4.0]), np.zeros(3), UP)
     view = View("view", None, SIZE["width"], SIZE["height"], 300.0, 300.0, 240.0, 180.0, w2c)
-    write_html(tmp_path / "a.html", splats, view, UP)
+    write_html(tmp_path / "a.html", splats, [Stop(view)], UP)
     page = chromium.new_page(viewport=SIZE)
     page.goto(f"{(tmp_path / 'a.html').as_uri()}?noui")
     page.wait_for_selector("body[data-state=ready]", timeout=1000 * HANG)
@@ -189,6 +190,43 @@ def test_report_compares_photographs_with_the_scene(chromium, sample_run, tmp_pa
     page.mouse.move(box["x"] + 160, box["y"] + 110, steps=5)
     page.mouse.up()
     wait_for(page, photograph.is_hidden)
+    assert errors == []
+
+
+@pytest.mark.parametrize("size", [{"width": 1280, "height": 800}, {"width": 390, "height": 844}])
+def test_page_walks_and_measures(chromium, sample_run, tmp_path, size):
+    """Buttons go to other views; two clicks give the option that scales the run, though the page is scaled itself."""
+    opening = find_initial_camera([sample_run.path], "view_007")
+    edits = Edits(scale=2.0, rotate=(10.0, 0.0, 0.0))
+    splats = load_splats_for_viewers(sample_run.path, bake=False)
+    opening.moved(edits.similarity()).write(tmp_path / "a.html", edits.apply(splats))
+    page, errors = chromium.new_page(viewport=size), []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto((tmp_path / "a.html").as_uri())
+    page.wait_for_selector("body[data-state=ready]", timeout=1000 * HANG)
+    name, distance = page.locator("#view-name"), page.locator("#distance")
+    page.locator("#pick").click()
+    box = page.locator("#stage").bounding_box()
+    for share, answer in ((0.35, "second"), (0.65, "units")):
+        page.mouse.click(box["x"] + share * box["width"], box["y"] + box["height"] / 2)
+        page.wait_for_selector(f"#distance:text('{answer}')", timeout=1000 * HANG)
+    wait_for(page, page.locator("#marks circle").last.is_visible)
+    page.locator("#length input").fill("1.25")
+    assert distance.inner_text().startswith("1.250 m (")
+    assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+    _, a, b, length = page.locator("#option").inner_text().split()
+    a, b = (np.array(point.split(","), float) for point in (a, b))
+    assert length == "1.25m"
+    assert np.linalg.norm(a - b) == pytest.approx(float(distance.inner_text().split("(")[1].split()[0]), rel=1e-3)
+    w2c = opening.start.w2c
+    left, right = (w2c[:3, :3] @ point + w2c[:3, 3] for point in (a, b))
+    assert left[0] / left[2] == pytest.approx(-right[0] / right[2], abs=0.01)
+    assert left[0] < 0 < left[2]
+    assert [left[1] / left[2], right[1] / right[2]] == pytest.approx([0, 0], abs=0.01)
+    page.locator("#next").click()
+    assert name.inner_text() == "view_008.jpg"
+    page.locator("#previous").click()
+    assert name.inner_text() == "view_007.jpg"
     assert errors == []
 
 
