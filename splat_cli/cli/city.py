@@ -27,7 +27,7 @@ _NO_LIMIT = 2**28  # maximum of the setting
     "--cell-splats",
     type=WholeRange(100),
     metavar="N",
-    help="Maximum number of splats trained at a time.  [default: half of what fits into device memory]",
+    help="Maximum number of splats of a cell.  [default: what fits into device memory beside as many frozen ones]",
 )
 @click.option(
     "--cell-steps",
@@ -77,8 +77,8 @@ def command(
     around it are rendered, too; the splats within the cell become a part of the result. The stages are in OUT/coarse
     and OUT/cells.
 
-    The last pass sees all photographs. It trains the splats that cover most of them, such as sky and ground, which
-    reach into many cells; the others are rendered and stay as they are.
+    The last pass sees all photographs and trains all splats that fit into the memory of device and host, because
+    some, such as sky and ground, reach into many cells.
 
     With several GPUs, or with --cluster, cells without a common border are trained at the same time. The coarse run
     uses the largest number of GPUs that divides its batch.

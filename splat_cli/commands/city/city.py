@@ -52,9 +52,8 @@ _NAMES = {
 }
 """Entries of a city's record that are not settings -> their names in messages."""
 _LR_EXPONENT = 2 / 3
-"""Exponent of `lr_factor` for cells. It raises rates for training from points; coarse splats need to move less."""
-_OF_LAST_PASS: dict[str, Any] = {"strategy": "splits"}
-"""Default of the last pass, whatever its length: the number of splats does not grow, and splits serve it better."""
+"""Exponent of `lr_factor` for cells. It raises rates for training from points; coarse splats need to move less. The
+last pass trains like a run from points."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,6 @@ class City:
             self.config,
             **_OWN_SCENE,
             **rates,
-            **(_OF_LAST_PASS if is_last and self.config.strategy == "default" else {}),
             steps=steps,
             eval=False,
             split=None,

@@ -115,7 +115,6 @@ def test_the_last_pass_trains_all_splats_on_all_photographs(city):
     assert names[0] == names[1]
     assert not files.frozen.exists()
     assert not rows(start) & rows(last(out))
-    assert files.run.config().strategy == "splits"
 
 
 def test_where_memory_is_short_the_last_pass_trains_splats_that_cover_most(city, copy, splat, monkeypatch):
