@@ -11,6 +11,11 @@ from splat_cli.gaussians.formats.table import Format, loss_notes
 
 _ANTIALIASED = "trained with --antialias: switch on antialiasing (Mip-Splatting) in the viewer to see them as trained"
 _NO_SH = "the format has one colour per splat: view-dependent colours (spherical harmonics) were dropped"
+_MANY = 500_000
+_LARGE_PAGE = (
+    f"pages with over {_MANY:,} splats are slow on phones: keep those that contribute most (--max-splats {_MANY}), or "
+    "export levels of detail that stream (FOLDER/lod-meta.json)"
+)
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,8 @@ class ExportedFile:
     def notes(self, is_page: bool) -> Iterator[str]:
         """Messages about losses due to the format, and about antialiasing unless the file is a page."""
         yield from loss_notes(self.num_cut, self.coarse_step)
+        if is_page and self.num_splats > _MANY:
+            yield _LARGE_PAGE
         if self.dropped_sh:
             yield _NO_SH
         if self.antialiased and not is_page:

@@ -6,12 +6,17 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from splat_cli.device import Backend
 from splat_cli.errors import SceneError
+from splat_cli.eval.metrics import psnr
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.selection import keep_largest
 from splat_cli.gaussians.formats.sog import MAX_ENTRIES
+from splat_cli.gaussians.splats import Splats
 from splat_cli.render.contribution import contributions
+from splat_cli.render.view import render_image
 from splat_cli.report.markup import Markup, join, tag
 from splat_cli.report.page import photograph_id
 from splat_cli.report.pictures import jpeg
@@ -26,6 +31,7 @@ from splat_cli.viewer.html import NUM_STOPS, Stop, splats_in_3d
 
 _MAX_SIDE, _MAX_BYTES = 800, 60_000  # of such a photograph
 _NUM_VIEWS = 64  # of which splats contribute most
+_NUM_COMPARED = 4  # by which the loss of fewer splats is measured
 _MARGIN = 0.97  # aims a little below the limit, so that one more attempt suffices
 _FEWEST = 1000  # splats that are worth a picture
 _BYTES_PER_SPLAT = 13.0  # in SOG, without the palette of view-dependent colours
@@ -90,7 +96,7 @@ def scene_in_3d(
         shown = splats if strengths is None else keep_largest(splats, strengths, count)
         part = splats_in_3d(shown, stops, up, background, framed, embedded=True, max_entries=entries)
         if len(part.html) <= max_bytes:
-            return join(Markup(part.html), _note(len(shown), len(splats)))
+            return join(Markup(part.html), _note(data, splats, shown, backend))
         aim *= _MARGIN * room / part.num_splat_bytes
     return None
 
@@ -108,11 +114,30 @@ def _fitting(room: float, splats: SplatArrays) -> tuple[int, int]:
     return count, max(1, min(MAX_ENTRIES, count // _SPLATS_PER_ENTRY))
 
 
-def _note(shown: int, total: int) -> Markup:
+def _note(data: RunData, splats: SplatArrays, shown: SplatArrays, backend: Backend) -> Markup:
+    """How to use the scene, and what is lost if the page has not all splats."""
     note = (
         "Drag to look around. The buttons and arrow keys go to the next photograph, the slider lays it over the scene. "
         "Measure shows the distance of two points."
     )
-    if shown < total:
-        note += f" To keep the page small, it has the {shown:,} of {total:,} splats that contribute most."
+    if len(shown) < len(splats):
+        loss = _loss(data, splats, shown, backend)
+        note += (
+            f" To keep the page small, it has the {len(shown):,} of {len(splats):,} splats that contribute most: its "
+            f"pictures have {loss:.0f} dB (PSNR) against those of all splats."
+        )
     return tag("p", note, class_="note")
+
+
+def _loss(data: RunData, splats: SplatArrays, shown: SplatArrays, backend: Backend) -> float:
+    """Mean PSNR, in dB, of pictures of the splats that are shown against those of all splats."""
+    pictures = []
+    for arrays in (splats, shown):
+        model = Splats.from_arrays(backend, arrays)
+        pictures.append(
+            [
+                render_image(model, view, data.run.background(), splats.antialiased)
+                for view in evenly_spread(data.run.views("all"), _NUM_COMPARED)
+            ]
+        )
+    return float(np.mean([psnr(one, other) for one, other in zip(*pictures, strict=True)]))

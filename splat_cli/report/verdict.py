@@ -79,9 +79,10 @@ def _failing_views(data: RunData, stops: Mapping[str, int]) -> Iterator[tuple[Ma
                 f"{more}.",
             ),
             prose(
-                "Compare the worst views with their photographs. Is a photograph shifted against the splats? Then its "
-                "pose is wrong: train with `--pose-opt`. Is it blurred, or did something move? Leave it out, or train "
-                "with `--robust`. Are the splats smeared? Take more photographs of that place."
+                "Go to the worst views and compare them with their photographs by the slider. Is a photograph shifted "
+                "against the splats? Then its pose is wrong: train with `--pose-opt`. Is it blurred, or did something "
+                "move? Leave it out, or train with `--robust`. Are the splats smeared? Take more photographs of that "
+                "place."
             ),
         )
 
@@ -93,7 +94,8 @@ def _failing_everywhere(data: RunData) -> Iterator[tuple[Markup, Markup]]:
         yield (
             prose(f"There are floaters: splats in empty space hide {hidden:.0%} of the points behind them."),
             prose(
-                f"Remove them with `splat clean {shlex.quote(str(data.run.path))}`, or train with `--free-space 0.1`."
+                f"Remove floaters with `splat clean {shlex.quote(str(data.run.path))}`, or train with "
+                "`--free-space 0.1`."
             ),
         )
     if measured and data.config.eval and training is not None and training - measured["psnr"] >= _OVERFIT:

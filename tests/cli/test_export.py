@@ -332,3 +332,9 @@ def test_contribution_and_levels_need_a_run(splat, trained, tmp_path):
     assert len(read_ply(tmp_path / "cwd" / "b.ply")) == 10
     everything = splat("export", trained, "c.ply", "--min-contribution", "1e-9")
     assert everything.code == 0, everything.err
+
+
+def test_large_pages_are_reported(splat, trained, monkeypatch):
+    monkeypatch.setattr("splat_cli.commands.exported_file._MANY", 10)
+    assert "are slow on phones" in splat("export", trained, "a.html").out
+    assert "are slow on phones" not in splat("export", trained, "a.sog").out

@@ -1,5 +1,7 @@
 """The scene in 3D of a report: its size, and the photographs to walk among."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -37,6 +39,7 @@ def test_large_scenes_are_shown_with_fewer_splats(data, backend):
     most = viewer + 140_000
     part = scene_in_3d(data, splats, stops, backend, most)
     assert "of 8,000 splats that contribute most" in part
+    assert 15 < float(re.search(r"have (\d+) dB", part)[1]) < 99
     assert 0.95 * most < len(part) <= most
     assert scene_in_3d(data, splats, stops, backend, viewer + 20_000) is None
 
