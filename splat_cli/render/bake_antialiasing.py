@@ -55,6 +55,7 @@ def without_antialiasing(splats: Splats, views: Sequence[View], max_views: int =
     return narrow
 
 
+@np.errstate(over="ignore", divide="ignore")  # splats too large or too far away to be visible
 def _narrowed(splats: Splats, cameras: CameraTable) -> DeviceArray:
     """Log scales float32 [3, num], narrowed by the harmonic mean over views of a pixel's variance at the splat."""
     xp, num = splats.backend.xp, splats.num
@@ -65,12 +66,12 @@ def _narrowed(splats: Splats, cameras: CameraTable) -> DeviceArray:
         count += seen
         pixels += xp.where(seen, view.fx * view.fy / xp.where(seen, projected.depths, 1) ** 2, 0)
     pixel = count / xp.where(count > 0, pixels, 1)
-    with np.errstate(over="ignore"):  # splats too large to be visible
-        variances = xp.exp(2 * splats.params[LOG_SCALES, :num])
+    log_scales = splats.params[LOG_SCALES, :num]
+    variances = xp.exp(2 * log_scales)
     if splats.smooth_3d_sigmas is not None:
         variances += splats.smooth_3d_sigmas[:, :num] ** 2
     narrowed = xp.maximum(variances - NARROWING * pixel, xp.minimum(variances, NARROWEST * pixel))
-    return xp.where(count > 0, 0.5 * xp.log(narrowed), splats.params[LOG_SCALES, :num])
+    return xp.where((count > 0) & (narrowed > 0), 0.5 * xp.log(narrowed), log_scales)  # 0: too flat for float32
 
 
 class _Projected:

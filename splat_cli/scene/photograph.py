@@ -12,6 +12,7 @@ import numpy as np
 
 from splat_cli.io.image_files import open_image
 from splat_cli.scene.colmap.model import SPHERE
+from splat_cli.terminal.interrupt import kept_signal_handlers
 
 _SIDE, _FEATURE_SIDE = 800, 480  # longer side in pixels, for sharpness and for features
 _NUM_TILES = 8  # per side
@@ -93,7 +94,8 @@ def _feature_finder() -> Finder | None:
     """COLMAP's SIFT; None without pycolmap."""
     if importlib.util.find_spec("pycolmap") is None:
         return None
-    import pycolmap
+    with kept_signal_handlers():  # COLMAP's handler of SIGTERM ends the program at once, with a trace of the stack
+        import pycolmap
 
     if not hasattr(pycolmap, "FeatureExtractor"):  # older versions
         return None

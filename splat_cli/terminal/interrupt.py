@@ -60,14 +60,18 @@ def _disarm(number: int) -> None:
 
 @contextmanager
 def kept_signal_handlers() -> Iterator[None]:
-    """Context that restores signal handlers at its end, for example after the import of a library."""
+    """Context that restores signal handlers at its end, for example after the import of a library.
+
+    Also those that a library in C replaces, which Python does not notice. Outside the main thread, nothing is restored.
+    """
     previous = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
     try:
         yield
     finally:
-        for number, handler in previous.items():
-            if signal.getsignal(number) is not handler:
-                signal.signal(number, handler)
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in previous.items():
+                if handler is not None:  # not installed by Python
+                    signal.signal(number, handler)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """SIGINT and SIGTERM while kernels compile, before the first step; scripts/bench/interrupt_seconds.py measures them."""
 
+import ctypes
 import os
 import shutil
 import signal
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from splat_cli.terminal.interrupt import kept_signal_handlers
 from tests.subprocesses import HANG, environment, started, wait_until
 
 SLOW_COMPILER = """#!/bin/sh
@@ -60,6 +62,20 @@ def test_a_signal_before_the_first_step_acts_at_once(scene, tmp_path, slow_compi
     assert (code, err.splitlines()[-1]) == (expected, "Interrupted"), err
     assert "Traceback" not in err
     assert not list((tmp_path / "cache" / "splat").iterdir())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGTERM")
+def test_a_library_in_c_does_not_keep_the_signals():
+    """As pycolmap, which prints a trace of the stack and ends the program."""
+    received = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: received.append(number))
+    try:
+        with kept_signal_handlers():
+            ctypes.CDLL(None).signal(signal.SIGTERM, ctypes.c_void_p(1))  # SIG_IGN
+        os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert received == [signal.SIGTERM]
 
 
 def test_ctrl_c_during_training_lets_the_compiler_finish(tmp_path, slow_compiler):

@@ -47,6 +47,17 @@ def test_total_coverage_over_all_views_is_kept(backend, size):
     np.testing.assert_allclose(_covered(baked, views, antialias=False), expected, rtol=1e-3)
 
 
+@pytest.mark.filterwarnings("error")
+def test_flat_and_far_splats_stay_finite(backend):
+    """The variance of the flat axis is 0 in float32; the square of the distance is infinite."""
+    splats = _tiny_splats(20)
+    splats.log_scales[:, 0] = -60
+    splats.means[10:] *= np.float32(1e25)
+    baked = bake_antialiasing(backend, splats, ring_of_views(3))
+    np.testing.assert_array_equal(baked.log_scales[:, 0], -60)
+    assert all(np.isfinite(array).all() for array in baked.arrays().values())
+
+
 def _covered(splats, views, antialias):
     """Opacity times area (px^2) of each splat, summed over the views."""
     scene = reference.Splats(**{name: array.astype(np.float64) for name, array in splats.arrays().items()})

@@ -17,6 +17,7 @@ from splat_cli.gaussians.editing.decimate import extents
 from splat_cli.gaussians.editing.move import rotated
 from splat_cli.gaussians.formats.quantize import unit_quats
 from splat_cli.io.files import replacing
+from splat_cli.terminal.interrupt import deferred_interrupt
 
 SUFFIXES = (".usdc", ".usda")
 """Binary and text."""
@@ -29,9 +30,11 @@ _DEVIATIONS = 3.0
 def require_usd() -> None:
     """UsageError if usd-core is missing or too old; called before long work."""
     try:
-        from pxr import UsdVol
+        with deferred_interrupt() as check:  # OpenUSD's C++ prints the exception and goes on
+            from pxr import UsdVol
     except ImportError:
         raise UsageError("OpenUSD needs usd-core: pip install 'splat-cli[usd]'") from None
+    check()
     if not hasattr(UsdVol, "ParticleField3DGaussianSplat"):
         raise UsageError("this usd-core has no splats: expected 26.3 or newer; pip install -U 'splat-cli[usd]'")
 

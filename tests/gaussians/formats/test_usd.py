@@ -88,6 +88,17 @@ def test_missing_package_is_named(monkeypatch, tmp_path):
         write_usd(tmp_path / "a.usdc", splats_in_range(2))
 
 
+def test_an_interrupt_while_openusd_is_imported_is_not_lost(monkeypatch, tmp_path):
+    (tmp_path / "pxr.py").write_text(
+        "import os, signal\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\nexcept KeyboardInterrupt:\n    pass\n"
+        "class UsdVol:\n    ParticleField3DGaussianSplat = None\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "pxr")
+    with pytest.raises(KeyboardInterrupt):
+        usd.require_usd()
+
+
 def test_export_writes_usd(splat, trained, tmp_path):
     out = tmp_path / "toy.usda"
     done = splat("export", trained, out, "--no-bake")
