@@ -6,6 +6,8 @@ Dask runs the tasks, by priority, and moves them from lost workers. Three things
   durations, and no worker would become free for ranks.
 - A job goes to another worker if one cannot start it. With `retries`, it may go to the same one again.
 - A job is taken back when all workers that may run it have left. The scheduler would wait for them.
+
+Results are looked for each time that workers and places are counted; `as_completed` would only wait for results.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Engines run jobs, one per device at a time: on this machine (LocalEngine) or on a Dask cluster (dask_engine.py).
 
 Both keep waiting jobs themselves: they start one when a device is free, because nobody knows how long jobs take.
+LocalEngine is not a Dask cluster of this machine, because Dask is an optional extra.
 """
 
 from __future__ import annotations
