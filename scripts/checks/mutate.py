@@ -71,7 +71,10 @@ TESTS = {
 
 KERNEL_TESTS = {
     "density/unseen.cu": ["train/test_unseen.py", "density"],
-    "density/*": ["density", "model/test_columns.py"],
+    "density/columns.cu": ["model/test_columns.py", "density/test_relocation.py"],
+    "density/ratings.cu": ["density/test_ratings.py", "density/test_adc.py"],
+    "density/refine.cu": ["density/test_operations.py", "density/test_relocation.py", "density/test_adc.py"],
+    "density/sampling.cu": ["density/test_sampling.py"],
     "optim/begin_step.cu": ["model/test_begin_step.py", "train", "ranks/test_ranks.py", "density"],
     "optim/langevin_noise.cu": ["model/test_langevin_noise.py", "model/test_visible_adam.py"],
     "optim/*adam.cuh": ["model"],

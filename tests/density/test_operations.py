@@ -10,12 +10,17 @@ from tests.reference import density as reference
 NEAR = {"rtol": 2e-5, "atol": 2e-6}
 PARENTS = np.array([3, 100, 7, 399])
 SLOTS = np.array([10, 400, 401, 20])
+LOG_SCALES = np.array(
+    [[-1, -2, -3], [-2, -1, -3], [-2, -3, -1], [-3, -2, -1]]
+).T  # of the parents: each axis is longest
 
 
 @pytest.fixture
 def model(backend):
     model = some_model(backend, capacity=NUM + 50)
     model.extend(10)
+    for planes in (model.splats.params, model.moments.first, model.moments.second):
+        planes[3:6, PARENTS] = backend.upload(LOG_SCALES.astype(np.float32))
     return model
 
 
@@ -130,6 +135,15 @@ def test_opacities_are_reset(model):
     for name in ("moments1", "moments2"):
         assert not host(model, name)[10].any()
         np.testing.assert_array_equal(host(model, name)[others, :NUM], before[others, :NUM])
+
+
+def test_the_column_after_the_last_splat_does_not_change(model):
+    """It may be the first column of the next row of parameters."""
+    model.splats.params[3:6, model.num], model.splats.params[10, model.num] = -20, 5
+    limit_scales(model, 0.03)
+    reset_opacities(model, 0.01)
+    after = model.backend.download(model.splats.params)[:, model.num]
+    assert (after[3:6].tolist(), after[10]) == ([-20] * 3, 5)
 
 
 def test_no_axis_is_shorter_than_the_limit(model):
