@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from splat_cli.device.launch import launch
 from splat_cli.errors import ShapeError
 from splat_cli.model.columns import (
     ROWS_AT_ONCE,
@@ -112,3 +113,10 @@ def test_columns_are_reordered(backend, planes):
     after = backend.download(planes)
     np.testing.assert_array_equal(after[:, :NUM], before[:, order])
     np.testing.assert_array_equal(after[:, NUM:], before[:, NUM:])
+
+
+def test_marks_end_with_the_splats(backend, planes):
+    """The mask has another element here, which stays."""
+    mask = backend.upload(np.ones(NUM + 1, bool))
+    launch(backend, "density/columns", "mark_nonfinite", NUM, planes, ROWS, CAPACITY, NUM, mask)
+    assert np.flatnonzero(backend.download(mask)).tolist() == [NUM]
