@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from splat_cli.density.ratings import add_scores, mean_scores, prune_mask, rate_gradients, rate_splats, split_by_size
+from splat_cli.device.launch import launch
 from tests.density.models import NUM, host, index, some_model
 from tests.reference.density import sigmoid
 
@@ -76,3 +77,17 @@ def test_scores_of_other_views_are_added(backend, dtype):
     expected = sums.copy()
     expected[:40] += part
     np.testing.assert_array_equal(backend.download(added).view(dtype), expected)
+
+
+def test_ratings_end_with_the_splats(backend):
+    """The arrays have another element here, which stays."""
+    model, num, file = some_model(backend), 40, "density/ratings"
+    marks, values = np.ones(num + 1, bool), np.full(num + 1, 7, np.float32)
+    chosen, keys, dead, weights, mask = map(backend.upload, (marks, values, marks, values, marks))
+    totals, params = backend.upload(np.zeros(3, np.uint32)), model.splats.params
+    launch(backend, file, "rate_gradients", num, params, NUM, 0, 0, num, 1e9, chosen, keys)
+    launch(backend, file, "rate_splats", num, params[10], None, 0, num, 0.0, weights, dead, totals)
+    launch(backend, file, "mark_prunable", num, params, NUM, 0, num, 0.0, 1e9, mask)
+    for array in (chosen, dead, mask):
+        assert np.flatnonzero(backend.download(array)).tolist() == [num]
+    assert backend.download(keys)[num] == backend.download(weights)[num] == 7
