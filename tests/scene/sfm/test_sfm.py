@@ -176,18 +176,18 @@ def test_sharpest_frame_of_each_window(tmp_path):
 
 
 def test_frames_of_an_interrupted_attempt_are_kept(tmp_path, monkeypatch):
-    """Frames are complete where COLMAP has begun."""
+    """Frames are complete where COLMAP has begun; those of a 360-degree camera are spheres."""
     extracted, mapped = [], []
 
     def extract(video, images, num, count):
         extracted.append(num)
         images.mkdir(exist_ok=True)
         for name in ("frame_00002.jpg", "frame_00001.jpg"):
-            Image.new("RGB", (8, 6)).save(images / name)
+            Image.radial_gradient("L").resize((64, 32)).save(images / name)
         return ["frame_00001.jpg", "frame_00002.jpg"]
 
-    def interrupted(scene, names, *args):
-        mapped.append(names)
+    def interrupted(scene, names, options, *args):
+        mapped.append((names, options.camera_model, options.one_camera))
         if len(extracted) == 2:
             (scene / "database.db").touch()
         raise KeyboardInterrupt
@@ -200,7 +200,7 @@ def test_frames_of_an_interrupted_attempt_are_kept(tmp_path, monkeypatch):
         with pytest.raises(Interrupted):
             sfm.make_scene(tmp_path / "a.mp4", tmp_path / "scene", SfmOptions(), Display().counting, print)
     assert extracted == [200, 200]
-    assert mapped == [["frame_00001.jpg", "frame_00002.jpg"]] * 3
+    assert mapped == [(["frame_00001.jpg", "frame_00002.jpg"], "EQUIRECTANGULAR", True)] * 3
 
 
 def test_a_video_of_a_phone_held_upright_is_turned_without_a_remark(tmp_path, capfd, caplog):
