@@ -1,6 +1,6 @@
 // Sums for PSNR and SSIM of a rendered image, rounded to 8 bits, against its photograph; eval/picture_scorer.py divides them. SSIM as in
 // optim/l1_ssim.cu. The sums are integers, so that they do not depend on the order of the blocks.
-// A block owns 32x16 pixels of one channel (blockIdx.z), a warp owns rows of 32 pixels, a lane owns one column.
+// A block owns 32x32 pixels of one channel (blockIdx.z), a warp owns 4 rows of 32 pixels, a lane owns one column.
 #include "common.cuh"
 #include "lanes.cuh"
 #include "optim/ssim_window.cuh"
@@ -24,7 +24,7 @@ extern "C" __global__ void __launch_bounds__(256) psnr_ssim(
     unsigned long long* __restrict__ sums)      // [2] accumulated: squared differences (0 to 255^2 each); SSIM * SSIM_ONE, signed
 {
     __shared__ float xs[ROWS * COLUMNS], ys[ROWS * COLUMNS];
-    __shared__ float moments[5][ROWS * WIDTH];
+    __shared__ float rows[5][ROWS * WIDTH];  // row-convolved x, y, x^2, y^2, xy
     const int left = blockIdx.x * WIDTH, top = blockIdx.y * HEIGHT, channel = blockIdx.z;
     image += (size_t)channel * width * height;
 #ifdef SPLAT_CPU
@@ -42,16 +42,20 @@ extern "C" __global__ void __launch_bounds__(256) psnr_ssim(
     }
 #endif
     __syncthreads();
-    for (int row = threadIdx.y; row < ROWS; row += blockDim.y) convolve_moments(xs + row * COLUMNS, ys + row * COLUMNS, row, moments);
+    for (int row = threadIdx.y; row < ROWS; row += blockDim.y) convolve_moments(xs + row * COLUMNS, ys + row * COLUMNS, row, rows);
     __syncthreads();
-    for (int row = threadIdx.y; row < HEIGHT && top + row < height; row += blockDim.y) {
-        const vint x = left + lane_id(), p = (top + row) * width + x;
-        const vbool drawn = x < width;
+    vfloat m[5][RUN];
+    convolve_columns<5>(rows, threadIdx.y * RUN, m);
+#pragma unroll
+    for (int k = 0; k < RUN; ++k) {
+        const int y = top + threadIdx.y * RUN + k;
+        const vint x = left + lane_id(), p = y * width + x;
+        const vbool drawn = (x < width) & vbool(y < height);
         const vint value = to_8bit(load(image, p, drawn)), difference = value - load(photo, 3 * p + channel, drawn);
         store(rounded, 3 * p + channel, value, drawn);
         vbool counts = drawn;
         if (mask) counts = counts & (load(mask, p, drawn) > 0);
-        const SsimTerms t = ssim_terms(moments, row);
+        const SsimTerms t = ssim_terms(m[0][k], m[1][k], m[2][k], m[3][k], m[4][k]);
         const float squares = warp_sum(select(counts, to_float(difference * difference), vfloat(0.0f)));    // exact
         const float ssim = warp_sum(select(counts, (t.a / t.c) * (t.b / t.d), vfloat(0.0f)));
         if (leader()) {

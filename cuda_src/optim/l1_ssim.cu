@@ -1,6 +1,6 @@
 // Training loss (1 - lambda) L1 + lambda (1 - SSIM) and its gradient, directly from the 8-bit photograph.
 // SSIM with an 11x11 Gaussian window of sigma 1.5 and zero padding (Wang et al. 2004), convolved in two 1D passes.
-// A block owns 32x16 pixels of one channel (blockIdx.z), a warp owns rows of 32 pixels, a lane owns one column.
+// A block owns 32x32 pixels of one channel (blockIdx.z), a warp owns 4 rows of 32 pixels, a lane owns one column.
 //
 // With the render x, the photograph y, and * the convolution with the window w:
 //   mx = w * x, my = w * y, xx = w * x^2, yy = w * y^2, xy = w * (x y)
@@ -63,9 +63,12 @@ extern "C" __global__ void __launch_bounds__(256) l1_ssim(
     for (int row = threadIdx.y; row < ROWS; row += blockDim.y) convolve_moments(xs + row * COLUMNS, ys + row * COLUMNS, row, sums);
     __syncthreads();
     vfloat l1 = 0.0f, l2 = 0.0f, ssim_sum = 0.0f;
-    for (int row = threadIdx.y; row < HEIGHT; row += blockDim.y) {
+    vfloat moments[5][RUN];
+    convolve_columns<5>(sums, threadIdx.y * RUN, moments);
+#pragma unroll
+    for (int k = 0; k < RUN; ++k) {
         const vint x = left + lane_id();
-        const int y = top + row;
+        const int row = threadIdx.y * RUN + k, y = top + row;
         vbool in = (x < camera.width) & vbool(y < camera.height);
         const vint p = y * camera.width + x;
         if (photo.mask) in = in & (load(photo.mask, p, in) > 0);
@@ -74,7 +77,7 @@ extern "C" __global__ void __launch_bounds__(256) l1_ssim(
             ssim_sum += select(left_out, vfloat(1.0f), vfloat(0.0f));
             in = in & !left_out;
         }
-        const SsimTerms t = ssim_terms(sums, row);
+        const SsimTerms t = ssim_terms(moments[0][k], moments[1][k], moments[2][k], moments[3][k], moments[4][k]);
         const vfloat inv_cd = vrcp(t.c * t.d), ssim = t.a * t.b * inv_cd;
         const int centre = (row + RADIUS) * COLUMNS + RADIUS;
         const vfloat difference = load_row(xs + centre, true) - load_row(ys + centre, true);
@@ -143,17 +146,19 @@ extern "C" __global__ void __launch_bounds__(256) l1_ssim_backward(
     for (int row = threadIdx.y; row < ROWS; row += blockDim.y)
         for (int k = 0; k < 3; ++k) store_row(sums[k] + row * WIDTH, convolve_row(maps[k] + row * COLUMNS), true);
     __syncthreads();
-    for (int row = threadIdx.y; row < HEIGHT; row += blockDim.y) {
+    vfloat convolved[3][RUN];
+    convolve_columns<3>(sums, threadIdx.y * RUN, convolved);
+#pragma unroll
+    for (int k = 0; k < RUN; ++k) {
         const vint x = left + lane_id();
-        const int y = top + row;
+        const int y = top + threadIdx.y * RUN + k;
         const vbool in = (x < camera.width) & vbool(y < camera.height);
         const vint p = y * camera.width + x;
         const vfloat rendered = load(image + blockIdx.z * plane, p, in);
         const vfloat photographed = to_float(load(photo.pixels, 3 * p + photo.channel, in)) * (1.0f / 255.0f);
         const vfloat difference = rendered - photographed;
         const vfloat sign = select(difference > 0.0f, vfloat(1.0f), select(difference < 0.0f, vfloat(-1.0f), vfloat(0.0f)));
-        const vfloat d_ssim = convolve_column(sums[0] + row * WIDTH) + 2.0f * rendered * convolve_column(sums[1] + row * WIDTH)
-                            + photographed * convolve_column(sums[2] + row * WIDTH);
+        const vfloat d_ssim = convolved[0][k] + 2.0f * rendered * convolved[1][k] + photographed * convolved[2][k];
         vfloat d = ((1.0f - ssim_weight) * sign - ssim_weight * d_ssim) * per_value;
         if (photo.mask) d = select(load(photo.mask, p, in) > 0, d, vfloat(0.0f));
         if (photo.outliers) d = select(load(photo.outliers, p, in) > 0, vfloat(0.0f), d);

@@ -6,7 +6,8 @@
 
 #define RADIUS 5
 #define WIDTH 32
-#define HEIGHT 16
+#define HEIGHT 32
+#define RUN 4                       // rows of pixels of a warp; a block has HEIGHT / RUN warps
 #define ROWS (HEIGHT + 2 * RADIUS)
 #define COLUMNS (WIDTH + 2 * RADIUS)
 #define C1 0.0001f
@@ -62,25 +63,31 @@ __device__ __forceinline__ void convolve_moments(
     for (int k = 0; k < 5; ++k) store_row(sums[k] + row * WIDTH, moments[k], true);
 }
 
-// 1D convolution down a column in shared memory with rows of WIDTH.
-__device__ __forceinline__ vfloat convolve_column(const float* top /* [1 + 2 RADIUS, WIDTH] */)
+// 1D convolutions down the columns of maps in shared memory, for RUN rows of pixels from `row` on. A value is loaded once for all rows.
+template <int MAPS>
+__device__ __forceinline__ void convolve_columns(const float (*maps)[ROWS * WIDTH] /* [MAPS] */, int row, vfloat (&sums)[MAPS][RUN])
 {
-    vfloat sum = window_weight(0) * load_row(top + RADIUS * WIDTH, true);
 #pragma unroll
-    for (int d = 1; d <= RADIUS; ++d)
-        sum += window_weight(d) * (load_row(top + (RADIUS - d) * WIDTH, true) + load_row(top + (RADIUS + d) * WIDTH, true));
-    return sum;
+    for (int map = 0; map < MAPS; ++map) {
+        for (int k = 0; k < RUN; ++k) sums[map][k] = 0.0f;
+#pragma unroll
+        for (int i = 0; i < RUN + 2 * RADIUS; ++i) {
+            const vfloat value = load_row(maps[map] + (row + i) * WIDTH, true);
+#pragma unroll
+            for (int k = 0; k < RUN; ++k) {
+                const int d = i - RADIUS - k;
+                if (d >= -RADIUS && d <= RADIUS) sums[map][k] += window_weight(d < 0 ? -d : d) * value;
+            }
+        }
+    }
 }
 
 // SSIM = a b / (c d) of a pixel; mx and my are the means of its window.
 struct SsimTerms { vfloat mx, my, a, b, c, d; };
 
-// Terms of a row of pixels from the sums of convolve_moments.
-__device__ __forceinline__ SsimTerms ssim_terms(const float (*moments)[ROWS * WIDTH] /* [5] */, int row)
+// From the convolutions of x, y, x^2, y^2 and x y.
+__device__ __forceinline__ SsimTerms ssim_terms(vfloat mx, vfloat my, vfloat xx, vfloat yy, vfloat xy)
 {
-    const vfloat mx = convolve_column(moments[0] + row * WIDTH), my = convolve_column(moments[1] + row * WIDTH);
-    const vfloat xx = convolve_column(moments[2] + row * WIDTH), yy = convolve_column(moments[3] + row * WIDTH);
-    const vfloat xy = convolve_column(moments[4] + row * WIDTH);
     SsimTerms t;
     t.mx = mx; t.my = my;
     t.a = 2.0f * mx * my + C1; t.b = 2.0f * (xy - mx * my) + C2;

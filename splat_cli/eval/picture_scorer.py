@@ -13,7 +13,7 @@ from splat_cli.device.launch import ceil_div
 from splat_cli.eval.metrics import Score, psnr_of
 
 SCORE_KERNELS: list[Unit] = [("image/psnr_ssim", {})]
-_WIDTH, _HEIGHT, _WARPS = 32, 16, 8  # size of a block, as in the kernel
+_WIDTH, _HEIGHT, _WARPS = 32, 32, 8  # size of a block, as in the kernel
 _SSIM_ONE = 1 << 30
 
 

@@ -17,7 +17,7 @@ from splat_cli.joint.outliers import OutlierMask
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 
-WIDTH, HEIGHT = 32, 16  # px of a block, as in the kernel
+WIDTH, HEIGHT = 32, 32  # px of a block, as in the kernel
 WARPS = 8
 
 
