@@ -33,11 +33,19 @@ SPLAT_LANE vfloat vexp2(vfloat a)
     return y;
 }
 SPLAT_LANE vfloat vexp2_bounded(vfloat a) { return vexp2(a); }       // for -126 <= a <= 127
+SPLAT_LANE vfloat vlog2(vfloat a) { return __log2f(a); }
 SPLAT_LANE vfloat vexp(vfloat a) { return vexp2(1.4426950408889634f * a); }
 
 SPLAT_LANE bool any(vbool m) { return __any_sync(0xffffffffu, m); }
 SPLAT_LANE bool all(vbool m) { return __all_sync(0xffffffffu, m); }
 SPLAT_LANE unsigned ballot(vbool m) { return __ballot_sync(0xffffffffu, m); }
+// Number of bits of `lanes` below the lane's own. Only on the GPU.
+SPLAT_LANE int count_below(unsigned lanes)
+{
+    unsigned below;
+    asm("mov.u32 %0, %%lanemask_lt;" : "=r"(below));
+    return __popc(lanes & below);
+}
 
 // Lane i accesses p[i].
 SPLAT_LANE vfloat load_row(const float* p, vbool m) { return load(p, lane_id(), m); }

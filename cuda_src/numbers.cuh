@@ -32,6 +32,7 @@ SPLAT_LANE vfloat load(const float* p, vint i, vbool m) { return m ? p[i] : 0.0f
 template <class U> SPLAT_LANE vint load(const U* p, vint i, vbool m) { return m ? (int)p[i] : 0; }
 template <class U, class T> SPLAT_LANE void store(U* p, vint i, T v, vbool m) { if (m) p[i] = (U)v; }
 SPLAT_LANE vfloat4 load4(const float4* p, vint i, vbool m) { return p[m ? i : 0]; }
+SPLAT_LANE void load2(const float2* p, vint i, vfloat& x, vfloat& y, vbool m) { const float2 v = p[m ? i : 0]; x = v.x; y = v.y; }
 SPLAT_LANE void store4(float4* p, vint i, vfloat4 v, vbool m) { if (m) p[i] = v; }
 
 // ..._own: p is the address of the lane's own element. In lane kernels on the CPU it is that of lane 0, and the elements of the

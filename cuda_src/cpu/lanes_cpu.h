@@ -115,6 +115,7 @@ SPLAT_CPU_INLINE vfloat vsqrt(vfloat a) { return SPLAT_CPU_EACH(Floats, square_r
 SPLAT_CPU_INLINE vfloat vrcp(vfloat a) { return 1.0f / a; }
 SPLAT_CPU_INLINE vfloat vexp2(vfloat a) { return SPLAT_CPU_EACH(Floats, exp2_fast(a.part[i])); }
 SPLAT_CPU_INLINE vfloat vexp2_bounded(vfloat a) { return SPLAT_CPU_EACH(Floats, exp2_bounded(a.part[i])); }
+SPLAT_CPU_INLINE vfloat vlog2(vfloat a) { return SPLAT_CPU_EACH(Floats, log2_fast(a.part[i])); }
 SPLAT_CPU_INLINE vfloat vexp(vfloat a) { return vexp2(1.4426950408889634f * a); }
 
 }  // namespace splat_cpu

@@ -105,6 +105,13 @@ SPLAT_CPU_INLINE vfloat4 load4(const float4* p, vint index, vbool m)
     return {load(f, index, m), load(f + 1, index, m), load(f + 2, index, m), load(f + 3, index, m)};
 }
 
+// The same for float2.
+SPLAT_CPU_INLINE void load2(const float2* p, vint index, vfloat& x, vfloat& y, vbool m)
+{
+    x = load(&p->x, index * 2, m);
+    y = load(&p->y, index * 2, m);
+}
+
 // Lane i reads the float4 p[i] if m holds; 0 otherwise.
 SPLAT_CPU_INLINE vfloat4 load4_row(const float4* p, vbool m)
 {

@@ -163,4 +163,14 @@ SPLAT_CPU_INLINE Floats exp2_fast(Floats x)
     return exp2_fraction(x - (shifted - ROUNDER)) * (Floats)(((Ints)shifted + 127) << 23);
 }
 
+// log2(x) for normal x > 0, with an absolute error of about 1e-7: the exponent, plus a series in (m - 1) / (m + 1) for the rest m,
+// which lies between sqrt(1/2) and sqrt(2).
+SPLAT_CPU_INLINE Floats log2_fast(Floats x)
+{
+    const Ints exponent = ((Ints)x - 0x3f3504f3) >> 23;                     // bits of sqrt(1/2)
+    const Floats m = (Floats)((Ints)x - (exponent << 23)), s = (m - 1.0f) / (m + 1.0f), t = s * s;
+    const Floats series = 1.0f + t * (1.0f / 3.0f + t * (1.0f / 5.0f + t * (1.0f / 7.0f + t * (1.0f / 9.0f))));
+    return __builtin_convertvector(exponent, Floats) + 2.885390081777927f * s * series;
+}
+
 }  // namespace splat_cpu

@@ -53,9 +53,11 @@ __device__ __forceinline__ float period_of(const LensModel& lens, const Camera& 
 __device__ __forceinline__ bool wraps_around(const Camera& k) { return fabsf(period_of(lens_of(k), k) - k.width) < 0.5f; }
 
 // x, moved by whole widths of a picture that wraps around to the nearest place to `middle`.
-__device__ __forceinline__ float wrapped_near(const Camera& k, float x, float middle)
+template <class X> __device__ __forceinline__ X wrapped_near(const Camera& k, X x /* float or vfloat */, float middle)
 {
-    return wraps_around(k) ? x - k.width * floorf((x - middle) / k.width + 0.5f) : x;
+    const float width = (float)k.width;
+    if (!wraps_around(k)) return x;
+    return x - width * floorf((x - middle) * (1.0f / width) + 0.5f);
 }
 
 __device__ __forceinline__ Radius lens_radius(const LensModel& lens, vfloat r, vfloat z)

@@ -6,7 +6,13 @@
 //
 // One block owns a 16x16 tile; blend.cuh shows how warps and lanes share it. For the backward pass, each pixel's colour and
 // transmittance are saved every SEGMENT pairs, and the segments that contributed to the tile are listed in `segments`.
-#define PIXELS 1                                    // more pixels cost registers and leave lanes idle: docs/optimizations/kernels.md
+#ifdef FEW_TILES                                    // too few to occupy a GPU with two pixels per lane: render/blend.py
+#define PIXELS 1
+#define MIN_BLOCKS 6                                // on a multiprocessor: at most 40 registers
+#else
+#define PIXELS 2
+#define MIN_BLOCKS 9                                // at most 56 registers
+#endif
 #include "raster/blend.cuh"
 
 // Ends the pixels in m: no further splat is added. On the GPU the pixel's y becomes NaN, so that every power fails its threshold
@@ -27,7 +33,7 @@ __device__ __forceinline__ bool any_pixel(const vfloat (&y)[PIXELS], const vbool
     return any(some_live);
 }
 
-extern "C" __global__ void __launch_bounds__(32 * WARPS) blend(
+extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend(
     const Camera* __restrict__ cameras,             // [num_views]
     IterState* __restrict__ state,          // [1] num_segments is set
     const unsigned* __restrict__ tile_order,        // [num_tiles] longest lists first
@@ -38,34 +44,33 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend(
     const float4* __restrict__ colors,              // [capacity] rgb
     float* __restrict__ image,                      // [3, height, width]
     float* __restrict__ final_T,                    // [height, width] transmittance that is left for the background
-    int* __restrict__ last_pair,                    // [height, width] 1 + index of the last pair that contributed
+    int* __restrict__ last_pair,                    // [height, width] pair at which the pixel ended, or the end of its tile's list
     float* __restrict__ states,                     // [slots, 4, 256] T and rgb at the start of each segment; may be null
     uint2* __restrict__ segments)                   // [slots] (tile, segment) of each block of the backward pass; may be null
 {
-    __shared__ Staged batch;
+    __shared__ Ring rings[WARPS];
     __shared__ int tile_last;
     const Camera& camera = cameras[state->view];
     if (state->overflowed || blockIdx.x >= (unsigned)(camera.tiles_x * camera.tiles_y)) return;
     const unsigned tile = tile_order[blockIdx.x];
     const int warp = threadIdx.y;
     const unsigned begin = tile_begins[tile], end = tile_begins[tile + 1];
+    Ring& ring = rings[warp];
+    const PairList list = make_list(splat_from_pair, means2d, conic_opacity, colors, camera, tile);
 
-    const Pixels pixels = pixels_of_warp(camera, tile, warp);
+    Pixels pixels = pixels_of_warp(camera, tile, warp);
     vfloat T[PIXELS], red[PIXELS], green[PIXELS], blue[PIXELS];
     vint last[PIXELS];
-    vfloat y[PIXELS];                               // y of the pixel centres, px
     vbool live[PIXELS];
     FOR_PIXELS(k) {
         T[k] = 1.0f; red[k] = green[k] = blue[k] = 0.0f;
-        last[k] = (int)begin;
-        y[k] = pixels.py + 4.0f * k; live[k] = true;
-        finish(!pixels.inside[k], y[k], live[k]);
+        last[k] = select(pixels.inside[k], vint((int)end), vint((int)begin));
+        live[k] = true;
+        finish(!pixels.inside[k], pixels.v[k], live[k]);
     }
 
-    for (unsigned first = begin; first < end; first += BATCH) {
-        if (!__syncthreads_or(any_pixel(y, live))) break;
-        const int n = min((unsigned)BATCH, end - first);
-        stage(batch, n, camera, tile, splat_from_pair + first, means2d, conic_opacity, colors);
+    for (unsigned first = begin; first < end && any_pixel(pixels.v, live); first += SEGMENT) {
+        const int n = min((unsigned)SEGMENT, end - first);
         if (states && first > begin) {
             float* s = states + state_slot(tile, begin, (first - begin) / SEGMENT);
             FOR_PIXELS(k) {
@@ -74,35 +79,32 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend(
                 store_row(plane + 2 * TILE_PIXELS, green[k], true); store_row(plane + 3 * TILE_PIXELS, blue[k], true);
             }
         }
-        __syncthreads();
-        for (int group = 0; group < n && any_pixel(y, live); group += 32) {
-            for (unsigned hits = hits_of_warp(batch, group, n, pixels); hits; hits &= hits - 1) {
-                const int j = group + __ffs(hits) - 1;
-                const float4 shape = batch.shape[j], rest = batch.rest[j], color = batch.color[j];
-                const vfloat dx = pixels.px - shape.x, along_x = shape.z * dx * dx, across = shape.w * dx;
+        visit_hits(list, ring, camera, first, n, pixels, [&] { return any_pixel(pixels.v, live); }, [](int, unsigned) {},
+            [&](const Hit& h, int, int, int slot) {
                 FOR_PIXELS(k) {
-                    const vfloat dy = y[k] - shape.y;
-                    const vfloat power = along_x + dy * (across + rest.x * dy);
-                    vbool on = live[k] & (power >= rest.z);
+                    const vfloat power = power_at(h, pixels.u, pixels.v[k]);
+                    const vbool on = live[k] & (power >= POWER_MIN);
+#ifdef SPLAT_CPU
                     if (!some(on)) continue;
-                    const vfloat alpha = vmin(rest.y * vexp2_bounded(power), ALPHA_MAX);
-                    const vfloat next_T = T[k] * (1.0f - alpha);
-                    const vbool stop = on & (next_T < TRANSMITTANCE_MIN);
-                    finish(stop, y[k], live[k]);
-                    on = on & !stop;
-                    const vfloat weight = select(on, alpha * T[k], vfloat(0.0f));
-#ifdef MEDIAN
-                    const vbool median = on & (T[k] >= 0.5f) & (next_T < 0.5f);
-                    red[k] = select(median, color.x, red[k]); green[k] = select(median, color.y, green[k]);
-                    blue[k] = select(median, color.z, blue[k]);
-#else
-                    red[k] += color.x * weight; green[k] += color.y * weight; blue[k] += color.z * weight;
 #endif
-                    T[k] = select(on, next_T, T[k]);
-                    last[k] = select(on, vint((int)first + j + 1), last[k]);
+                    const vfloat alpha = select(on, vmin(vexp2_bounded(power), ALPHA_MAX), vfloat(0.0f));
+                    const vfloat weight = alpha * T[k], next_T = T[k] - weight;
+                    const vbool stop = next_T < TRANSMITTANCE_MIN;
+                    const vfloat visible = select(stop, vfloat(0.0f), weight);
+#ifdef MEDIAN
+                    const vbool median = (T[k] >= 0.5f) & (next_T < 0.5f);
+                    red[k] = select(median, h.red, red[k]); green[k] = select(median, h.green, green[k]);
+                    blue[k] = select(median, h.blue, blue[k]);
+#else
+                    red[k] += h.red * visible; green[k] += h.green * visible; blue[k] += h.blue * visible;
+#endif
+                    T[k] = select(stop, T[k], next_T);
+                    if (some(stop)) {
+                        finish(stop, pixels.v[k], live[k]);
+                        last[k] = select(stop, vint(pair_of(ring, slot)), last[k]);
+                    }
                 }
-            }
-        }
+            }, [](int) {});
     }
 
     const int plane = camera.width * camera.height;

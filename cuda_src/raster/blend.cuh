@@ -1,4 +1,4 @@
-// Shared by the forward and backward blend: pixels of a warp, splats of a tile in shared memory, splats that touch a warp's pixels.
+// Shared by blend, blend_backward and blend_scores: pixels of a warp, and the walk of a warp along its tile's list of splats.
 //
 // A lane owns PIXELS pixels of a column, 4 rows apart; a warp owns 8 x (4 PIXELS) pixels of the 16x16 tile. The cost per splat
 // (loads, loop, sums over the warp) is shared by these pixels.
@@ -14,8 +14,10 @@
 //     | warp 6| warp 7|      |       |       |         24 25 26 ... 31
 //     +-------+-------+      +-------+-------+
 //
-// The block stages a batch of up to 256 splats in shared memory. Then each lane tests one of 32 splats against the warp's rectangle,
-// and the warp visits the splats that touch it. On the CPU the same code runs with vectors of 32 pixels instead of a warp.
+// Warps are independent: none waits for another one of its tile. A warp walks its list 32 splats at a time. First, each lane tests one
+// of them against the warp's rectangle and, if it touches, puts it into a ring in shared memory: a hit. Then all lanes visit the
+// hits in order. A visit is straight-line code that reads nine words, so that the latencies of several visits overlap. On the
+// CPU the same code runs with vectors of 32 pixels instead of a warp.
 #pragma once
 #include "common.cuh"
 #include "lanes.cuh"
@@ -29,40 +31,14 @@
 #define WARPS (TILE_PIXELS / 32 / PIXELS)
 #define WARP_WIDTH 8
 #define WARP_HEIGHT (4 * PIXELS)
-#define BATCH SEGMENT
 #define FOR_PIXELS(k) _Pragma("unroll") for (int k = 0; k < PIXELS; ++k)
 
-struct Staged {                             // a batch in shared memory, scaled so that alpha = opacity * 2^power
-    float4 shape[BATCH];                    // x, y (px), a, b of power = a dx^2 + b dx dy + c dy^2
-    float4 rest[BATCH];                     // c, opacity, power at which alpha = 1/255, bits of the splat's index
-    float4 color[BATCH];                    // rgb, unused
-};
-
-__device__ __forceinline__ void stage(
-    Staged& s, int n, const Camera& camera, unsigned tile,
-    const unsigned* __restrict__ splat_from_pair,   // [n] of this batch
-    const float2* __restrict__ means2d,             // [capacity] px
-    const float4* __restrict__ conic_opacity,       // [capacity] conic in px^-2, opacity
-    const float4* __restrict__ colors)              // [capacity] rgb
-{
-    BLOCK_FOR(i, n) {
-        const unsigned id = splat_from_pair[i];
-        float2 m = means2d[id];
-#ifdef LENS
-        m.x = wrapped_near(camera, m.x, (tile % camera.tiles_x + 0.5f) * TILE);
-#endif
-        const float4 q = conic_opacity[id];
-        float4 shape, rest;
-        shape.x = m.x; shape.y = m.y; shape.z = -0.5f * LOG2E * q.x; shape.w = -LOG2E * q.y;
-        rest.x = -0.5f * LOG2E * q.z; rest.y = q.w; rest.z = -log2f(255.0f * q.w); rest.w = __int_as_float((int)id);
-        s.shape[i] = shape; s.rest[i] = rest; s.color[i] = colors[id];
-    }
-}
+#define POWER_MIN (-7.9943534f)             // log2(ALPHA_MIN): alpha = 2^power
 
 struct Pixels {                             // pixels of one warp; a lane's k-th pixel lies 4 k rows below its first
     vint x, y;                              // the lane's first pixel
-    vfloat px, py;                          // centre of it
-    float left, top;                        // centre of the warp's first pixel
+    float left, top;                        // centre of the warp's first pixel, px
+    vfloat u, v[PIXELS];                    // centres of the lane's pixels, from there, px
     vbool inside[PIXELS];
 };
 
@@ -73,34 +49,204 @@ __device__ __forceinline__ Pixels pixels_of_warp(const Camera& camera, unsigned 
     Pixels p;
     p.x = left + (lane_id() & 7);
     p.y = top + (lane_id() >> 3);
-    p.px = to_float(p.x) + 0.5f; p.py = to_float(p.y) + 0.5f;
     p.left = left + 0.5f; p.top = top + 0.5f;
-    FOR_PIXELS(k) p.inside[k] = (p.x < camera.width) & (p.y + 4 * k < camera.height);
+    p.u = to_float(p.x - left);
+    FOR_PIXELS(k) {
+        p.v[k] = to_float(p.y - top) + 4.0f * k;
+        p.inside[k] = (p.x < camera.width) & (p.y + 4 * k < camera.height);
+    }
     return p;
 }
 
-// Does the splat's power reach its threshold at any point of the warp's rectangle of pixel centres? Exact: seen from a rectangle that
-// does not contain the mean, the largest power lies on an edge that faces the mean.
-__device__ __forceinline__ vbool touches(vfloat4 shape, vfloat4 rest, float left, float top)
+struct PairList {                           // the sorted pairs of all tiles, and the projected splats
+    const unsigned* splat_from_pair;        // [pair_capacity]
+    const float2* means2d;                  // [capacity] px
+    const float4* conic_opacity;            // [capacity] conic in px^-2, opacity
+    const float4* colors;                   // [capacity] rgb
+    float middle;                           // LENS: x of the tile's middle, px
+};
+
+__device__ __forceinline__ PairList make_list(
+    const unsigned* splat_from_pair, const float2* means2d, const float4* conic_opacity, const float4* colors,
+    const Camera& camera, unsigned tile)
 {
-    const float right = left + (WARP_WIDTH - 1), bottom = top + (WARP_HEIGHT - 1);
-    const vfloat dx = vmin(vmax(shape.x, left), right) - shape.x;           // nearest column of the rectangle
-    const vfloat dy = vmin(vmax(shape.y, top), bottom) - shape.y;
-    const vfloat a = shape.z, b = shape.w, c = rest.x;
-    const vfloat y_on_dx = vmin(vmax(-0.5f * b * dx * vrcp(c), top - shape.y), bottom - shape.y);
-    const vfloat x_on_dy = vmin(vmax(-0.5f * b * dy * vrcp(a), left - shape.x), right - shape.x);
-    const vfloat power_dx = dx * (a * dx + b * y_on_dx) + c * y_on_dx * y_on_dx;
-    const vfloat power_dy = x_on_dy * (a * x_on_dy + b * dy) + c * dy * dy;
-    const float slack = 1e-3f;              // for the rounding of large offsets; each pixel tests again
-    return vmax(power_dx, power_dy) >= rest.z - slack;
+    PairList list = {splat_from_pair, means2d, conic_opacity, colors, (tile % camera.tiles_x + 0.5f) * TILE};
+    return list;
 }
 
-// Bit j of the result: the warp has to visit splat `first + j` of the batch.
-__device__ __forceinline__ unsigned hits_of_warp(const Staged& s, int first, int n, const Pixels& pixels)
+struct Footprint { vint splat; vfloat x, y, a, b, c, peak; };  // power = peak + a dx^2 + b dx dy + c dy^2 at (dx, dy) from the mean
+
+__device__ __forceinline__ Footprint load_footprint(const PairList& list, const Camera& camera, vint splat, vbool m)
 {
-    const vint i = first + lane_id();
-    const vbool in_batch = i < n;
-    return ballot(in_batch & touches(load4_row(s.shape + first, in_batch), load4_row(s.rest + first, in_batch), pixels.left, pixels.top));
+    Footprint f;
+    f.splat = splat;
+    load2(list.means2d, splat, f.x, f.y, m);
+#ifdef LENS
+    f.x = wrapped_near(camera, f.x, list.middle);
+#endif
+    const vfloat4 q = load4(list.conic_opacity, splat, m);
+    f.a = -0.5f * LOG2E * q.x; f.b = -LOG2E * q.y; f.c = -0.5f * LOG2E * q.z; f.peak = vlog2(q.w);
+    return f;
+}
+
+__device__ __forceinline__ float2 mean_of(const PairList& list, const Camera& camera, unsigned splat)
+{
+    float2 mean = list.means2d[splat];
+#ifdef LENS
+    mean.x = wrapped_near(camera, mean.x, list.middle);
+#endif
+    return mean;
+}
+
+// Does the splat's power reach POWER_MIN at any point of the warp's rectangle of pixel centres? Exact: seen from a rectangle that
+// does not contain the mean, the largest power lies on an edge that faces the mean.
+__device__ __forceinline__ vbool touches(const Footprint& f, const Pixels& pixels)
+{
+    const float left = pixels.left, top = pixels.top, right = left + (WARP_WIDTH - 1), bottom = top + (WARP_HEIGHT - 1);
+    const vfloat dx = vmin(vmax(f.x, left), right) - f.x;       // nearest column of the rectangle
+    const vfloat dy = vmin(vmax(f.y, top), bottom) - f.y;
+    const vfloat y_on_dx = vmin(vmax(-0.5f * f.b * dx * vrcp(f.c), top - f.y), bottom - f.y);
+    const vfloat x_on_dy = vmin(vmax(-0.5f * f.b * dy * vrcp(f.a), left - f.x), right - f.x);
+    const vfloat power_dx = dx * (f.a * dx + f.b * y_on_dx) + f.c * y_on_dx * y_on_dx;
+    const vfloat power_dy = x_on_dy * (f.a * x_on_dy + f.b * dy) + f.c * dy * dy;
+    const float slack = 1e-3f;              // for the rounding of large offsets; each pixel tests again
+    return vmax(power_dx, power_dy) + f.peak >= POWER_MIN - slack;
+}
+
+// A splat that touches the warp's rectangle. The coefficients of its power are those about the warp's first pixel.
+struct Hit { float at_first, along_u, along_v, a, b, c, red, green, blue; };
+
+// At the pixel u columns and v rows from the first one. Pixels of the same column share all but two operations.
+__device__ __forceinline__ vfloat power_at(const Hit& h, vfloat u, vfloat v)
+{
+    return (h.at_first + u * (h.along_u + h.a * u)) + v * ((h.along_v + h.b * u) + h.c * v);
+}
+
+#define RING 64                             // a power of two, at least 32 + UNROLL + MATRIX_SPLATS
+#ifndef UNROLL
+#define UNROLL 4                            // hits that are loaded at once
+#endif
+
+#ifdef SPLAT_CPU
+struct Ring { float rows[6][32]; int splats[32]; int first_pair; };    // all 32 splats: they cost less than moving the hits
+__device__ __forceinline__ int pair_of(const Ring& ring, int slot) { return ring.first_pair + slot; }
+#else
+struct Ring { float4 first[RING], second[RING]; float blue[RING]; int pair[RING]; };
+__device__ __forceinline__ int pair_of(const Ring& ring, int slot) { return ring.pair[slot]; }
+#endif
+
+// Prepares the lane's splat if it hits, and puts it into the ring behind `tail` hits. first_pair: that of lane 0.
+__device__ __forceinline__ void put_hits(
+    Ring& ring, unsigned tail, unsigned hits, vbool hit, const Footprint& f, const PairList& list, const Pixels& pixels, int first_pair)
+{
+    const vfloat dx = pixels.left - f.x, dy = pixels.top - f.y;
+    const vfloat at_first = f.peak + dx * (f.a * dx + f.b * dy) + f.c * dy * dy;
+    const vfloat along_u = 2.0f * f.a * dx + f.b * dy, along_v = 2.0f * f.c * dy + f.b * dx;
+#ifdef SPLAT_CPU
+    store_row(ring.rows[0], at_first, true); store_row(ring.rows[1], along_u, true); store_row(ring.rows[2], along_v, true);
+    store_row(ring.rows[3], f.a, true); store_row(ring.rows[4], f.b, true); store_row(ring.rows[5], f.c, true);
+    store_row(ring.splats, f.splat, true);
+    ring.first_pair = first_pair;
+#else
+    if (!hit) return;
+    const float4 color = list.colors[f.splat];
+    const int slot = (tail + count_below(hits)) % RING;
+    ring.first[slot] = make_float4(at_first, along_u, along_v, f.a);
+    ring.second[slot] = make_float4(f.b, f.c, color.x, color.y);
+    ring.blue[slot] = color.z; ring.pair[slot] = first_pair + lane_id();
+#endif
+}
+
+__device__ __forceinline__ Hit get_hit(const Ring& ring, const PairList& list, int slot)
+{
+#ifdef SPLAT_CPU
+    const float4 color = list.colors[ring.splats[slot]];
+    const Hit h = {ring.rows[0][slot], ring.rows[1][slot], ring.rows[2][slot], ring.rows[3][slot], ring.rows[4][slot], ring.rows[5][slot],
+                   color.x, color.y, color.z};
+#else
+    const float4 p = ring.first[slot], q = ring.second[slot];
+    const Hit h = {p.x, p.y, p.z, p.w, q.x, q.y, q.z, q.w, ring.blue[slot]};
+#endif
+    return h;
+}
+
+#ifndef SPLAT_CPU
+// Visits UNROLL hits. All loads come first, because the compiler cannot move them before the stores of a visit.
+template <class V> __device__ __forceinline__ void visit_group(const Ring& ring, const PairList& list, unsigned head, V visit)
+{
+    Hit hits[UNROLL];
+#pragma unroll
+    for (int k = 0; k < UNROLL; ++k) hits[k] = get_hit(ring, list, head % RING + k);
+#pragma unroll
+    for (int k = 0; k < UNROLL; ++k) visit(hits[k], head, k, head % RING + k);
+}
+#endif
+
+// Visits, in order, those of n pairs from `first` on whose splats touch the warp's pixels, while go_on() holds. Returns their number.
+//     found(pair, hits)             after each test of 32 splats: bit j of hits is set if that of pair + j will be visited
+//     visit(hit, number, k, slot)   number + k: number of the hit in this call, on the CPU its pair; pair_of(ring, slot) is its pair
+//     visited(number)               after each UNROLL visits: number of visits so far; not on the CPU
+// Up to UNROLL - 1 visits without effect follow the last hit.
+template <class G, class T, class V, class D>
+__device__ __forceinline__ int visit_hits(
+    const PairList& list, Ring& ring, const Camera& camera, int first, int n, const Pixels& pixels, G go_on, T found, V visit, D visited)
+{
+    unsigned head = 0, tail = 0;            // hits visited, hits found
+    vint next_splat = load(list.splat_from_pair + first, lane_id(), lane_id() < n);     // loaded ahead, to hide latencies
+    vint later_splat = load(list.splat_from_pair + first + 32, lane_id(), lane_id() + 32 < n);
+    Footprint next = load_footprint(list, camera, next_splat, lane_id() < n);
+    for (int group = 0; group < n && go_on(); group += 32) {
+        const vint i = group + lane_id();
+        const Footprint footprint = next;
+        next = load_footprint(list, camera, later_splat, i + 32 < n);
+        later_splat = load(list.splat_from_pair + first + group + 64, lane_id(), i + 64 < n);
+        const vbool hit = (i < n) & touches(footprint, pixels);
+        const unsigned hits = ballot(hit);
+        put_hits(ring, tail, hits, hit, footprint, list, pixels, first + group);
+        found(first + group, hits);
+        __syncwarp();
+#ifdef SPLAT_CPU
+        for (unsigned left = hits; left; left &= left - 1) {
+            const int j = __ffs(left) - 1;
+            visit(get_hit(ring, list, j), first + group, j, j);
+        }
+#else
+        tail += __popc(hits);
+        for (; tail - head >= UNROLL; head += UNROLL) {
+            visit_group(ring, list, head, visit);
+            visited(head + UNROLL);
+        }
+#endif
+    }
+#ifndef SPLAT_CPU
+    if (tail > head) {
+        const int slot = (tail + lane_id()) % RING;
+        if (lane_id() < (int)(head + UNROLL - tail)) {
+            ring.first[slot] = make_float4(-1e30f, 0.0f, 0.0f, 0.0f);
+            ring.second[slot] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            ring.blue[slot] = 0.0f;
+        }
+        __syncwarp();
+        visit_group(ring, list, head, visit);
+        __syncwarp();
+    }
+#endif
+    return tail;
+}
+
+// For found(): adds the hits that lie before a pixel's last pair to its limit, which begins at 0. In visit(), a pixel takes part if its limit
+// exceeds number + k.
+__device__ __forceinline__ void count_before(vint (&limit)[PIXELS], const vint (&last)[PIXELS], int pair, unsigned hits)
+{
+    FOR_PIXELS(k) {
+#ifdef SPLAT_CPU
+        limit[k] = last[k];
+#else
+        unsigned before;                    // the lowest last - pair bits; all if there are more
+        asm("bmsk.clamp.b32 %0, 0, %1;" : "=r"(before) : "r"(max(last[k] - pair, 0)));
+        limit[k] += __popc(hits & before);
+#endif
+    }
 }
 
 // Index of the state of a warp's k-th pixels in a plane of 256. The order is by blocks of 8x4 pixels, the same for every PIXELS.

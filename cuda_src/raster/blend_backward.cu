@@ -1,7 +1,7 @@
 // Gradients of the blend. One block owns one segment of a tile: at most 256 splats, and all 256 pixels. This way many blocks share a
 // long list. Each warp owns some pixels and walks the segment front to back, starting from the saved state. The colour behind a splat is
-// the final colour minus the colour so far. A warp sums the gradients of its pixels in a butterfly that leaves one value per lane,
-// and adds them to memory as one row of atomics (see warp_add).
+// the final colour minus the colour so far. A warp sums the gradients of its pixels on tensor cores (matrix_sums.cuh) or in a butterfly
+// that leaves one value per lane (warp_add), and adds them to memory as one row of atomics.
 //
 // With alpha_i = opacity_i exp(power_i) and T_i = (1 - alpha_1) ... (1 - alpha_(i-1)), a pixel is sum_i T_i alpha_i c_i + T background:
 //     dL/dc_i     = alpha_i T_i d                                    d = dL/d pixel
@@ -10,14 +10,23 @@
 // The sums over pixels are moments of g_i: g_i times 1, dx, dy, dx^2, dx dy, dy^2, with (dx, dy) = pixel - mean2d. All gradients of
 // the ellipse are linear in these moments (geometry_backward.cuh), and moments cost half as much as the gradients themselves.
 #define PIXELS 2                                    // halves the sums over a warp: docs/optimizations/kernels.md
-#include "raster/blend.cuh"
-#include "raster/fixed.cuh"
-
 #ifdef MATRIX_SUMS                                  // on tensor cores if the GPU has them and only the nine sums are needed
-#include "raster/matrix_sums.cuh"
 #if __CUDA_ARCH__ >= 800 && !defined(ABSGRAD) && !defined(FIXED_SUMS)
 #define TENSOR_CORES 1
 #endif
+#endif
+#if TENSOR_CORES
+#define MIN_BLOCKS 6                                // on a multiprocessor: at most 80 registers
+#else
+#ifndef UNROLL
+#define UNROLL 2                                    // the butterfly of sums needs registers
+#endif
+#define MIN_BLOCKS 1
+#endif
+#include "raster/blend.cuh"
+#include "raster/fixed.cuh"
+#if TENSOR_CORES
+#include "raster/matrix_sums.cuh"
 #endif
 
 #ifdef ABSGRAD
@@ -26,7 +35,7 @@
 #define NUM_SUMS 9
 #endif
 
-extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
+extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend_backward(
     const Camera* __restrict__ cameras,             // [num_views]
     const IterState* __restrict__ state,    // [1]
     const uint2* __restrict__ segments,             // [slots] (tile, segment)
@@ -41,7 +50,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
     const float* __restrict__ d_image,              // [3, height, width]
     float* __restrict__ d_splats)                   // [capacity, SPLAT_SUMS] accumulated; with FIXED_SUMS see fixed.cuh
 {
-    __shared__ Staged batch;
+    __shared__ Ring rings[WARPS];
 #if TENSOR_CORES
     __shared__ MatrixBuffer buffers[WARPS];
 #endif
@@ -50,9 +59,10 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
     const unsigned tile = segments[blockIdx.x].x;
     const int segment = segments[blockIdx.x].y;
     const int warp = threadIdx.y;
+    Ring& ring = rings[warp];
     const unsigned begin = tile_begins[tile], first = begin + segment * SEGMENT;
-    const int n = min((unsigned)BATCH, tile_begins[tile + 1] - first);
-    stage(batch, n, camera, tile, splat_from_pair + first, means2d, conic_opacity, colors);
+    const int n = min((unsigned)SEGMENT, tile_begins[tile + 1] - first);
+    const PairList list = make_list(splat_from_pair, means2d, conic_opacity, colors, camera, tile);
 #ifdef SPLAT_CPU                                    // otherwise each sum would wait for its row of d_splats
     BLOCK_FOR(i, n) {
         const float* row = d_splats + (size_t)splat_from_pair[first + i] * SPLAT_SUMS;
@@ -63,13 +73,13 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
     const Pixels pixels = pixels_of_warp(camera, tile, warp);
     const int plane = camera.width * camera.height;
     const float* s = states + state_slot(tile, begin, segment);
-    vint last[PIXELS], most = 0;                    // last pair, counted from the start of this segment
+    vint last[PIXELS], most = 0;
     vfloat T[PIXELS], d_red[PIXELS], d_green[PIXELS], d_blue[PIXELS];
     vfloat behind[PIXELS];                          // d_image . (colour from here to the back, with background)
     FOR_PIXELS(k) {
         const vint p = (pixels.y + 4 * k) * camera.width + pixels.x;
         const vbool in = pixels.inside[k];
-        last[k] = load(last_pair, p, in) - (int)first;
+        last[k] = load(last_pair, p, in);
         most = vmax(most, last[k]);
         d_red[k] = load(d_image, p, in); d_green[k] = load(d_image + plane, p, in); d_blue[k] = load(d_image + 2 * plane, p, in);
         behind[k] = load(image, p, in) * d_red[k] + load(image + plane, p, in) * d_green[k] + load(image + 2 * plane, p, in) * d_blue[k];
@@ -80,58 +90,56 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
         behind[k] = behind[k] - load_row(saved + TILE_PIXELS, true) * d_red[k] - load_row(saved + 2 * TILE_PIXELS, true) * d_green[k]
                   - load_row(saved + 3 * TILE_PIXELS, true) * d_blue[k];
     }
-    const int warp_last = min(warp_max(most), n);
-    __syncthreads();
+    const int warp_last = min(warp_max(most) - (int)first, n);
 
+    vint limit[PIXELS];                             // number of hits before the pixel's last pair
+    FOR_PIXELS(k) limit[k] = 0;
 #if TENSOR_CORES
     MatrixBuffer& buffer = buffers[warp];
     const Features features = make_features(buffer, lane_id(), d_red, d_green, d_blue);
     const float middle_x = pixels.left + 3.5f, middle_y = pixels.top + 3.5f;
-    int num_waiting = 0, my_splat = 0;              // number of splats in the buffer; batch index of splat number `lane` of the buffer
-    const auto add_sums = [&](int count) {
-        const int slot = lane_id() >> 2, q = lane_id() & 3, j = __shfl_sync(0xffffffffu, my_splat, slot);
-        const MatrixSums sums = sum_terms(buffer, features, lane_id(), batch.shape[j].x - middle_x, batch.shape[j].y - middle_y);
+    const auto add_sums = [&](unsigned begin, int count) {   // of hits begin .. begin + count - 1
+        const int slot = lane_id() >> 2, q = lane_id() & 3;
+        const unsigned splat = splat_from_pair[pair_of(ring, (begin + min(slot, count - 1)) % RING)];
+        const float2 mean = mean_of(list, camera, splat);
+        const MatrixSums sums = sum_terms(buffer, features, lane_id(), mean.x - middle_x, mean.y - middle_y);
         if (slot >= count) return;
-        // A 32-bit index suffices for 357 million splats.
-        float* const row = d_splats + (unsigned)__float_as_int(batch.rest[j].w) * SPLAT_SUMS;
+        float* const row = d_splats + splat * SPLAT_SUMS;   // a 32-bit index suffices for 357 million splats
         if (q == 0) atomicAdd(row, sums.g);
         atomicAdd(row + 2 * q + 1, sums.pair[0]);
         atomicAdd(row + 2 * q + 2, sums.pair[1]);
     };
 #endif
-    for (int group = 0; group < warp_last; group += 32) {
-        for (unsigned hits = hits_of_warp(batch, group, warp_last, pixels); hits; hits &= hits - 1) {
-            const int j = group + __clz(__brev(hits));
-            const float4 shape = batch.shape[j], rest = batch.rest[j], color = batch.color[j];
-            const vfloat dx = pixels.px - shape.x, along_x = shape.z * dx * dx, across = shape.w * dx;
-            vfloat dy[PIXELS], power[PIXELS];
+    const int num_hits = visit_hits(list, ring, camera, first, warp_last, pixels, [] { return true; },
+        [&](int pair, unsigned hits) { count_before(limit, last, pair, hits); },
+        [&](const Hit& h, int number, int more, int slot) {
+            vfloat power[PIXELS], g[PIXELS], weight[PIXELS];
             vbool on[PIXELS], some_on = false;
             FOR_PIXELS(k) {
-                dy[k] = k == 0 ? pixels.py - shape.y : dy[0] + 4.0f * k;
-                power[k] = along_x + dy[k] * (across + rest.x * dy[k]);
-                on[k] = (last[k] > j) & (power[k] >= rest.z);
+                power[k] = power_at(h, pixels.u, pixels.v[k]);
+                on[k] = (limit[k] > number + more) & (power[k] >= POWER_MIN);
                 some_on = some_on | on[k];
             }
-            if (!any(some_on)) continue;
-            vfloat g[PIXELS], weight[PIXELS];
+#if !TENSOR_CORES
+            if (!any(some_on)) return;
+#endif
             FOR_PIXELS(k) {
-                const vfloat unclipped = rest.y * vexp2_bounded(power[k]);
+                const vfloat unclipped = vexp2_bounded(power[k]);
                 const vfloat alpha = select(on[k], vmin(unclipped, ALPHA_MAX), vfloat(0.0f));
                 weight[k] = alpha * T[k];
-                const vfloat cd = color.x * d_red[k] + color.y * d_green[k] + color.z * d_blue[k];
-                behind[k] -= weight[k] * cd;
-                const vfloat d_alpha = T[k] * cd - behind[k] * vrcp(1.0f - alpha);
-                g[k] = select(unclipped < ALPHA_MAX, alpha, vfloat(0.0f)) * d_alpha;
-                T[k] *= 1.0f - alpha;
+                const vfloat seen = weight[k] * (h.red * d_red[k] + h.green * d_green[k] + h.blue * d_blue[k]);
+                behind[k] -= seen;
+                g[k] = select(unclipped < ALPHA_MAX, seen - behind[k] * (alpha * vrcp(1.0f - alpha)), vfloat(0.0f));
+                T[k] -= weight[k];
             }
 #if TENSOR_CORES
-            buffer.terms[num_waiting * TERMS_STRIDE + lane_id()] = matrix_terms(g, weight);
-            if (lane_id() == num_waiting) my_splat = j;
-            if (++num_waiting == MATRIX_SPLATS) {
-                add_sums(MATRIX_SPLATS);
-                num_waiting = 0;
-            }
+            buffer.terms[((unsigned)number % MATRIX_SPLATS + more) * TERMS_STRIDE + lane_id()] = matrix_terms(g, weight);
 #else
+            const unsigned splat = splat_from_pair[pair_of(ring, slot)];
+            const float2 mean = mean_of(list, camera, splat);
+            const vfloat dx = pixels.u - (mean.x - pixels.left);
+            vfloat dy[PIXELS];
+            FOR_PIXELS(k) dy[k] = pixels.v[k] - (mean.y - pixels.top);
             // Sums over a lane's pixels, which share dx. The first pixel assigns, since a compiler may not drop an addition of 0.
             vfloat sum_g = g[0], sum_gy = g[0] * dy[0], sum_gyy = sum_gy * dy[0];
             vfloat red = weight[0] * d_red[0], green = weight[0] * d_green[0], blue = weight[0] * d_blue[0];
@@ -145,29 +153,32 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_backward(
             vfloat abs_x = 0.0f, abs_y = 0.0f;
             FOR_PIXELS(k) {
                 const vfloat gx = g[k] * dx, gy = g[k] * dy[k];
-                abs_x += vabs(2.0f * shape.z * gx + shape.w * gy) * (1.0f / LOG2E);
-                abs_y += vabs(shape.w * gx + 2.0f * rest.x * gy) * (1.0f / LOG2E);
+                abs_x += vabs(2.0f * h.a * gx + h.b * gy) * (1.0f / LOG2E);
+                abs_y += vabs(h.b * gx + 2.0f * h.c * gy) * (1.0f / LOG2E);
             }
             vfloat sums[] = {sum_g, sum_gx, sum_gy, sum_gx * dx, sum_gy * dx, sum_gyy, red, green, blue, abs_x, abs_y};
 #else
             vfloat sums[] = {sum_g, sum_gx, sum_gy, sum_gx * dx, sum_gy * dx, sum_gyy, red, green, blue};
 #endif
-            const size_t splat = __float_as_int(rest.w);
 #ifdef FIXED_SUMS
             const float4 conic = conic_opacity[splat];
 #pragma unroll
             for (int i = 0; i < NUM_SUMS; ++i) {
                 const float units = warp_sum(sums[i]) / fixed_unit(i, conic, camera.num_pixels);
-                unsigned long long* row = (unsigned long long*)d_splats + splat * SPLAT_SUMS;
+                unsigned long long* row = (unsigned long long*)d_splats + (size_t)splat * SPLAT_SUMS;
                 if (leader() && !add_fixed(row + i, units * FIXED_ONE)) atomicAdd(row + FIXED_POISON, 1ull);
             }
 #else
-            warp_add(d_splats + splat * SPLAT_SUMS, sums);
+            warp_add(d_splats + (size_t)splat * SPLAT_SUMS, sums);
 #endif
 #endif
-        }
-    }
+        },
+        [&](int visited) {
 #if TENSOR_CORES
-    if (num_waiting > 0) add_sums(num_waiting);
+            if (visited % MATRIX_SPLATS == 0) add_sums(visited - MATRIX_SPLATS, MATRIX_SPLATS);
+#endif
+        });
+#if TENSOR_CORES
+    if (num_hits % MATRIX_SPLATS > 0) add_sums(num_hits / MATRIX_SPLATS * MATRIX_SPLATS, num_hits % MATRIX_SPLATS);
 #endif
 }

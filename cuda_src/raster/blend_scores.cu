@@ -24,7 +24,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_scores(
     float* __restrict__ scores)                     // [capacity, 2] accumulated: weights (px), weighted errors (px);
                                                     //   with FIXED_SUMS [capacity, 4]: the bits of two 64-bit integers
 {
-    __shared__ Staged batch;
+    __shared__ Ring rings[WARPS];
     const Camera& camera = cameras[state->view];
     const unsigned num_blocks = segments ? state->num_segments : (unsigned)(camera.tiles_x * camera.tiles_y);
     if (state->overflowed || blockIdx.x >= num_blocks) return;
@@ -47,38 +47,32 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_scores(
     }
     const int warp_last = warp_max(most);
 
-    for (unsigned first = begin; first < end; first += BATCH) {
-        if (!__syncthreads_or((int)first < warp_last)) break;
-        const int n = min((unsigned)BATCH, end - first);
-        stage(batch, n, camera, tile, splat_from_pair + first, means2d, conic_opacity, colors);
-        __syncthreads();
-        for (int group = 0; group < min(n, warp_last - (int)first); group += 32) {
-            for (unsigned hits = hits_of_warp(batch, group, n, pixels); hits; hits &= hits - 1) {
-                const int j = group + __ffs(hits) - 1;
-                const float4 shape = batch.shape[j], rest = batch.rest[j];
-                const vfloat dx = pixels.px - shape.x, dy0 = pixels.py - shape.y, along_x = shape.z * dx * dx, across = shape.w * dx;
-                vfloat sums[2];
-                sums[0] = sums[1] = 0.0f;
-                FOR_PIXELS(k) {
-                    const vfloat dy = dy0 + 4.0f * k;
-                    const vfloat power = along_x + dy * (across + rest.x * dy);
-                    const vbool on = (last[k] > (int)first + j) & (power >= rest.z);
-                    const vfloat alpha = select(on, vmin(rest.y * vexp2_bounded(power), ALPHA_MAX), vfloat(0.0f));
-                    const vfloat weight = alpha * T[k];
-                    T[k] *= 1.0f - alpha;
-                    sums[0] += weight; sums[1] += weight * error[k];
-                }
-                if (!any(sums[0] > 0.0f)) continue;
-                const size_t splat = __float_as_int(rest.w);
-#ifdef FIXED_SUMS
-                for (int i = 0; i < 2; ++i) {
-                    const float sum = warp_sum(sums[i]);
-                    if (leader()) add_fixed((unsigned long long*)scores + splat * 2 + i, sum * SCORE_ONE);
-                }
-#else
-                warp_add(scores + splat * 2, sums);
-#endif
+    Ring& ring = rings[threadIdx.y];
+    const PairList list = make_list(splat_from_pair, means2d, conic_opacity, colors, camera, tile);
+    vint limit[PIXELS];                             // number of hits before the pixel's last pair
+    FOR_PIXELS(k) limit[k] = 0;
+    visit_hits(list, ring, camera, begin, min((int)end, warp_last) - (int)begin, pixels, [] { return true; },
+        [&](int pair, unsigned hits) { count_before(limit, last, pair, hits); },
+        [&](const Hit& h, int number, int more, int slot) {
+            vfloat sums[2];
+            sums[0] = sums[1] = 0.0f;
+            FOR_PIXELS(k) {
+                const vfloat power = power_at(h, pixels.u, pixels.v[k]);
+                const vbool on = (limit[k] > number + more) & (power >= POWER_MIN);
+                const vfloat weight = select(on, vmin(vexp2_bounded(power), ALPHA_MAX), vfloat(0.0f)) * T[k];
+                T[k] -= weight;
+                sums[0] += weight; sums[1] += weight * error[k];
             }
-        }
-    }
+            if (!any(sums[0] > 0.0f)) return;
+            const size_t splat = splat_from_pair[pair_of(ring, slot)];
+#ifdef FIXED_SUMS
+            for (int i = 0; i < 2; ++i) {
+                const float sum = warp_sum(sums[i]);
+                if (leader()) add_fixed((unsigned long long*)scores + splat * 2 + i, sum * SCORE_ONE);
+            }
+#else
+            warp_add(scores + splat * 2, sums);
+#endif
+        },
+        [](int) {});
 }

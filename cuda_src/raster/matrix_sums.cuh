@@ -18,9 +18,9 @@
 //         gxy = -2.25 - 0.5 * 8.5 + 0.5 gx = -7            = 2 * 1 + 3 * -3
 //         gyy = 19.25 + 0.5 * 8.5 + 0.5 gy = 29            = 2 * 1 + 3 * 9
 //
-// Precision. S is summed in float. The product is of tf32, which has the range of a float (with fp16, bright splats of scenes with few
-// views lost 0.3 dB). G and W are truncated to 11 significant bits, D is rounded, x to y^2 are exact. G is truncated before all sums:
-// moments about a mean far from the middle nearly cancel, so all of them must be moments of the same G.
+// Precision. The products are of tf32, which has the range of a float (with fp16, bright splats of scenes with few views lost
+// 0.3 dB). Tensor cores truncate G and W to 11 significant bits, D is rounded, x to y^2 are exact. S is a product with ones:
+// moments about a mean far from the middle nearly cancel, so S and all moments must be sums of the same truncated G.
 //
 // Registers of mma.m16n8k8 (PTX ISA, "Matrix fragments for mma.m16n8k8"), lane = 4 r + q:
 //     A [16, 8]   4 registers: (row r, column q), (r+8, q), (r, q+4), (r+8, q+4)
@@ -68,7 +68,7 @@ __device__ __forceinline__ Features make_features(
 // The terms of a lane's two pixels. The caller stores those of splat n of the buffer in MatrixBuffer::terms[TERMS_STRIDE * n + lane].
 __device__ __forceinline__ float4 matrix_terms(const float (&g)[2], const float (&weight)[2])
 {
-    return make_float4(cut_tf32(g[0]), weight[0], cut_tf32(g[1]), weight[1]);
+    return make_float4(g[0], weight[0], g[1], weight[1]);
 }
 
 struct MatrixSums {                 // in lane 4 r + q: sums of splat r of the buffer
@@ -81,17 +81,17 @@ struct MatrixSums {                 // in lane 4 r + q: sums of splat r of the b
 // and S((e1 - f1) (e2 - f2)) = S(e1 e2) - f1 S(e2) - f2 S(e1 - f1).
 __device__ __forceinline__ MatrixSums sum_terms(const MatrixBuffer& buffer, const Features& features, int lane, float x, float y)
 {
-    float c[4] = {}, g = 0.0f;
+    float c[4] = {}, all[4] = {};
+    const float ones[2] = {1.0f, 1.0f};
     __syncwarp();
 #pragma unroll
     for (int t = 0; t < 8; ++t) {
         const float4 terms = buffer.terms[(lane >> 2) * TERMS_STRIDE + 4 * t + (lane & 3)];
         mma(c, terms, features.value[t]);
-        g += terms.x + terms.z;
+        mma(all, terms, ones);
     }
     __syncwarp();
-    g += __shfl_xor_sync(0xffffffffu, g, 1);
-    g += __shfl_xor_sync(0xffffffffu, g, 2);
+    const float g = all[0];
     const int q = lane & 3;
     const float gx = __shfl_sync(0xffffffffu, c[0], lane - q), gy = __shfl_sync(0xffffffffu, c[1], lane - q);
     const float about_x = gx - x * g, about_y = gy - y * g;

@@ -1,9 +1,6 @@
 // Tensor core instructions for tf32 (PTX ISA; sm_80 and later). tf32 has the range of a float and 11 significant bits.
 #pragma once
 
-// Cuts a float to the bits that tensor cores read.
-__device__ __forceinline__ float cut_tf32(float x) { return __uint_as_float(__float_as_uint(x) & 0xffffe000u); }
-
 // Rounds a float to the nearest tf32.
 __device__ __forceinline__ float round_tf32(float x)
 {

@@ -13,14 +13,16 @@ from splat_cli.render.project import Projection
 from splat_cli.render.tiles import TileLists
 
 SEGMENT = 256  # pairs between saved states, as in cuda_src/common.cuh
-FORWARD_WARPS, BACKWARD_WARPS = 8, 4  # per block; a block processes a tile or a segment: 8 / PIXELS of the kernel
+FORWARD_WARPS, BACKWARD_WARPS = {False: 4, True: 8}, 4  # per block: 8 / PIXELS of the kernel. By FEW_TILES
+MIN_TILES = 2600  # with fewer, a GPU is not occupied if a lane of `blend` has two pixels
 
 
 @dataclass
 class Picture:
     """Output buffers of `blend`, for views of up to `max_pixels`; smaller views use the first part, without padding.
 
-    image, d_image: float32 [3 * max_pixels] as planes [3, H, W]; final_T: float32, last_pair: int32 [max_pixels].
+    image, d_image: float32 [3 * max_pixels] as planes [3, H, W]; final_T: float32, last_pair: int32 [max_pixels], the
+    pair at which the pixel ended, or the end of its tile's list.
     states: float32 [slots, 4, 256], segments: uint32 [slots, 2]: for the backward pass, else None.
     """
 
@@ -68,9 +70,10 @@ def blend(
     lists = tiles.tile_order, tiles.tile_begins, tiles.splat_from_pair
     splats = projection.means2d, projection.conic_opacity, projection.colors
     outputs = out.image, out.final_T, out.last_pair, out.states, out.segments
-    defines = cameras.wrap_defines | ({"MEDIAN": 1} if median else {})
+    few = tiles.backend.name == "cuda" and cameras.extent.tiles < MIN_TILES
+    defines = cameras.wrap_defines | ({"MEDIAN": 1} if median else {}) | ({"FEW_TILES": 1} if few else {})
     kernel = tiles.backend.kernel("raster/blend", "blend", **defines)
-    kernel((cameras.extent.tiles,), (32, FORWARD_WARPS), cameras.array, state.array, *lists, *splats, *outputs)
+    kernel((cameras.extent.tiles,), (32, FORWARD_WARPS[few]), cameras.array, state.array, *lists, *splats, *outputs)
 
 
 def blend_scores(

@@ -59,6 +59,7 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
     units: list[Unit] = [
         ("raster/blend_backward", absgrad | fixed or ({"MATRIX_SUMS": 1} if device == "cuda" else {})),
         ("raster/blend", {}),
+        *([("raster/blend", {"FEW_TILES": 1})] if device == "cuda" else []),  # for small photographs
         ("raster/project_backward", update | projection),
         ("raster/color_backward", update | (FEW_BLOCKS if config.visible_adam else {})),
         ("optim/l1_ssim", {}),

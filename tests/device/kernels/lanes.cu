@@ -3,17 +3,17 @@
 #include "vectors.cuh"
 
 // Every operator of vfloat on x and y: row k of out holds the result of operator k.
-extern "C" __global__ void float_operators(const float* x /* [32] */, const float* y /* [32] */, float* out /* [25, 32] */)
+extern "C" __global__ void float_operators(const float* x /* [32] */, const float* y /* [32] */, float* out /* [26, 32] */)
 {
     const vfloat a = load_row(x, true), b = load_row(y, true);
     vfloat c = a;
     c += b; c -= 0.5f; c *= b; c /= 2.0f;
-    const vfloat results[25] = {
+    const vfloat results[26] = {
         a + b, a - b, a * b, a / b, -a, 1.0f + a, 1.0f - a, 2.0f * a, 1.0f / a, c, vmin(a, b), vmax(a, 0.25f), vabs(a),
         vsqrt(vabs(a)), vrcp(a), vexp2(a), vexp(a), select(a < b, a, b), select((a <= b) | (a > 1.0f), 1.0f, 0.0f),
         select((a >= b) & !(b == 0.5f), a, vfloat(0.0f)), select((a != b) ^ (b > 0.0f), b, a), to_float(to_int(a * 10.0f)),
-        a + 1, select(vbool(true), a, b), vexp2_bounded(a)};
-    for (int k = 0; k < 25; ++k) store_row(out + 32 * k, results[k], true);
+        a + 1, select(vbool(true), a, b), vexp2_bounded(a), vlog2(vabs(a))};
+    for (int k = 0; k < 26; ++k) store_row(out + 32 * k, results[k], true);
 }
 
 // The same for vint.
@@ -57,7 +57,9 @@ extern "C" __global__ void lane_memory(
     store(iy, i, load(y, i, m), m);
     store(bz, i, load(z, i, m), m);
     const vfloat4 v = load4(q, i, m);
-    store(sum4, i, v.x + 10.0f * v.y + 100.0f * v.z + 1000.0f * v.w, m);
+    vfloat first_half, second_half;
+    load2((const float2*)q, 2 * i, first_half, second_half, m);
+    store(sum4, i, first_half + 10.0f * second_half + 100.0f * v.z + 1000.0f * v.w, m);
 }
 
 // Contiguous rows; the last may be short.
