@@ -18,9 +18,7 @@
 #if TENSOR_CORES
 #define MIN_BLOCKS 6                                // on a multiprocessor: at most 80 registers
 #else
-#ifndef UNROLL
-#define UNROLL 2                                    // the butterfly of sums needs registers
-#endif
+#define UNROLL 1                                    // the butterfly of sums needs registers
 #define MIN_BLOCKS 1
 #endif
 #include "raster/blend.cuh"

@@ -14,7 +14,7 @@ from splat_cli.render.tiles import TileLists
 
 SEGMENT = 256  # pairs between saved states, as in cuda_src/common.cuh
 FORWARD_WARPS, BACKWARD_WARPS = {False: 4, True: 8}, 4  # per block: 8 / PIXELS of the kernel. By FEW_TILES
-MIN_TILES = 2600  # with fewer, a GPU is not occupied if a lane of `blend` has two pixels
+MIN_TILES = 2000  # with fewer, a GPU is not occupied if a lane of `blend` has two pixels
 
 
 @dataclass

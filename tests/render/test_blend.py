@@ -72,8 +72,10 @@ def check_blend_backward(comparison: Comparison, device: OnDevice, scene: Scene,
     sums = device.download(device.projection.d_splats)[splats]
     assert not sums[~expected.colors.any(axis=1)].any()  # exactly 0 for splats that no pixel shows
     actual = gradients_of_sums(sums, flat.conics, flat.opacities)
+    # Tensor cores cut terms to 11 bits: of long lists, exact sums of such terms differ by 1.02 % in one element.
+    tolerance = 2 * BACKWARD if kernel == "matrix_sums" else BACKWARD
     for name in ("means2d", "conics", "opacities", "colors"):
-        comparison.check(kernel, name, getattr(actual, name), getattr(expected, name), BACKWARD)
+        comparison.check(kernel, name, getattr(actual, name), getattr(expected, name), tolerance)
     if kernel == "blend_backward":
         comparison.check(kernel, "abs_means2d", sums[:, 9:11], expected.abs_means2d, BACKWARD)
 
