@@ -35,11 +35,11 @@ def _moments_are_fresh(model, index, others):
         np.testing.assert_array_equal(moments[:, others], host(model)[:, others])
 
 
-@pytest.mark.parametrize("copies", [1, 2, 10, 50, 60])
+@pytest.mark.parametrize("copies", [1, 2, 10, 50, 60, 149])  # 149: more parents than threads of a block
 def test_relocation(backend, model, copies):
     before = host(model)
     parents = np.concatenate([np.repeat([3, 100], copies), [7]])
-    slots = np.arange(200, 200 + len(parents))
+    slots = np.arange(110, 110 + len(parents))
     relocate(model, index(backend, parents), index(backend, slots), min_opacity=0.005)
     after = host(model)
     expected = reference.relocated(before[:, [3, 100, 7]], np.array([copies + 1, copies + 1, 2]), 0.005)

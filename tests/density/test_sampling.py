@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 from splat_cli.density.sampling import WeightedSampler, sample_distinct
 
@@ -24,8 +25,9 @@ def _distinct(backend, weights, count, seed=0):
     return backend.download(sample_distinct(backend, _ratings(backend, weights), count, np.random.default_rng(seed)))
 
 
-def test_draws_follow_their_weights(backend):
-    counts = np.bincount(_samples(backend, [0, 1, 3, 0], 40_000), minlength=4)
+@pytest.mark.parametrize("scale", [1e-6, 1, 1e6])
+def test_draws_follow_their_weights(backend, scale):
+    counts = np.bincount(_samples(backend, [0, scale, 3 * scale, 0], 40_000), minlength=4)
     assert counts[0] == counts[3] == 0
     assert abs(counts[2] / counts[1] - 3) < 0.15
 
