@@ -46,7 +46,7 @@ def test_relocation(backend, model, copies):
     np.testing.assert_allclose(after[:, [3, 100, 7]], expected, **NEAR)
     np.testing.assert_array_equal(after[:, slots], after[:, parents])
     assert _changed(before, after) == sorted({3, 100, 7, *slots})
-    _moments_are_fresh(model, [3, 100, 7, *slots], [0, 1, 399])
+    _moments_are_fresh(model, [3, 100, 7, *slots], [0, 1, 101])
 
 
 def test_copies_together_are_as_opaque_as_their_parent(backend, model):
