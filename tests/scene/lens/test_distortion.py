@@ -152,7 +152,7 @@ def test_rays_project_as_in_colmap(camera):
 
 
 @pytest.mark.parametrize(
-    "lens", [Polynomial((0.02, -0.003), fisheye=True), Fov(1.1), Division(-0.3), Eucm(0.62, 1.1), FTheta((0.02, -0.1))]
+    "lens", [Polynomial((0.02, -0.003), fisheye=True), Fov(1.1), Division(-0.3), Eucm(0.62, 1.1), FTheta((0.02, -0.03))]
 )
 def test_rays_behind_the_plane_z_0(lens):
     rays = wide_rays(1.9)
