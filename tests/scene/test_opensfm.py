@@ -61,10 +61,20 @@ def test_opensfm(tmp_path, views, model, values):
     assert len(read_scene(tmp_path / "opensfm").views) == 5
 
 
+def test_spherical_photographs(tmp_path):
+    write_opensfm(tmp_path, ring_of_views(3, width=60), POINTS, COLORS, "spherical")
+    for view in read_scene(tmp_path).views:
+        x, y, z = (POINTS @ view.w2c[:3, :3].T + view.w2c[:3, 3]).T
+        u, v = np.arctan2(x, z) / (2 * np.pi), np.arctan2(y, np.hypot(x, z)) / (2 * np.pi)  # relative to the width
+        assert view.width == 2 * view.height
+        expected = view.width * np.stack([u + 0.5, v + 0.25], axis=-1)
+        np.testing.assert_allclose(view.project(POINTS)[0], expected, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ('"brown"', '"spherical"', "is a spherical photograph"),
+        ('"brown"', '"odd"', "its camera is of type 'odd'"),
         ('"focal_x": ', '"focal_x": -', "focal lengths -"),
         ('"camera": "v2', '"camera": "v3', "camera is not in the file"),
         ('"rotation": [', '"rotation": [1, ', "`rotation` is not a list of 3 finite numbers"),
