@@ -53,14 +53,15 @@ def command(
     measures += "  pose fitted PSNR    SSIM" * with_pose
     title = f"{'photograph':<{width}}{measures}"
     lines = [title]
-    for name, score in {**metrics.scores, "mean": metrics.mean}.items():
+    for name, score in {**metrics.scores, "mean": mean}.items():
         looks = "" if score.flip is None else f"  {score.flip:.4f}"
         looks += "" if score.lpips is None else f"  {score.lpips:.4f}"
-        fit = "" if score.fitted_psnr is None else f"  {score.fitted_psnr:11.2f}  {score.fitted_ssim:.4f}"
-        fit += (
-            "" if score.pose_fitted_psnr is None else f"  {score.pose_fitted_psnr:16.2f}  {score.pose_fitted_ssim:.4f}"
-        )
-        lines.append(f"{name:<{width}}  {score.psnr:5.2f}  {score.ssim:.4f}{looks}{fit}")
+        for psnr, ssim, columns in (
+            (score.fitted_psnr, score.fitted_ssim, 11),
+            (score.pose_fitted_psnr, score.pose_fitted_ssim, 16),
+        ):
+            looks += "" if psnr is None else f"  {psnr:{columns}.2f}  {ssim:.4f}"
+        lines.append(f"{name:<{width}}  {score.psnr:5.2f}  {score.ssim:.4f}{looks}")
     if (hidden := metrics.free_space.get("hidden_points")) is not None:
         lines += ["", f"Points hidden by floaters: {hidden:.1%} of the points that the views see"]
     lines += ["", f"Step {metrics.step}. Protocol: {metrics.protocol}"]

@@ -12,7 +12,7 @@ from splat_cli.config import TrainConfig
 from splat_cli.device import Backend, DeviceArray
 from splat_cli.device.host import num_cores
 from splat_cli.errors import SceneError
-from splat_cli.eval.left_halves import fit_held_out_embeddings, fit_held_out_poses, half, has_appearances
+from splat_cli.eval.left_halves import fit_held_out_embeddings, fit_held_out_poses, half, half_mask, has_appearances
 from splat_cli.eval.lpips import Lpips
 from splat_cli.eval.metrics import Score, flip
 from splat_cli.eval.picture_scorer import PictureScorer
@@ -113,8 +113,7 @@ class _AtOwnPoses:
 
     def score(self, index: int, photograph: np.ndarray, mask: np.ndarray | None) -> Score:
         """Of all pixels if the mask excludes the whole right half."""
-        right = np.full(photograph.shape[:2], 255, np.uint8) if mask is None else mask.copy()
-        right[:, : photograph.shape[1] // 2] = 0
+        right = half_mask(photograph, mask, right=True)
         return self.scorer.score(
             self.renderer.planes(index, self.background), photograph, right if right.any() else mask
         )

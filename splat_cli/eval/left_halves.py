@@ -56,14 +56,16 @@ def has_appearances(config: TrainConfig) -> bool:
 
 def half(photographs: ImageSet, right: bool) -> ImageSet:
     """The photographs, masked to their left or right halves."""
-    masks: list[np.ndarray | None] = []
-    for image, mask in zip(photographs.images, photographs.masks, strict=True):
-        kept = np.full(image.shape[:2], 255, np.uint8) if mask is None else mask.copy()
-        middle = image.shape[1] // 2
-        kept[:, :middle] = kept[:, :middle] * (not right)
-        kept[:, middle:] = kept[:, middle:] * right
-        masks.append(kept)
-    return photographs._replace(masks=masks)
+    pairs = zip(photographs.images, photographs.masks, strict=True)
+    return photographs._replace(masks=[half_mask(image, mask, right) for image, mask in pairs])
+
+
+def half_mask(image: np.ndarray, mask: np.ndarray | None, right: bool) -> np.ndarray:
+    """The mask uint8 [H, W] of an image, None for all pixels, without its left or right half."""
+    kept = np.full(image.shape[:2], 255, np.uint8) if mask is None else mask.copy()
+    middle = image.shape[1] // 2
+    kept[:, slice(middle) if right else slice(middle, None)] = 0
+    return kept
 
 
 class _Fit:
