@@ -109,6 +109,15 @@ def splat(debug: bool, json: bool) -> None:
 
 def main() -> None:
     """Entry point of `splat`: run the command line and exit with its exit code."""
+    try:
+        code = _run_with_streams()
+    except KeyboardInterrupt as signal:  # before the command begins, or while its result is printed
+        code = interrupt_code(signal)
+    sys.exit(code)
+
+
+def _run_with_streams() -> int:
+    """The exit code; everything is printed."""
     raise_on_signals()
     _open_standard_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -120,7 +129,7 @@ def main() -> None:
             stream.flush()
         except OSError:  # already reported, or a closed pipe; Python would report it again and exit with code 120
             os.dup2(os.open(os.devnull, os.O_WRONLY), number)
-    sys.exit(code)
+    return code
 
 
 def _encodable(error: UnicodeError) -> tuple[str | bytes, int]:

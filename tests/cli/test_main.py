@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import signal
 import sys
 
 import click
@@ -213,3 +214,15 @@ def test_training_in_a_small_address_space(tmp_path):
         train = [*SPLAT, "train", scene, "-o", tmp_path / name, "--steps", "2", "--device", "cpu", "--no-report"]
         result = finished(["sh", "-c", 'ulimit -v "$0" && exec "$@"', kibibytes, *train], env=environment())
         assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_while_the_result_is_printed_has_its_exit_code_and_no_traceback(number, code):
+    program = (
+        "import os, signal; from splat_cli.cli import main; from splat_cli.cli.output import Output\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        f"Output.show = lambda *_: os.kill(os.getpid(), {number:d})\n"
+        "import sys; sys.argv = ['splat', 'doctor']; main.main()"
+    )
+    result = finished([sys.executable, "-c", program])
+    assert (result.returncode, result.stderr) == (code, "")

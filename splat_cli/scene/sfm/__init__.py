@@ -30,10 +30,11 @@ def make_scene(
     say: Callable[[str], None],
     allow_implausible: bool = False,
 ) -> Mapping:
-    """Create `scene`, a new or empty folder, from a folder of photographs or a video; removed after an error.
+    """Create `scene`, a new or empty folder, from a folder of photographs or a video; removed after a UsageError.
 
-    Continues an interrupted call for the same files and options. UsageError; SceneError, for photographs of another
-    kind than the camera model only without `allow_implausible`; after Ctrl-C or SIGTERM, Interrupted.
+    Continues a call for the same files and options that was interrupted or failed in another way. UsageError;
+    SceneError, for photographs of another kind than the camera model only without `allow_implausible`; SplatError if
+    COLMAP crashes; after Ctrl-C or SIGTERM, Interrupted.
     """
     require_pycolmap()
     record = job_record(source, options)

@@ -48,7 +48,10 @@ def run_colmap(job: Mapping[str, Any], counting: Counting) -> dict[str, Any]:
                 log.append(line.strip())
     if process.returncode or not result:
         require_space(Path(job["scene"]), _MIN_SPACE)  # COLMAP does not say that the disk is full
-        raise SplatError(f"COLMAP failed ({_reason(process.returncode, log)}); run the command again, or report it")
+        raise SplatError(
+            f"COLMAP failed ({_reason(process.returncode, log)}); run the command again to continue, or remove "
+            f"{job['scene']} to begin anew"
+        )
     return result
 
 

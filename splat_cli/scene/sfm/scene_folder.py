@@ -2,13 +2,14 @@
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from pathlib import Path
 
-from splat_cli.errors import UsageError
-from splat_cli.io.files import replacing
+from splat_cli.errors import DiskError, UsageError
+from splat_cli.io.files import is_leftover, remove_leftovers, replacing
 from splat_cli.io.folder_lock import LOCK_NAME, locked_folder
+from splat_cli.io.json_input import parse_json, read_json_text
 from splat_cli.scene.colmap import UNREGISTERED
 from splat_cli.scene.sfm.colmap_worker import DATABASE, MODELS, SEPARATE
 
@@ -25,20 +26,23 @@ _CONTENTS = (
 
 @contextmanager
 def new_scene_folder(scene: Path, record: Mapping[str, object]) -> Iterator[None]:
-    """Create the folder for `record`; removed after an error, kept after Ctrl-C.
+    """Create the folder for `record`; removed if the photographs make no scene (UsageError), else kept after errors.
 
-    Contents of an interrupted call are kept if its record is equal, else removed. UsageError if `scene` is not an empty
-    folder, cannot be written, or is locked by another process.
+    Features and matches of hours survive a full disk, a crash of COLMAP and Ctrl-C: contents of such a call are kept if
+    its record is equal, else removed. UsageError if `scene` is not an empty folder, cannot be written, or is locked by
+    another process.
     """
     with locked_folder(scene, make=True):
+        remove_leftovers(scene)
         if _read(scene / _MARKER) != record:
             _remove_unfinished(scene)
             with replacing(scene / _MARKER) as temporary:
                 temporary.write_text(json.dumps(record))
         try:
             yield
-        except Exception:
-            shutil.rmtree(scene, ignore_errors=True)
+        except UsageError as error:
+            if not isinstance(error, DiskError):
+                _remove(scene, {_MARKER, *_CONTENTS})
             raise
         (scene / _MARKER).rename(scene / _RECORD)
 
@@ -56,23 +60,27 @@ def can_be_made(scene: Path, record: Mapping[str, object]) -> bool:
 def _read(path: Path) -> object:
     """JSON content of a file; None if it cannot be read."""
     try:
-        return json.loads(path.read_text())
+        return parse_json(read_json_text(path))
     except (OSError, ValueError):
         return None
 
 
 def _names(scene: Path) -> set[str]:
-    """Names of the entries of the folder, except its lock."""
-    return {path.name for path in scene.iterdir()} - {LOCK_NAME}
+    """Names of the entries of the folder, except its lock and temporary files."""
+    return {path.name for path in scene.iterdir() if not is_leftover(path)} - {LOCK_NAME}
 
 
 def _remove_unfinished(scene: Path) -> None:
     found = _names(scene)
     if found and not (_MARKER in found and found <= {_MARKER, *_CONTENTS}):
         raise UsageError(f"{scene} is not an empty folder: name another one for the scene, or remove it first")
-    for name in found - {_MARKER}:
-        path = scene / name
-        if path.is_dir():
+    _remove(scene, found - {_MARKER})
+
+
+def _remove(scene: Path, names: Set[str]) -> None:
+    """Remove entries of the folder, if they exist; other files in it are not of this program."""
+    for path in (scene / name for name in names):
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
-            path.unlink()
+            path.unlink(missing_ok=True)

@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from splat_cli.errors import DiskError, SplatError
+from splat_cli.errors import DiskError, SceneError, SplatError, UnwritableError
 from splat_cli.sample import make_sample_scene
-from splat_cli.scene import read_scene
+from splat_cli.scene import read_scene, sfm
 from splat_cli.scene.sfm import SfmOptions, colmap_process, colmap_worker, make_scene
 from splat_cli.scene.sfm.colmap_process import run_colmap
+from splat_cli.scene.sfm.scene_folder import can_be_made, new_scene_folder
 from splat_cli.terminal.console import Display
 from splat_cli.terminal.interrupt import Interrupted
 from tests.subprocesses import HANG, finished, is_running, started, wait_until
@@ -90,6 +91,50 @@ def test_a_crash_is_one_line(counts, capfd, program, reason):
     assert capfd.readouterr() == ("", "")  # no lines of COLMAP's log
 
 
+def names_in(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def begun_scene(tmp_path, monkeypatch, error):
+    """A scene's folder after `error` of COLMAP, which has saved a database; beside it is a file of the user."""
+    for number in range(3):
+        (tmp_path / "photos").mkdir(exist_ok=True)
+        Image.new("RGB", (8, 6)).save(tmp_path / "photos" / f"{number}.png")
+    scene = tmp_path / "scene"
+
+    def fails(folder, *args):
+        (folder / "database.db").write_text("features of hours")
+        (folder / "notes.txt").touch()
+        raise error
+
+    monkeypatch.setattr(sfm, "require_pycolmap", lambda: None)
+    monkeypatch.setattr(sfm, "map_photographs", fails)
+    with pytest.raises(type(error)):
+        make_scene(tmp_path / "photos", scene, SfmOptions(), Display().counting, print)
+    return scene
+
+
+@pytest.mark.parametrize("error", [SplatError("COLMAP failed"), DiskError("full"), UnwritableError("read-only")])
+def test_what_is_done_survives_a_crash_and_a_full_disk(tmp_path, monkeypatch, error):
+    scene = begun_scene(tmp_path, monkeypatch, error)
+    assert names_in(scene) == [".unfinished", "database.db", "images", "notes.txt"]
+
+
+def test_files_of_others_stay_where_photographs_make_no_scene(tmp_path, monkeypatch):
+    scene = begun_scene(tmp_path, monkeypatch, SceneError("no two fit"))
+    assert names_in(scene) == ["notes.txt"]
+
+
+def test_a_killed_start_and_a_damaged_marker_are_no_obstacle(tmp_path):
+    scene = tmp_path / "scene"
+    scene.mkdir()
+    (scene / "..unfinished.1.part").touch()
+    assert can_be_made(scene, {})
+    (scene / ".unfinished").write_text("[" * 100_000)
+    with new_scene_folder(scene, {}):
+        assert names_in(scene) == [".lock", ".unfinished"]
+
+
 def test_a_crash_on_a_full_disk_says_so(counts, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=9000))
     with pytest.raises(DiskError, match="was not written: .* the disk has 0.0 MiB; free some there"):
@@ -141,7 +186,7 @@ def test_the_child_ends_with_its_parent_and_the_next_attempt_continues(sleeping,
     assert (scene / "images").is_dir()
     again = splat("sfm", scene.parent / "photos", "-o", scene)
     assert "fit together" in again.err
-    assert not scene.exists()  # removed after a failure
+    assert names_in(scene) == []  # photographs that make no scene
 
 
 @pytest.mark.slow
