@@ -190,7 +190,7 @@ def _map(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any]) ->
     num, seed = len(job["names"]), job["seed"]
     _send(phase="placed", total=num)
     saved = SavedModels(database)
-    models = list(map(pycolmap.Reconstruction, saved.folders()))
+    models = _saved_models(pycolmap, saved)
     begun = [models.pop()] if models else []
     while True:
         left = sorted(set(job["names"]) - _placed(models) | _placed(begun))
@@ -202,6 +202,16 @@ def _map(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any]) ->
         if not begun or len(_placed(models)) > num - _MIN_MODEL_SIZE:
             return sorted(models, key=lambda model: model.num_reg_images(), reverse=True)
         begun = []  # COLMAP may end after it has continued a model: others are still to be found
+
+
+def _saved_models(pycolmap: Any, saved: "SavedModels") -> list[Any]:
+    """Models that an interrupted process has saved; none if a file is damaged: mapping then begins anew."""
+    with suppress(ValueError, RuntimeError, IndexError, OSError):
+        models = list(map(pycolmap.Reconstruction, saved.folders()))
+        if all(model.num_reg_images() and model.num_points3D() for model in models):  # COLMAP reads empty files
+            return models
+    saved.remove()
+    return []
 
 
 def _mapped(

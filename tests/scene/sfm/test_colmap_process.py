@@ -281,6 +281,20 @@ def test_models_are_saved_at_times(tmp_path, monkeypatch):
     assert sorted(path.name for path in saved.folder.iterdir()) == ["2", "3.part"]
 
 
+@pytest.mark.parametrize("content", [None, b"", bytes(9)], ids=["missing", "empty", "zeros"])
+def test_damaged_models_are_made_again(tmp_path, content):
+    """A power cut can leave files of no length."""
+    pycolmap = pytest.importorskip("pycolmap")
+    saved = colmap_worker.SavedModels(tmp_path / "database.db")
+    folder = saved.folder / "1" / "0"
+    folder.mkdir(parents=True)
+    if content is not None:
+        for name in ("rigs", "cameras", "frames", "images", "points3D"):
+            (folder / f"{name}.bin").write_bytes(content)
+    assert colmap_worker._saved_models(pycolmap, saved) == []
+    assert not saved.folder.exists()
+
+
 @pytest.mark.parametrize(
     ("side", "num_features", "octave"), [(1500, 4000, 0), (7000, 4000, 0), (1500, 2000, -1), (900, 4000, -1)]
 )
