@@ -16,6 +16,7 @@ from splat_cli.eval.metrics import Score, mean_score
 from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.gaussians.splats import Splats
+from splat_cli.io.folder_lock import locked_file
 from splat_cli.render.images import png_names, refuse_foreign, save_png
 from splat_cli.run.storage.find_run import find_splats, step_of
 from splat_cli.run.storage.load_images import load_run_images, read_run_scene
@@ -94,10 +95,12 @@ def evaluate_run(
     points = read_run_scene(run, scene).points
     free_space = free_space_metrics(backend, splats, views, points, run.config().antialias)
     extra = {"num_splats": splats.num, **free_space}
-    metrics, unwritten = updated_metrics(run, run.config(), step, scores, backend.describe(), extra, lpips), None
-    try:
-        run.save_metrics(metrics)
-    except DiskError as error:
-        unwritten = error
+    unwritten = None
+    with locked_file(run.metrics_path):  # training may add scores, too
+        metrics = updated_metrics(run, run.config(), step, scores, backend.describe(), extra, lpips)
+        try:
+            run.save_metrics(metrics)
+        except DiskError as error:
+            unwritten = error
     mean = mean_score(scores.values())
     return Evaluation(step, scores, mean, metrics["protocol"], run.metrics_path, free_space, unwritten)

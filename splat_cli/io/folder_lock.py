@@ -1,4 +1,4 @@
-"""Lock of a folder: one process at a time writes into it, as long as the folder is not moved."""
+"""Locks: one process at a time writes into a folder, as long as it is not moved, or changes a file."""
 
 import errno
 import os
@@ -24,6 +24,7 @@ _REFRESH_INTERVAL = 10.0  # seconds between two changes of the file's time
 _POLL = 0.5  # seconds
 _ATTEMPTS = 100
 """Number of attempts to make and lock a folder while others remove it."""
+_CHANGE = 5.0  # seconds that others may need to change a small file
 _LOST = 120.0  # seconds without a change, after which the holder counts as lost; shared storage shows changes late
 
 
@@ -67,6 +68,27 @@ def locked_folder(folder: Path, make: bool = False) -> Iterator[None]:
                 path.unlink()  # not on Windows, where releasing the lock removes it
         _held.remove(held)
         lock.release()
+
+
+@contextmanager
+def locked_file(path: Path) -> Iterator[None]:
+    """Hold a lock while a small file is read, changed and replaced: otherwise the changes of two processes may mix.
+
+    Waits for other processes. Goes on without the lock where none can be made, for example in a read-only folder.
+    FolderLost as `require_held`.
+    """
+    require_held(path)
+    lock = FileLock(path.with_name(f".{path.name}.lock.part"), timeout=_CHANGE, thread_local=False)
+    with suppress(OSError):  # includes Timeout, of a disk that keeps the lock of a killed process
+        if path.parent.is_dir():  # `acquire` would create it
+            lock.acquire()
+    try:
+        yield
+    finally:
+        if lock.is_locked:
+            with suppress(OSError):
+                Path(lock.lock_file).unlink()  # not on Windows, where releasing the lock removes it
+            lock.release()
 
 
 def require_held(path: Path) -> None:

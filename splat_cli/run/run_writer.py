@@ -8,6 +8,7 @@ from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.free_space import free_space_metrics
 from splat_cli.eval.metrics import Score, mean_score
 from splat_cli.eval.trained_model import TrainedModel
+from splat_cli.io.folder_lock import locked_file
 from splat_cli.run.export_splats import RunSplats, polished, save_splats, splats_of_run
 from splat_cli.run.logging.tensorboard_logger import TensorBoardLogger
 from splat_cli.run.setup.training_data import TrainingData
@@ -87,7 +88,8 @@ class RunWriter:
         scores = self.trainer.run_with_memory_fallback(self._scores)
         extra = {"num_splats": self.trainer.splats.num, "seconds": round(seconds, 3)}
         extra |= {"peak_bytes": int(backend.peak_bytes), **self.trainer.run_with_memory_fallback(self._free_space)}
-        self.run.save_metrics(updated_metrics(self.run, self.config, step, scores, backend.describe(), extra))
+        with locked_file(self.run.metrics_path):
+            self.run.save_metrics(updated_metrics(self.run, self.config, step, scores, backend.describe(), extra))
         self.score = mean_score(scores.values())
         self.board.scores(step, self.score)
         self.display.say(f"step {step}: held-out PSNR {self.score.psnr:.2f}, SSIM {self.score.ssim:.4f}")

@@ -3,6 +3,7 @@
 import errno
 import json
 import shutil
+import threading
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from PIL import Image
 
 from splat_cli.config.presets import load_config
 from splat_cli.io.files import write_error
+from splat_cli.io.folder_lock import locked_file
 from splat_cli.run.storage.run_dir import RunDir
 
 
@@ -22,6 +24,30 @@ def test_scores_are_those_of_training(splat, run_copy):
     after = RunDir(run_copy).metrics()
     assert after["steps"]["20"]["psnr"] == pytest.approx(before["steps"]["20"]["psnr"], abs=0.01)
     assert after["steps"]["20"]["seconds"] == before["steps"]["20"]["seconds"]
+
+
+def test_scores_that_training_adds_meanwhile_are_kept(splat, run_copy, monkeypatch):
+    """Training writes step 30 when `splat eval` has read metrics.json and is about to write it."""
+    run, save = RunDir(run_copy), RunDir.save_metrics
+    before = run.metrics()
+
+    def train():
+        with locked_file(run.metrics_path):
+            metrics = run.metrics()
+            metrics["steps"]["30"] = metrics["steps"]["20"]
+            save(run, metrics)
+
+    training = threading.Thread(target=train)
+
+    def save_late(self, metrics):
+        training.start()
+        training.join(0.2)
+        save(self, metrics)
+
+    monkeypatch.setattr(RunDir, "save_metrics", save_late)
+    assert splat("eval", run_copy, "--device", "cpu").code == 0
+    training.join()
+    assert run.metrics()["steps"].keys() == {*before["steps"], "30"}
 
 
 def test_scores_are_printed_if_they_cannot_be_written(splat, run_copy):

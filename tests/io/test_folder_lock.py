@@ -12,7 +12,7 @@ import pytest
 
 from splat_cli.errors import UsageError
 from splat_cli.io import folder_lock
-from splat_cli.io.folder_lock import LOCK_NAME, FolderInUse, locked_folder, wait_until_unlocked
+from splat_cli.io.folder_lock import LOCK_NAME, FolderInUse, locked_file, locked_folder, wait_until_unlocked
 from tests.subprocesses import finished
 
 
@@ -150,3 +150,32 @@ def test_a_lock_of_another_computer_without_flock_is_named(without_flock, tmp_pa
     (tmp_path / LOCK_NAME).write_text("7\nfar-away\n123\n")
     with pytest.raises(FolderInUse, match=rf"by process 7: .* if it has ended .*, remove {tmp_path / LOCK_NAME}"):
         locked_folder(tmp_path).__enter__()
+
+
+def test_changes_of_a_file_by_several_writers_do_not_mix(tmp_path):
+    path = tmp_path / "counts"
+    path.write_text("")
+
+    def add():
+        for _ in range(5):
+            with locked_file(path):
+                content = path.read_text()
+                time.sleep(0.001)
+                path.write_text(f"{content}x")
+
+    writers = [threading.Thread(target=add) for _ in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert len(path.read_text()) == 20
+    assert [found.name for found in tmp_path.iterdir()] == ["counts"]
+
+
+def test_a_file_is_changed_where_no_lock_can_be_made(tmp_path, monkeypatch):
+    monkeypatch.setattr(folder_lock, "_CHANGE", 0.0)
+    with locked_file(tmp_path / "missing" / "a"):
+        pass
+    with locked_file(tmp_path / "a"), locked_file(tmp_path / "a"):  # kept by a killed process on some disks
+        (tmp_path / "a").touch()
+    assert [found.name for found in tmp_path.iterdir()] == ["a"]
