@@ -109,6 +109,11 @@ def _unregistered(scene: Path) -> None:
     (scene / "unregistered.txt").write_text("".join(f"b_{number:02d}.jpg\n" for number in range(20)))
 
 
+def _misnamed_masks(scene: Path) -> None:
+    (scene / "cutouts").mkdir()
+    (scene / "cutouts" / "mask_1.png").touch()
+
+
 def _black_masks(scene: Path) -> None:
     (scene / "masks").mkdir()
     for view in ring_of_views(9):
@@ -148,6 +153,7 @@ CASES = (
     Case("images_2 of another size", _colmap(_small_images_2), ("--downscale", "2")),
     Case("Camera poses that look wrong", _colmap(_unregistered)),
     Case("Masks that leave nothing", _colmap(_black_masks)),
+    Case("Masks with other names", _colmap(_misnamed_masks), ("--masks", "SCENE/cutouts")),
     Case("No folder of masks", _colmap(), ("--masks", "SCENE/cutouts")),
     Case("A zip file that would fill the disk", _colmap(_zip_bomb)),
     Case("transforms.json without frames", _transforms(lambda document: document.clear())),

@@ -85,6 +85,20 @@ def test_masks(trained_run, tmp_path):
     assert "4 with masks" in result.err
 
 
+def test_masks_with_names_of_no_photograph_are_refused_or_named(splat, tmp_path):
+    """Training without them would look at what they hide."""
+    scene = write_small_scene(tmp_path / "scene")
+    for folder in ("masks", "others"):
+        (scene / folder).mkdir()
+        Image.new("L", (40, 30), 255).save(scene / folder / "A_00.jpg")
+    begun = ("train", scene, "-o", tmp_path / "run", "--steps", 1, "--device", "cpu", "--no-report")
+    given = splat(*begun, "--masks", "others")
+    assert given.code == 2
+    assert "others has no mask for any of the 9 photographs: name them like these, such as a_00.jpg.png" in given.err
+    assert "masks has no mask for any of the photographs, so none is used" in splat(*begun).err
+    assert "has no mask" not in splat(*begun[:3], tmp_path / "second", *begun[4:], "--masks", "none").err
+
+
 def test_split_from_a_file(trained_run, tmp_path):
     names = tmp_path / "cwd" / "held_out.txt"
     names.write_text("a_02.jpg\na_05.jpg\n")

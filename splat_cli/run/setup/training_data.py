@@ -14,6 +14,7 @@ from splat_cli.data.image_budget import depth_map_limit, image_budget
 from splat_cli.data.image_streamer import ImageBudget
 from splat_cli.device import Backend
 from splat_cli.errors import SceneError, UsageError
+from splat_cli.io.files import entries
 from splat_cli.run.plan import RunPlan, resolve_plan
 from splat_cli.run.setup.split_scene import split_scene
 from splat_cli.scene.depth_maps import load_depth_maps
@@ -60,6 +61,7 @@ def read_data(
     scene = read_scene(scene_path, SceneOptions.of(config))
     if is_new and not config.allow_implausible:
         refuse_scene(scene)
+    _check_masks(scene, config, display)
     return load_data(scene, config, backend, display)
 
 
@@ -158,6 +160,18 @@ def check_lenses(scene: Scene, config: TrainConfig) -> None:
         }
         if wrong := [option for option, is_on in given.items() if is_on]:
             raise UsageError(f"{wrong[0]} does not work with spherical photographs: leave it out")
+
+
+def _check_masks(scene: Scene, config: TrainConfig, display: Display) -> None:
+    """SceneError if no photograph has a mask in the folder of --masks; by default, a warning."""
+    folder = scene.root / "masks"
+    if config.masks == NO_MASKS or any(view.mask for view in scene.views):
+        return
+    example = f"name them like these, such as {scene.views[0].name}.png, or give --masks none"
+    if config.masks is not None:
+        raise SceneError(f"{config.masks} has no mask for any of the {len(scene.views):,} photographs: {example}")
+    if entries(folder):
+        display.warn(f"{folder} has no mask for any of the photographs, so none is used: {example}")
 
 
 def _check_depths(scene: Scene, config: TrainConfig, display: Display) -> None:
