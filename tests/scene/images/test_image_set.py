@@ -130,11 +130,17 @@ def test_resized_without_a_shift(tmp_path, name):
     assert np.abs(small - expected)[inner, inner].mean() < 3
 
 
-def test_exif_rotation_is_ignored(tmp_path):
-    picture = Picture.fromarray(gradient())
-    exif = picture.getexif()
-    exif[0x0112] = 6
-    assert loaded(save(tmp_path, "a.jpg", picture, exif=exif)).shape == (30, 40, 3)
+@pytest.mark.parametrize("orientation", [3, 6])
+@pytest.mark.parametrize(
+    ("name", "options"), [("a.jpg", {"quality": 100}), ("a.png", {}), ("a.tif", {}), ("a.tif", {"compression": "jpeg"})]
+)
+def test_exif_rotation_is_ignored(tmp_path, name, options, orientation):
+    """Also that of TIFF files, which Pillow turns: COLMAP estimates poses of pixels as they are stored."""
+    exif = Picture.Exif()
+    exif[0x0112] = orientation
+    path = save(tmp_path, name, Picture.fromarray(gradient()), exif=exif, **options)
+    assert image_size(path) == (40, 30)
+    assert np.abs(loaded(path).astype(int) - gradient()).max() < 12
 
 
 def test_broken_photographs_are_left_out(tmp_path):
