@@ -43,5 +43,5 @@ def _as_stored(image: Image.Image) -> Image.Image:
     """The image without the rotation that Pillow applies to TIFF files, and to no others."""
     if isinstance(image, TiffImageFile):
         image._size = image.tag_v2[IMAGEWIDTH], image.tag_v2[IMAGELENGTH]
-        image.load_end = lambda: None
+        image.load_end = lambda: None  # type: ignore[method-assign]
     return image
