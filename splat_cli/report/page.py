@@ -20,7 +20,7 @@ from splat_cli.report.markup import Markup, join, tag
 from splat_cli.report.numbers import compact, duration, size, ticks
 from splat_cli.report.pictures import png
 from splat_cli.report.run_data import RunData
-from splat_cli.report.verdict import verdict
+from splat_cli.report.verdict import badge, verdict
 from splat_cli.report.views import ComparedView
 from splat_cli.scene.view import View
 
@@ -225,7 +225,7 @@ def page(
     stops: name of a view -> its number in the scene in 3D.
     """
     sections = [
-        _head(data),
+        _head(data, splats),
         SCENE,
         verdict(data, stops),
         _fold("Renders and photographs", comparison(views), _which(data, views), is_open=not stops),
@@ -285,13 +285,20 @@ def _scene_name(data: RunData) -> str:
     return Path(data.provenance.get("scene", "")).name or data.run.path.resolve().name
 
 
-def _head(data: RunData) -> Markup:
+def _head(data: RunData, splats: SplatArrays | None) -> Markup:
     done = "finished: " if data.is_finished else f"not finished: {data.step:,} of "
     look = "badge good" if data.is_finished else "badge bad"
     state = tag("span", f"{done}{data.config.num_steps:,} steps", class_=look)
     when = f"{data.when.day} {data.when:%B %Y, %H:%M}"
     details = [when, data.provenance.get("device"), f"splat {data.provenance.get('version', '')}"]
-    return tag("header", tag("h1", _scene_name(data)), tag("p", state, " ", " · ".join(filter(None, details))))
+    views = len(data.run.views("train" if data.config.eval else "all"))
+    what = f"A scene in 3D, made of {len(splats):,} splats by training on {views:,} photographs." if splats else None
+    return tag(
+        "header",
+        tag("h1", _scene_name(data)),
+        tag("p", what) if what else None,
+        tag("p", state, " ", badge(data), " ", " · ".join(filter(None, details))),
+    )
 
 
 def _tiles(data: RunData, splats: SplatArrays | None) -> Markup:

@@ -10,11 +10,13 @@ import numpy as np
 
 from splat_cli.report.markup import Markup, join, prose, tag
 from splat_cli.report.run_data import RunData
+from splat_cli.run.setup.trials import VIEWS
 
+_GOOD, _FAIR = 26.0, 22.0  # dB
 _GRADES = (
     (30.0, "very good: hard to tell from photographs"),
-    (26.0, "good: only fine detail is lost"),
-    (22.0, "fair: shapes are right, textures blur"),
+    (_GOOD, "good: only fine detail is lost"),
+    (_FAIR, "fair: shapes are right, textures blur"),
     (18.0, "poor: much is blurred or in the wrong place"),
     (-np.inf, "bad: photographs and splats hardly agree"),
 )
@@ -24,6 +26,11 @@ _OVERFIT = 4.0  # dB between photographs trained on and held-out ones
 _HIDDEN = 0.05  # share of points behind floaters
 _UNEVEN = 1.0  # dB that fitted colours gain
 _NUM_NAMED = 3  # worst views
+_COMPARED = (
+    "The photograph is shifted against the splats: its pose is wrong. Train with `--pose-opt`.",
+    "It is blurred, or something moved: leave it out, or train with `--robust`.",
+    "The splats are smeared: take more photographs of that place.",
+)
 
 
 def verdict(data: RunData, stops: Mapping[str, int]) -> Markup:
@@ -43,19 +50,32 @@ def verdict(data: RunData, stops: Mapping[str, int]) -> Markup:
     return tag("section", *parts, class_="verdict")
 
 
+def badge(data: RunData) -> Markup | None:
+    """The score and its grade in a word, for the head of the page; nothing without held-out views."""
+    if not data.measured or not data.config.eval:
+        return None
+    psnr = data.measured["psnr"]
+    look = "good" if psnr >= _GOOD else "" if psnr >= _FAIR else "bad"
+    return tag("span", f"PSNR {psnr:.1f} dB: {_words(psnr).split(':')[0]}", class_=f"badge {look}".strip())
+
+
+def _words(psnr: float) -> str:
+    return next(words for low, words in _GRADES if psnr >= low)
+
+
 def _grade(data: RunData) -> Iterator[Markup]:
     """What the mean score means."""
     measured, training = data.measured, _training_psnr(data)
     if measured:
         psnr, num = measured["psnr"], len(measured.get("per_image", {}))
-        grade = next(words for low, words in _GRADES if psnr >= low)
         views = f"{num} photographs" if num != 1 else "a photograph"
-        yield join(tag("b", f"PSNR {psnr:.1f} dB"), f" over {views}, {data.seen}: ", tag("b", grade), ".")
+        seen = "that training has not seen" if data.config.eval else "that it was trained on"
+        yield join(tag("b", f"PSNR {psnr:.1f} dB"), f" over {views} {seen}: ", tag("b", _words(psnr)), ".")
     elif training is not None:
         yield prose(f"Photographs that it was trained on have a PSNR of {training:.1f} dB.")
     if measured and data.config.eval:
         yield prose(
-            "PSNR compares renders with photographs that training has not seen. Renders of 30 dB and more are hard to "
+            "PSNR compares renders with these photographs, which were held out. Renders of 30 dB and more are hard to "
             "tell from photographs; at 25 dB, fine detail blurs; under 20 dB, shapes are wrong. Outdoors, where leaves "
             "and people move, 20 to 25 dB are usual."
         )
@@ -70,7 +90,7 @@ def _failing_views(data: RunData, stops: Mapping[str, int]) -> Iterator[tuple[Ma
     behind = [(name, score) for name, score in scores if score < median - _FAR_BEHIND]
     if behind:
         more = f" and {len(behind) - _NUM_NAMED} more" if len(behind) > _NUM_NAMED else ""
-        which = "view is" if len(behind) == 1 else "views are"
+        which = "views is" if len(behind) == 1 else "views are"
         yield (
             join(
                 f"{len(behind)} of {len(scores)} {which} over {_FAR_BEHIND:g} dB worse than the median of "
@@ -78,11 +98,10 @@ def _failing_views(data: RunData, stops: Mapping[str, int]) -> Iterator[tuple[Ma
                 _links(behind[:_NUM_NAMED], stops),
                 f"{more}.",
             ),
-            prose(
-                "Go to the worst views and compare them with their photographs by the slider. Is a photograph shifted "
-                "against the splats? Then its pose is wrong: train with `--pose-opt`. Is it blurred, or did something "
-                "move? Leave it out, or train with `--robust`. Are the splats smeared? Take more photographs of that "
-                "place."
+            join(
+                "Click on the worst views above, and move the slider under the scene to compare them with their "
+                "photographs:",
+                tag("ul", *(tag("li", prose(line)) for line in _COMPARED)),
             ),
         )
 
@@ -101,7 +120,7 @@ def _failing_everywhere(data: RunData) -> Iterator[tuple[Markup, Markup]]:
     if measured and data.config.eval and training is not None and training - measured["psnr"] >= _OVERFIT:
         yield (
             prose(f"Photographs that it was trained on are much better, {training:.1f} dB: it overfits."),
-            prose("Against overfitting, take more photographs, or try `--free-space 1 --steps 7000`."),
+            _against_overfitting(data),
         )
     if measured.get("fitted_psnr", 0) - measured.get("psnr", 0) >= _UNEVEN and data.config.appearance == "none":
         yield (
@@ -110,6 +129,17 @@ def _failing_everywhere(data: RunData) -> Iterator[tuple[Markup, Markup]]:
             ),
             prose("Against different exposures, train with `--appearance exposure`."),
         )
+
+
+def _against_overfitting(data: RunData) -> Markup:
+    """What trial runs choose, where there were none."""
+    start = "Against overfitting, take more photographs"
+    if data.trials:
+        return prose(f"{start}. Trial runs have already chosen the best number of steps.")
+    low, high = VIEWS
+    if low <= len(data.run.views("train")) <= high:
+        return prose(f"{start}, or train without `--steps` and `--no-trials`: trial runs then choose fewer steps.")
+    return prose(f"{start}, or try half the steps: `--steps {data.config.num_steps // 2}`.")
 
 
 def _even(data: RunData, stops: Mapping[str, int]) -> Iterator[Markup]:
@@ -124,17 +154,24 @@ def _next(data: RunData, steps: Sequence[Markup]) -> Iterator[Markup]:
     if not data.is_finished:
         yield prose(f"Finish the training: `splat train --resume {run}`.")
     if not config.eval:
-        scene = shlex.quote(data.provenance.get("scene", "SCENE"))
-        yield prose(f"Measure new views: `splat train {scene} --eval` holds every 8th photograph out.")
+        yield prose(f"Measure new views: `{_training(data)} --eval` holds every 8th photograph out.")
     if config.downscale > 1:
         yield prose(
             f"For more detail, train without `--downscale`: photographs had 1/{config.downscale} of their size."
         )
     yield from steps
     if data.is_finished and config.eval and not steps:
-        yield prose("For the last bit of detail, train with `--preset quality`.")
+        steps = [prose("For the last bit of detail, train with `--preset quality`.")]
+        yield from steps
+    if any("<code>--" in step for step in steps):
+        yield prose(f"Add such options to the command of this training: `{_training(data)}`.")
     page = shlex.quote(f"{data.run.path.resolve().name}.html")
     yield prose(f"Show the scene to others: `splat export {run} {page}` writes a page.")
+
+
+def _training(data: RunData) -> str:
+    """The beginning of the command that trained the run."""
+    return f"splat train {shlex.quote(data.provenance.get('scene', 'SCENE'))}" + " --eval" * data.config.eval
 
 
 def _links(views: Sequence[tuple[str, float]], stops: Mapping[str, int]) -> Markup:

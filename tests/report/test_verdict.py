@@ -8,13 +8,14 @@ import pytest
 
 from splat_cli.config.presets import load_config
 from splat_cli.report.run_data import RunData
-from splat_cli.report.verdict import verdict
+from splat_cli.report.verdict import badge, verdict
 from splat_cli.run.storage.run_dir import RunDir
 
 
 @pytest.fixture
-def data(tmp_path):
-    """A good run: 28 dB on all views, 29 dB in training."""
+def data(tmp_path, monkeypatch):
+    """A good run on 50 photographs: 28 dB on all held-out views, 29 dB in training."""
+    monkeypatch.setattr(RunDir, "views", lambda run, which: {"train": [None] * 50}[which])
     return RunData(
         run=RunDir(tmp_path / "my run"),
         config=load_config(None, {"eval": True, "steps": 100}),
@@ -49,15 +50,25 @@ def told(data, stops=None):
 )
 def test_grade(data, psnr, words):
     text = told(dataclasses.replace(data, metrics={100: scores([psnr] * 8)}))
-    assert f"PSNR {psnr:.1f} dB over 8 photographs, held out: {words}" in text
+    assert f"PSNR {psnr:.1f} dB over 8 photographs that training has not seen: {words}" in text
+
+
+@pytest.mark.parametrize(
+    ("psnr", "expected"),
+    [(28, '<span class="badge good">PSNR 28.0 dB: good'), (24, '"badge">PSNR 24.0 dB: fair'), (20, 'bad">PSNR 20')],
+)
+def test_the_head_has_the_grade(data, psnr, expected):
+    assert expected in badge(dataclasses.replace(data, metrics={100: scores([psnr] * 8)}))
+    assert badge(dataclasses.replace(data, metrics={})) is None
+    assert badge(changed(data, eval=False)) is None
 
 
 def test_good_run_is_shared(data):
     text = told(data)
     assert "No view falls far behind. The worst are 0.jpg (28.0 dB), 1.jpg (28.0 dB), 2.jpg (28.0 dB)." in text
-    assert "--preset quality" in text
+    assert "quality.Add such options to the command of this training: splat train photos/garden --eval.Show" in text
     assert "my run&#x27; &#x27;my run.html&#x27; writes a page" in text
-    assert not re.search("--resume|--eval|--pose-opt|--free-space|--appearance|--downscale", text)
+    assert not re.search("--resume|--eval holds|--pose-opt|--free-space|--appearance|--downscale", text)
 
 
 def test_worst_views_are_links_into_the_scene(data):
@@ -65,6 +76,7 @@ def test_worst_views_are_links_into_the_scene(data):
     assert "2 of 6 views are over 4 dB worse than the median of 28.0 dB" in page
     assert '<a href="#stage" data-view="7">1.jpg (12.0 dB)</a>, 3.jpg (23.9 dB).' in page
     assert "<code>--pose-opt</code>" in page
+    assert "1 of 6 views is over" in told(dataclasses.replace(data, metrics={100: scores([28, 12, 29, 28, 28, 28])}))
 
 
 @pytest.mark.parametrize(
@@ -82,17 +94,27 @@ def test_failures_of_the_whole_scene(data, measured, failure, advice):
     assert "--preset quality" not in text
 
 
-def test_overfitting(data):
-    text = told(dataclasses.replace(data, metrics={100: scores([24] * 8)}))
+@pytest.mark.parametrize(
+    ("num_views", "trials", "advice"),
+    [
+        (24, {}, "train without --steps and --no-trials: trial runs then choose"),
+        (23, {}, "try half the steps: --steps 50."),
+        (251, {}, "try half the steps: --steps 50."),
+        (24, {"chosen": {}}, "Trial runs have already chosen"),
+    ],
+)
+def test_overfitting(data, num_views, trials, advice, monkeypatch):
+    monkeypatch.setattr(RunDir, "views", lambda run, which: {"train": [None] * num_views}[which])
+    text = told(dataclasses.replace(data, metrics={100: scores([24] * 8)}, trials=trials))
     assert "Photographs that it was trained on are much better, 29.0 dB: it overfits." in text
-    assert "--free-space 1 --steps 7000" in text
+    assert advice in text
 
 
 def test_without_held_out_views(data):
     text = told(dataclasses.replace(changed(data, eval=False), metrics={}))
     assert "Photographs that it was trained on have a PSNR of 29.0 dB." in text
     assert "how much worse was not measured" in text
-    assert "splat train photos/garden --eval" in text
+    assert "splat train photos/garden --eval holds every 8th photograph out" in text
 
 
 def test_unfinished_run_of_small_photographs(data):
