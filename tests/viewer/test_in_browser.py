@@ -1,5 +1,6 @@
 """Pages in a real browser: headless Chromium, without a GPU."""
 
+import json
 import time
 from io import BytesIO
 
@@ -195,7 +196,10 @@ def test_report_compares_photographs_with_the_scene(chromium, sample_run, tmp_pa
 
 @pytest.mark.parametrize("size", [{"width": 1280, "height": 800}, {"width": 390, "height": 844}])
 def test_page_walks_and_measures(chromium, sample_run, tmp_path, size):
-    """Buttons go to other views; two clicks give the option that scales the run, though the page is scaled itself."""
+    """Buttons go to other views; two clicks give the option that scales the run, though the page is scaled itself.
+
+    A mark that is dragged in another view moves to where both rays meet.
+    """
     opening = find_initial_camera([sample_run.path], "view_007")
     edits = Edits(scale=2.0, rotate=(10.0, 0.0, 0.0))
     splats = load_splats_for_viewers(sample_run.path, bake=False)
@@ -214,20 +218,53 @@ def test_page_walks_and_measures(chromium, sample_run, tmp_path, size):
     page.locator("#length input").fill("1.25")
     assert distance.inner_text().startswith("1.250 m (")
     assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
-    _, a, b, length = page.locator("#option").inner_text().split()
-    a, b = (np.array(point.split(","), float) for point in (a, b))
-    assert length == "1.25m"
+    a, b = measured_points(page)
+    assert page.locator("#option").inner_text().endswith(" 1.25m")
     assert np.linalg.norm(a - b) == pytest.approx(float(distance.inner_text().split("(")[1].split()[0]), rel=1e-3)
-    w2c = opening.start.w2c
+    start = opening.start
+    w2c = start.w2c
     left, right = (w2c[:3, :3] @ point + w2c[:3, 3] for point in (a, b))
     assert left[0] / left[2] == pytest.approx(-right[0] / right[2], abs=0.01)
     assert left[0] < 0 < left[2]
     assert [left[1] / left[2], right[1] / right[2]] == pytest.approx([0, 0], abs=0.01)
     page.locator("#next").click()
     assert name.inner_text() == "view_008.jpg"
+
+    nearer = start.center + 0.85 * (a - start.center)  # on the ray of the click, but not on the surface
+    [there] = [view for view in opening.views if view.name == "view_008.jpg"]
+    mark, goal = (on_screen(page, there, point) for point in (a, nearer))
+    wait_for(page, lambda: np.linalg.norm(center_of(page.locator("#marks circle").first) - mark) < 2)
+    page.mouse.move(*mark)
+    page.mouse.down()
+    page.mouse.move(*goal, steps=3)
+    page.mouse.up()
+    moved, other = measured_points(page)
+    assert np.linalg.norm(moved - nearer) < 0.02 * np.linalg.norm(a - start.center)
+    assert (other == b).all()
     page.locator("#previous").click()
     assert name.inner_text() == "view_007.jpg"
     assert errors == []
+
+
+def measured_points(page):
+    """The points of the option that the page shows, float64 [2, 3]."""
+    return np.array([point.split(",") for point in page.locator("#option").inner_text().split()[1:3]], float)
+
+
+def on_screen(page, view, point):
+    """Where the page shows a point [3] from a view with the principal point in the middle, in pixels of the window."""
+    views = json.loads(page.locator("#scene").text_content())["views"]
+    [shown] = [one for one in views if one["name"] == view.name]
+    box = page.locator("#stage").bounding_box()
+    scale = min(box["width"] / 2 / shown["frame"][0], box["height"] / 2 / shown["frame"][1])
+    x, y, z = view.w2c[:3, :3] @ point + view.w2c[:3, 3]
+    turned = scale * complex(x, y) / z * np.exp(1j * shown["roll"])  # the page's camera has no roll
+    return np.array([box["x"] + box["width"] / 2 + turned.real, box["y"] + box["height"] / 2 + turned.imag])
+
+
+def center_of(locator):
+    box = locator.bounding_box()
+    return np.array([box["x"] + box["width"] / 2, box["y"] + box["height"] / 2])
 
 
 SHAPES = [({"width": 240, "height": 480}, np.s_[150:330]), ({"width": 600, "height": 300}, np.s_[:, 100:500])]
