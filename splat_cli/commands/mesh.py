@@ -76,13 +76,12 @@ def mesh_of_run(
     with display.counting("depth maps", len(views)) as count:
         splats = Splats.from_arrays(backend, arrays)
         maps = render_depth_maps(backend, splats, views, run.config().antialias, count)
-    seen = [maps.of_view(index) for index in range(len(views))]
-    found = [depths[weights > 0] for depths, weights in seen]
-    if not sum(map(len, found)):
+    found, depths = _sampled(maps)
+    if not len(found):
         raise UsageError(f"{source} shows no surface: no pixel of its {len(views)} views is opaque; train it longer")
-    median = float(np.median(np.concatenate(found)))
+    median = float(np.median(depths))
     max_depth = _MAX_DEPTH * median if max_depth is None else max_depth
-    points = np.concatenate([_sampled(maps, index, max_depth) for index in range(len(views))])
+    points = found[depths < max_depth]
     if voxel is None:
         extent = np.ptp(np.percentile(points, _BORDER, axis=0), axis=0).max() if len(points) else 0.0
         pixel = median / float(np.median([view.fx for view in maps.views]))
@@ -98,12 +97,15 @@ def mesh_of_run(
     return Mesh(points.astype(np.float32), np.rint(colors).astype(np.uint8), faces.astype(np.int32)), voxel
 
 
-def _sampled(maps: DepthMaps, index: int, max_depth: float) -> np.ndarray:
-    """Surface points [P, 3] of every `_STRIDE`-th row and column of a view."""
-    depths, weights = maps.of_view(index)
-    rows = np.zeros(depths.shape, bool)
-    rows[::_STRIDE, ::_STRIDE] = True
-    return unprojected(maps.views[index], depths)[(rows & (weights > 0) & (depths < max_depth)).ravel()]
+def _sampled(maps: DepthMaps) -> tuple[np.ndarray, np.ndarray]:
+    """Surface points [P, 3] of every `_STRIDE`-th row and column of all views, and their depths [P]."""
+    points, depths = [], []
+    for index, view in enumerate(maps.views):
+        depth, weight = maps.of_view(index)
+        is_surface = weight[::_STRIDE, ::_STRIDE].ravel() > 0
+        points.append(unprojected(view, depth, _STRIDE)[is_surface])
+        depths.append(depth[::_STRIDE, ::_STRIDE].ravel()[is_surface])
+    return np.concatenate(points), np.concatenate(depths)
 
 
 def _surface(maps: DepthMaps, voxel: float, max_depth: float, display: Display) -> tuple[np.ndarray, np.ndarray]:
@@ -131,12 +133,14 @@ def _surface(maps: DepthMaps, voxel: float, max_depth: float, display: Display) 
 def _occupied(maps: DepthMaps, voxel: float, max_depth: float) -> np.ndarray:
     """Chunks int64 [C, 3] that surfaces may pass through, in chunks from the world's origin."""
     size, reach = CHUNK * voxel, TRUNCATION * voxel
-    found = set[tuple[int, int, int]]()
-    for index in range(len(maps.views)):
-        points = _sampled(maps, index, max_depth)
-        for offset in (-reach, reach):
-            found.update(map(tuple, np.unique(np.floor((points + offset) / size).astype(np.int64), axis=0).tolist()))
-    return np.array(sorted(found), np.int64).reshape(-1, 3)
+    points, depths = _sampled(maps)
+    points = points[depths < max_depth]
+    chunks = np.concatenate([np.floor((points + offset) / size).astype(np.int64) for offset in (-reach, reach)])
+    if not len(chunks):
+        return chunks
+    low, shape = chunks.min(axis=0), np.ptp(chunks, axis=0) + 1
+    numbers = np.unique(np.ravel_multi_index(tuple((chunks - low).T), tuple(shape)))  # faster than rows
+    return np.stack(np.unravel_index(numbers, tuple(shape)), axis=1) + low
 
 
 def zero_surface(distances: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
@@ -149,17 +153,26 @@ def zero_surface(distances: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, 
 
     marching_cubes: Any = measure.marching_cubes
 
+    inside = distances[known]
+    if not len(inside) or not inside.min() < 0 < inside.max():
+        return None
     mask = np.zeros_like(known)
     # scikit-image looks for a cube at its last corner
-    mask[1:, 1:, 1:] = np.lib.stride_tricks.sliding_window_view(known, (2, 2, 2)).all(axis=(3, 4, 5))
-    inside = distances[known]
-    if not mask.any() or not inside.min() < 0 < inside.max():
+    mask[1:, 1:, 1:] = _all_corners(known)
+    if not mask.any():
         return None
     try:
         vertices, faces, _, _ = marching_cubes(distances, 0.0, mask=mask, allow_degenerate=False)
     except (RuntimeError, ValueError):  # the only crossings lie in cubes that are not known
         return None
     return vertices, faces
+
+
+def _all_corners(known: np.ndarray) -> np.ndarray:
+    """Whether all eight corners of a cube are known, bool [X - 1, Y - 1, Z - 1]."""
+    known = known[1:] & known[:-1]
+    known = known[:, 1:] & known[:, :-1]
+    return known[:, :, 1:] & known[:, :, :-1]
 
 
 def merged_vertices(vertices: np.ndarray, faces: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

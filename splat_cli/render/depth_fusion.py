@@ -105,12 +105,21 @@ class DepthMaps:
         return dataclasses.replace(self, weights=weights)
 
 
-def unprojected(view: View, depths: np.ndarray) -> np.ndarray:
-    """World positions [H * W, 3] of pixels with `depths` [H, W]."""
-    row, column = np.mgrid[: view.height, : view.width]
-    x, y = (column + 0.5 - view.cx) / view.fx * depths, (row + 0.5 - view.cy) / view.fy * depths
-    placed = np.stack([x, y, depths], axis=-1).reshape(-1, 3)
-    return (placed - view.w2c[:3, 3]) @ view.w2c[:3, :3]
+def unprojected(view: View, depths: np.ndarray, stride: int = 1) -> np.ndarray:
+    """World positions float32 [pixels, 3] of every `stride`-th row and column of `depths` [H, W], row by row."""
+    (x, y), depths = _slopes(view, stride), depths[::stride, ::stride].astype(np.float32)
+    right, down, forward = view.w2c[:3, :3].astype(np.float32)
+    points = np.empty((*depths.shape, 3), np.float32)
+    for axis, center in enumerate(view.center.astype(np.float32)):
+        points[..., axis] = (right[axis] * x + (down[axis] * y + forward[axis])) * depths + center
+    return points.reshape(-1, 3)
+
+
+def _slopes(view: View, stride: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """x / z float32 [W] of pixel columns and y / z float32 [H, 1] of rows, every `stride`-th."""
+    column, row = np.arange(0, view.width, stride), np.arange(0, view.height, stride)[:, None]
+    x, y = (column + 0.5 - view.cx) / view.fx, (row + 0.5 - view.cy) / view.fy
+    return x.astype(np.float32), y.astype(np.float32)
 
 
 def render_depth_maps(
@@ -149,8 +158,8 @@ def _pinhole(view: View, shrink: float) -> View:
 
 def _facing(view: View, normals: np.ndarray) -> np.ndarray:
     """Cosine [H, W] between the pixels' rays and normals [H, W, 3] of any length, at least _MIN_FACING."""
-    row, column = np.mgrid[: view.height, : view.width]
-    rays = np.stack([(column + 0.5 - view.cx) / view.fx, (row + 0.5 - view.cy) / view.fy, np.ones(row.shape)], axis=-1)
-    lengths = np.linalg.norm(rays, axis=-1) * np.linalg.norm(normals, axis=-1)
-    cosines: np.ndarray = np.maximum(-(rays * normals).sum(axis=-1) / np.maximum(lengths, 1e-12), _MIN_FACING)
+    x, y = _slopes(view)
+    lengths = np.sqrt((x**2 + (y**2 + 1)) * (normals**2).sum(axis=-1))
+    along = x * normals[..., 0] + y * normals[..., 1] + normals[..., 2]
+    cosines: np.ndarray = np.maximum(-along / np.maximum(lengths, 1e-12), _MIN_FACING)
     return cosines
