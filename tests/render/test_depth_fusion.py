@@ -96,9 +96,12 @@ def test_views_near_a_sphere_are_those_that_show_it():
 def test_unprojected_pixels_project_to_their_centres():
     view = ring_of_views()[3]
     depths = np.random.default_rng(0).uniform(1, 5, (view.height, view.width))
-    pixels, z, _ = view.project(unprojected(view, depths))
-    np.testing.assert_allclose(z, depths.ravel())
+    points = unprojected(view, depths)
+    pixels, z, _ = view.project(points)
+    np.testing.assert_allclose(z, depths.ravel(), rtol=1e-6)
     np.testing.assert_allclose(pixels[view.width + 2], [2.5, 1.5], atol=1e-5)
+    every_third = points.reshape(view.height, view.width, 3)[::3, ::3].reshape(-1, 3)
+    np.testing.assert_allclose(unprojected(view, depths, stride=3), every_third, rtol=1e-6)
 
 
 def test_maps_of_a_wall_have_its_depth_and_face_it(backend):
