@@ -42,7 +42,9 @@ class Session:
         self.clock = Stopwatch()
         self.log = RunLog(run, display)
         self.writer = RunWriter(run, plan.requested, trainer, data, self.log.board, display)
-        self._check: Callable[[], None] = lambda: None
+        self._deferred: Callable[[], None] = lambda: None
+        self._is_whole = False
+        """Whether training is between two steps; a second signal may interrupt a step, whose state is not saved."""
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Restore the state of the checkpoint; writes nothing. Raises as `restore_state`."""
@@ -98,13 +100,16 @@ class Session:
                     raise Interrupted(self._stop_early(), error) from None
                 with self.timer("compiling"):  # kernels of later steps: a deferred signal would wait for the compiler
                     wait_for_kernels()
-            with deferred_interrupt() as self._check, self._closed_after_loss():
+            with deferred_interrupt() as self._deferred, self._closed_after_loss():
                 try:
                     for stop in [*(step for step in self.config.save_steps if first < step < last), last]:
                         self._run_until(stop, on_progress)
                         self._save(stop)
                         self._check()
                 except KeyboardInterrupt as error:
+                    if not self._is_whole:
+                        self.checkpoints.finish()
+                        raise
                     raise Interrupted(self._stop_early(), error) from None
                 except SceneError as error:  # photographs can no longer be read
                     self.checkpoints.finish()
@@ -118,6 +123,12 @@ class Session:
         )
         self.run.save_result(result.to_dict())
         return result
+
+    def _check(self) -> None:
+        """Raise KeyboardInterrupt if a signal came since the last call. Only between two steps."""
+        self._is_whole = True
+        self._deferred()
+        self._is_whole = False
 
     def _run_until(self, step: int, on_progress: Callable[[Progress], None]) -> None:
         with self.clock.running(), self.timer("training steps"):
@@ -134,7 +145,9 @@ class Session:
         if self.callback is not None:  # it may pause training
             with self.clock.paused(), self.timer("viewer"):
                 self.trainer.collect()
+                self._is_whole = True
                 self.callback.on_steps(self.trainer, progress, self._check)
+                self._is_whole = False
 
     def _save(self, stop: int) -> None:
         """Write results after step `stop`. A write error is fatal only after the last step."""
@@ -159,7 +172,7 @@ class Session:
         self.display.detail("Time: " + ", ".join(f"{phase} {seconds:.1f} s" for phase, seconds in phases.items()))
 
     def _stop_early(self) -> str:
-        """Save the state after the first signal; returns a message for the user."""
+        """Save the state between two steps; returns a message for the user."""
         step = self.trainer.step
         try:
             self.checkpoints.save(self.trainer, self.clock.seconds)

@@ -11,6 +11,8 @@ from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
 from splat_cli.run.checkpoints.file import read_checkpoint
 from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.terminal.interrupt import Interrupted
+from splat_cli.train.density_control import DensityControl
 from tests.subprocesses import (
     HANG,
     SPLAT,
@@ -79,6 +81,26 @@ def test_a_second_hangup_is_ignored(scene, tmp_path):
     code, err = _interrupted(run, scene, signal.SIGHUP, times=20)
     assert code == 129, err
     assert run.saved_steps()
+
+
+def test_a_second_signal_within_a_step_saves_no_half_of_it(training, tmp_path, monkeypatch):
+    """For example, while splats are densified: a checkpoint would hold new splats with the moments of others."""
+    refine = DensityControl.refine
+
+    def interrupted(self, *args):
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)
+        return refine(self, *args)
+
+    monkeypatch.setattr(DensityControl, "refine", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore it
+    try:
+        with pytest.raises(Interrupted, match="Interrupted; no checkpoint is saved yet; continue with"):
+            training.new(tmp_path / "run", checkpoint_every=0)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    run = RunDir(tmp_path / "run")
+    assert (checkpoint_paths(run.checkpoints_path), run.saved_steps()) == ([], [])
 
 
 def test_second_signal_ends_at_once_without_harm(scene, tmp_path, training):
