@@ -28,7 +28,7 @@
 struct LensModel {
     float c[16];                    // as in splat_cli/scene/lens/distortion.py
     int family;                     // FAMILY_...
-    int tangential_last;            // 1: tangential and prism terms apply to the radially distorted point
+    int terms;                      // TERMS_... of a polynomial
     float sin_max, cos_max;         // of max_angle, the largest angle to the axis at which the lens is used
     float max_angle;                // radians
     float max_radius, slope;        // radius at max_angle, and its derivative with respect to the angle
@@ -94,7 +94,7 @@ __device__ __forceinline__ Place still_place(const LensModel& lens, const Camera
     else {
         const vfloat r = distance_from_axis(t), ratio = lens_radius(lens, r, t.z).value / r;
         p.x = t.x * ratio; p.y = t.y * ratio;
-        if (has_polynomial(lens)) p = extended_polynomial({lens.c}, lens.tangential_last, lens.max_radius, p);
+        if (has_polynomial(lens)) p = extended_polynomial({lens.c, lens.terms}, lens.max_radius, p);
     }
     p.x = k.fx * p.x; p.y = k.fy * p.y;
     return p;
@@ -111,7 +111,7 @@ __device__ __forceinline__ vfloat3 still_backward(const LensModel& lens, const C
     if (has_polynomial(lens)) {
         Place p;
         p.x = t.x * ratio; p.y = t.y * ratio;
-        d = extended_polynomial_backward({lens.c}, lens.tangential_last, lens.max_radius, p, d);
+        d = extended_polynomial_backward({lens.c, lens.terms}, lens.max_radius, p, d);
     }
     const vfloat d_ratio = d.x * t.x + d.y * t.y, outward = d_ratio * (radius.by_r - ratio) * inv_r * inv_r;
     return make_vec(ratio * d.x + outward * t.x, ratio * d.y + outward * t.y, d_ratio * inv_r * radius.by_z);

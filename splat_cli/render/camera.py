@@ -30,7 +30,7 @@ CAMERA_DTYPE = np.dtype([
 
 # Mirrors `struct LensModel` in cuda_src/lens/lens.cuh.
 LENS_MODEL_DTYPE = np.dtype([
-    ("c", np.float32, NUM_COEFFICIENTS), ("family", np.int32), ("tangential_last", np.int32),
+    ("c", np.float32, NUM_COEFFICIENTS), ("family", np.int32), ("terms", np.int32),
     ("sin_max", np.float32), ("cos_max", np.float32), ("max_angle", np.float32),
     ("max_radius", np.float32), ("slope", np.float32), ("cull_cos", np.float32),
     ("rotation", np.float32, 3), ("shift", np.float32, 3),
@@ -169,13 +169,19 @@ def _lens_row(view: View) -> np.ndarray:
     row["c"][: len(coefficients)] = coefficients
     is_polynomial = isinstance(lens, Polynomial)
     row["family"] = lens.family % 2 if is_polynomial else lens.family
-    row["tangential_last"] = is_polynomial and lens.family >= 2
+    row["terms"] = _terms(lens) if isinstance(lens, Polynomial) else 0
     row["sin_max"], row["cos_max"] = math.sin(field.angle), math.cos(field.angle)
     row["max_angle"], row["max_radius"], row["slope"] = field.angle, field.radius, field.slope
     if view.rolling_shutter is not None:
         row["rotation"], row["shift"] = view.rolling_shutter.rotation, view.rolling_shutter.shift
     row["cull_cos"] = math.cos(field.cull_angle) if field.cull_angle < math.pi else -2
     return row
+
+
+def _terms(lens: Polynomial) -> int:
+    """TERMS_... of cuda_src/lens/polynomial.cuh."""
+    groups = lens.radial[2:], lens.rational, lens.tangential, (*lens.prism, lens.skew), (lens.tangential_last,)
+    return sum(1 << bit for bit, coefficients in enumerate(groups) if any(coefficients))
 
 
 def _camera_row(view: View) -> np.ndarray:
