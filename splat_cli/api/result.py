@@ -98,7 +98,9 @@ class TrainedScene:
         """
         view = find_view(self.views, view)
         colors = self.background if background is None else color_of(background)
-        return RenderedImage(render_image(self._model.splats, view, colors, self.config.antialias, self._coloring()))
+        is_novel = all(view is not known for known in (*self.views, *self.held_out))
+        splats, antialias = self._model.splats, self.config.antialias
+        return RenderedImage(render_image(splats, view, colors, antialias, self._coloring(), is_novel))
 
     def compare(self, view: str | int = 0) -> RenderedImage:
         """A held-out photograph, the render of its camera and their error map, side by side.

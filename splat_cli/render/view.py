@@ -121,8 +121,14 @@ class ViewRenderer:
 
 
 def render_image(
-    splats: Splats, view: View, background: Sequence[float], antialias: bool, coloring: Coloring | None = None
+    splats: Splats,
+    view: View,
+    background: Sequence[float],
+    antialias: bool,
+    coloring: Coloring | None = None,
+    novel_view: bool = False,
 ) -> np.ndarray:
     """Image of one view, uint8 [H, W, 3]. For several views, use a ViewRenderer, which keeps buffers. UsageError."""
     view.check()
-    return to_8bit(ViewRenderer(splats.backend, splats, [view], antialias, coloring).render(0, background))
+    renderer = ViewRenderer(splats.backend, splats, [view], antialias, coloring, novel_views=novel_view)
+    return to_8bit(renderer.render(0, background))

@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 
 import splat_cli as splat
+from splat_cli.device import open_backend
 from splat_cli.errors import DiskError, UsageError
+from splat_cli.gaussians.splats import Splats
+from splat_cli.render.images import to_8bit
+from splat_cli.render.view import ViewRenderer
 from splat_cli.terminal.interrupt import Interrupted
 from tests.documented import notebook_cells, python_blocks, run_cell
 from tests.gaussians.some_splats import some_splats
@@ -148,6 +152,23 @@ def test_pictures(result, tmp_path):
     image.save(tmp_path / "view.webp")
     assert (tmp_path / "view.webp").read_bytes()[8:12] == b"WEBP"
     assert result.render(0, background=(1, 1, 1)).pixels.mean() > result.render(0).pixels.mean()
+
+
+def test_other_cameras_show_what_camera_paths_show(result):
+    """Splats beside a camera among them do not hide its picture; own cameras are rendered as in training."""
+    backend, view = open_backend("cpu"), result.views[0]
+    splats = Splats.from_arrays(backend, result.splats)
+    w2c = view.w2c.copy()
+    w2c[:3, 3] = -w2c[:3, :3] @ result.splats.means.mean(axis=0)
+    inside = dataclasses.replace(view, w2c=w2c)
+
+    def rendered(camera, is_novel):
+        renderer = ViewRenderer(backend, splats, [camera], result.config.antialias, novel_views=is_novel)
+        return to_8bit(renderer.render(0, result.background))
+
+    assert np.array_equal(result.render(view), rendered(view, is_novel=False))
+    assert np.array_equal(result.render(inside), rendered(inside, is_novel=True))
+    assert not np.array_equal(result.render(inside), rendered(inside, is_novel=False))
 
 
 def test_files_are_measured_as_the_result(result, scene, tmp_path):
