@@ -100,14 +100,17 @@ def pixels(lens: Lens, camera: Camera, positions: Array) -> Array:
     found: Array = plane(lens, positions) * focal + center
     for _ in range(60 if any(lens.rotation + lens.shift) else 0):
         times = np.clip(found[..., 1] / camera.height - 0.5, -1, 1)
-        found = plane(lens, _at(lens, times, positions)) * focal + center
+        before, found = found, plane(lens, _at(lens, times, positions)) * focal + center
+        if np.allclose(found, before, rtol=0, atol=1e-12, equal_nan=True):
+            break
     return found
 
 
 def _at(lens: Lens, times: Array, positions: Array) -> Array:
     """Positions in coordinates of the camera at times [...]."""
     total = term = positions - times[..., None] * lens.shift
+    cross = np.cross(lens.rotation, np.eye(3))  # v @ cross is rotation x v
     for order in range(1, 20):  # the exponential series
-        term = np.cross(times[..., None] * lens.rotation, term) / order
+        term = times[..., None] * (term @ cross) / order
         total = total + term
     return total
