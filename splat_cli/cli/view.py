@@ -24,6 +24,5 @@ def command(source: Path, host: str, port: int, spz_axes: str | None, device: st
     from splat_cli.viewer.browse import browse
 
     axes = spz_axes_of(spz_axes, source)
-    kept = browse(source, open_backend(device), host, port, Display(), axes)
-    found = kept if kept.exists() else None
+    found = browse(source, open_backend(device), host, port, Display(), axes)
     return Output([f"Views: {found}"] if found else ["No views saved"], {"views": found})

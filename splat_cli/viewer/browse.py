@@ -14,19 +14,20 @@ IDLE_SECONDS = 0.05
 _NUM_VIEWS = 64
 
 
-def browse(path: Path, backend: Backend, host: str, port: int, display: Display, spz_axes: str = "RUB") -> Path:
-    """Show a run or a file until Ctrl-C; returns the file of saved views, which may not exist.
+def browse(path: Path, backend: Backend, host: str, port: int, display: Display, spz_axes: str = "RUB") -> Path | None:
+    """Show a run or a file until Ctrl-C; returns the file of saved views, None if none was saved.
 
     spz_axes: see read_splats.
     """
     require_viser()
     source = open_source(path, backend, display, spz_axes)
-    kept = unused_file((source.run.path if source.run else Path()) / "views.json")
+    kept = (source.run.path if source.run else Path()) / "views.json"
+    window = None
     with serving(host, port, display) as server, suppress(KeyboardInterrupt):
         window = Window(server, source, kept, _NUM_VIEWS)
         display.say("Press Ctrl-C to stop")
         serve_until_interrupt(window)
-    return kept
+    return window.saved_views.file if window else None
 
 
 def serve_until_interrupt(window: Window) -> None:
@@ -34,13 +35,3 @@ def serve_until_interrupt(window: Window) -> None:
     while True:
         if not window.work():
             time.sleep(IDLE_SECONDS)
-
-
-def unused_file(path: Path) -> Path:
-    """`path`; if it exists, with -2, -3, ... before its suffix."""
-    number = 1
-    found = path
-    while found.exists():
-        number += 1
-        found = path.with_stem(f"{path.stem}-{number}")
-    return found

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.terminal.console import Display, Progress
 from splat_cli.train.trainer import Trainer
-from splat_cli.viewer.browse import IDLE_SECONDS, serve_until_interrupt, unused_file
+from splat_cli.viewer.browse import IDLE_SECONDS, serve_until_interrupt
 from splat_cli.viewer.server import serving
 from splat_cli.viewer.splat_source import LiveSource
 from splat_cli.viewer.window import Window
@@ -79,7 +79,7 @@ class TrainingViewer:
         self._source.trainer = trainer
         self._last = (time.perf_counter(), trainer.step)
         if self._window is None:
-            self._window = Window(self._server, self._source, unused_file(run.path / "views.json"), _NUM_VIEWS)
+            self._window = Window(self._server, self._source, run.path / "views.json", _NUM_VIEWS)
 
     def end(self) -> None:
         """See TrainingCallback.end."""

@@ -173,7 +173,7 @@ class Window:
         self._cropping = CropPanel(server, self._look.centers, lambda: self._tasks.put(self._draw))
         hide_cameras = self._cameras.hide if views else lambda _: None
         Measure(server, self._surface_point, _MARK * scene_extent(views), hide_cameras)
-        SavedViews(server, kept_file, FRUSTUM * scene_extent(views))
+        self.saved_views = SavedViews(server, kept_file, FRUSTUM * scene_extent(views))
         self._missing = list(reversed(range(len(views))))  # cameras without a thumbnail yet
         self._handle = server.scene.add_gaussian_splats("/splats", *self._look.arrays().values())
 

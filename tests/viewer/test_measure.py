@@ -131,6 +131,17 @@ def test_a_known_length_sets_the_scale_of_further_distances(panel, length_is_fir
     assert option.value.endswith("1.5m")
 
 
+def test_the_option_is_exact_far_from_the_origin(panel):
+    """In metres of a map, for example; six digits would state 1 m for 0.6 m."""
+    server, measure, click = panel
+    server.controls["Pick points"].updated(True)
+    measure._pick = lambda origin, direction: np.array([540000.25 + 0.6 * len(measure.points), 0, 0])
+    click(0, 0)
+    click(0, 0)
+    server.controls["Length, m"].updated(1.5)
+    assert server.controls["Option"].value == "--scale-by 540000.25,0,0 540000.85,0,0 1.5m"
+
+
 def test_a_click_beside_the_scene_picks_nothing(panel):
     server, measure, _ = panel
     measure._pick = lambda origin, direction: None

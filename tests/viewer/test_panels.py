@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import numpy as np
 
 from splat_cli.scene.cameras_json import read_cameras
-from splat_cli.viewer.browse import unused_file
 from splat_cli.viewer.panels.comparison import compose, padded
 from splat_cli.viewer.panels.saved_views import SavedViews
 from tests.viewer.stand_ins import Panel, browser_camera
@@ -27,10 +26,16 @@ def test_saved_views_can_be_rendered(tmp_path):
 
 
 def test_saved_views_do_not_replace_files(tmp_path):
-    assert unused_file(tmp_path / "views.json") == tmp_path / "views.json"
+    """Also those that another viewer of the run saves at the same time."""
     (tmp_path / "views.json").touch()
-    (tmp_path / "views-2.json").touch()
-    assert unused_file(tmp_path / "views.json") == tmp_path / "views-3.json"
+    panels, views = [Panel(), Panel()], ring_of_views()
+    keeping = [SavedViews(panel, tmp_path / "views.json", 0.1) for panel in panels]
+    for panel, count in zip(panels, (2, 3), strict=True):
+        for view in views[:count]:
+            panel.buttons["Save this view"](SimpleNamespace(client=SimpleNamespace(camera=browser_camera(view))))
+    assert [saved.file for saved in keeping] == [tmp_path / "views-2.json", tmp_path / "views-3.json"]
+    assert [len(read_cameras(saved.file)) for saved in keeping] == [2, 3]
+    assert (tmp_path / "views.json").read_bytes() == b""
 
 
 def test_comparing():

@@ -72,6 +72,8 @@ def _names(scene: Path) -> set[str]:
 
 def _remove_unfinished(scene: Path) -> None:
     found = _names(scene)
+    if _RECORD in found:  # perhaps by a call that was interrupted while it printed the result
+        raise UsageError(f"{scene} holds a finished scene: `splat train {scene}` uses it; or name another folder")
     if found and not (_MARKER in found and found <= {_MARKER, *_CONTENTS}):
         raise UsageError(f"{scene} is not an empty folder: name another one for the scene, or remove it first")
     _remove(scene, found - {_MARKER})

@@ -98,7 +98,7 @@ class Measure:
     def _set_scale(self) -> None:
         if self._length.value > 0 and self.distance > 0:
             self._metres_per_unit = self._length.value / self.distance
-            a, b = (",".join(f"{number:.6g}" for number in point) for point in self.points)
+            a, b = (",".join(f"{number:.9g}" for number in point) for point in self.points)
             self._option.value = f"--scale-by {a} {b} {self._length.value:g}m"
             self._option.visible = True
             self._draw()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,23 +18,30 @@ _COLOR = (90, 220, 120)
 
 
 class SavedViews:
-    """Panel folder: saves the current camera of a browser to `file`.
+    """Panel folder: saves the current camera of a browser to `file`, or to FILE-2, ... if another viewer has that one.
 
-    size: size of the pyramids of saved views, world units.
+    size: size of the pyramids of saved views, world units. file: None without saved views.
     """
 
     def __init__(self, server: ViserServer, file: Path, size: float) -> None:
         self.views: list[View] = []
-        self._server, self._file, self._size = server, file, size
+        self.file: Path | None = None
+        self._server, self._wanted, self._size = server, file, size
+        self._lock = threading.Lock()  # browsers call from several threads
         self._frustums: list[Any] = []
         with server.gui.add_folder("Saved views", expand_by_default=False):
             save = server.gui.add_button("Save this view")
             remove = server.gui.add_button("Remove the last")
             self._status = server.gui.add_markdown("None saved yet.")
-        save.on_click(lambda event: self._add(event.client))
-        remove.on_click(lambda _: self._remove())
+        save.on_click(self._add)
+        remove.on_click(self._remove)
 
-    def _add(self, client: Any) -> None:
+    def _add(self, event: Any) -> None:
+        with self._lock:
+            self._append(event.client)
+            self._save()
+
+    def _append(self, client: Any) -> None:
         view = view_from(client.camera, f"view_{len(self.views):03d}")
         position, rotation = pose_of(view)
         self._frustums.append(
@@ -50,21 +58,35 @@ class SavedViews:
             )
         )
         self.views.append(view)
-        self._save()
 
-    def _remove(self) -> None:
-        if self.views:
-            self.views.pop()
-            self._frustums.pop().remove()
-            self._save()
+    def _remove(self, event: Any) -> None:
+        with self._lock:
+            if self.views:
+                self.views.pop()
+                self._frustums.pop().remove()
+                self._save()
 
     def _save(self) -> None:
         try:
+            self.file = self.file or new_file(self._wanted)
             if self.views:
-                write_cameras(self._file, self.views)
+                write_cameras(self.file, self.views)
             else:
-                self._file.unlink(missing_ok=True)
+                self.file.unlink(missing_ok=True)
+                self.file = None
         except (SplatError, OSError) as error:
             self._status.content = f"Not saved: {error}"
             return
-        self._status.content = f"{len(self.views)} in `{self._file}`" if self.views else "None saved yet."
+        self._status.content = f"{len(self.views)} in `{self.file}`" if self.views else "None saved yet."
+
+
+def new_file(path: Path) -> Path:
+    """Create `path`, empty; if it exists, with -2, -3, ... before its suffix. Raises OSError."""
+    number, found = 1, path
+    while True:
+        try:
+            found.touch(exist_ok=False)
+            return found
+        except FileExistsError:
+            number += 1
+            found = path.with_stem(f"{path.stem}-{number}")

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from splat_cli.errors import DiskError, SceneError, SplatError, UnwritableError
+from splat_cli.errors import DiskError, SceneError, SplatError, UnwritableError, UsageError
 from splat_cli.sample import make_sample_scene
 from splat_cli.scene import read_scene, sfm
 from splat_cli.scene.sfm import SfmOptions, colmap_process, colmap_worker, make_scene
@@ -133,6 +133,8 @@ def test_a_killed_start_and_a_damaged_marker_are_no_obstacle(tmp_path):
     (scene / ".unfinished").write_text("[" * 100_000)
     with new_scene_folder(scene, {}):
         assert names_in(scene) == [".lock", ".unfinished"]
+    with pytest.raises(UsageError, match="holds a finished scene: `splat train"), new_scene_folder(scene, {}):
+        pass
 
 
 def test_a_crash_on_a_full_disk_says_so(counts, monkeypatch):
