@@ -3,9 +3,12 @@
 import dataclasses
 
 import numpy as np
+from PIL import Image
 
 from splat_cli.scene.images.image_set import ImageSet
 from tests.views import ring_of_views
+from tests.wide_picture import SIZE as WIDE
+from tests.wide_picture import wide_picture
 
 SIZE, RADIUS = (160, 120), 1.0
 
@@ -20,14 +23,31 @@ def views_of_ball(num_views=24, scale=1.0):
 
 def photograph(view, scale=1.0, texture=1.0):
     """uint8 [H, W, 3]: a ball with a pattern that changes in every direction, on grey."""
+    hit, is_ball = _surface(view, view.center / scale)
+    return colors_at(hit, np.where(is_ball, texture, 0))
+
+
+def _surface(view, center):
+    """Points on the ball that the pixels of a camera at `center` show [H, W, 3], and whether they show it [H, W]."""
     column, row = np.meshgrid(np.arange(view.width) + 0.5, np.arange(view.height) + 0.5)
     rays = np.stack([(column - view.cx) / view.fx, (row - view.cy) / view.fy, np.ones_like(row)], axis=-1)
     rays = rays @ view.w2c[:3, :3] / np.linalg.norm(rays, axis=-1, keepdims=True)
-    center = view.center / scale
     along = -(rays @ center)
     inside = along**2 - center @ center + RADIUS**2
-    hit = center + (along - np.sqrt(np.maximum(inside, 0)))[..., None] * rays
-    return colors_at(hit, np.where(inside > 0, texture, 0))
+    return center + (along - np.sqrt(np.maximum(inside, 0)))[..., None] * rays, inside > 0
+
+
+def photographs_all_around(num):
+    """`num` pictures of SIZE from a circle around a ball with detail at all scales, in which COLMAP finds features."""
+    width, height = WIDE
+    texture = np.asarray(wide_picture(1200, 400))
+    for view in ring_of_views(num, width, height):
+        camera = dataclasses.replace(view, fx=330.0, fy=330.0, cx=width / 2, cy=height / 2)
+        hit, is_ball = _surface(camera, camera.center)
+        east = np.arctan2(hit[..., 2], hit[..., 0]) / (2 * np.pi) % 1
+        north = np.arccos(np.clip(hit[..., 1], -1, 1)) / np.pi
+        picture = texture[(399 * north).astype(int), (1199 * east).astype(int)]
+        yield Image.fromarray(np.where(is_ball[..., None], picture, np.uint8(128)))
 
 
 def colors_at(points, texture=1.0):

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 @click.argument("source", type=PATH, metavar="PHOTOS|VIDEO|SCENE")
 @click.option(
     "-o", "--out", type=PATH, metavar="FILE.html",
-    help="Also write a page with the photographs concerned and, with poses, a map of places for more photographs.",
+    help="Also write a page with the photographs concerned and a map of places for more photographs.",
 )  # fmt: skip
 @frames_option("Number of frames of a video to check.")
 @display_options
 def command(source: Path, out: Path | None, frames: int, display: "Display") -> Output:
     """Check photographs before training.
 
-    Looks for blur, jumps of exposure, duplicates, moving things and too little overlap; with camera poses also for
-    missing directions, wrong poses, and places where more photographs would help most. Needs pycolmap (pip install
-    'splat-cli[sfm]') for overlap, exposure and movement.
+    Looks for blur, jumps of exposure, duplicates, moving things, too little overlap, missing directions, and places
+    where more photographs would help most; with camera poses also for signs of wrong ones. Without poses, rough ones
+    are estimated. Needs pycolmap (pip install 'splat-cli[sfm]') for all except blur and duplicates.
     """
     from splat_cli.commands.check import check
 

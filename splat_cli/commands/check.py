@@ -24,12 +24,13 @@ from splat_cli.commands.photo_scene import lacks_poses, refuse_run
 from splat_cli.errors import UsageError
 from splat_cli.io.files import replacing
 from splat_cli.report.check_page import check_page
+from splat_cli.scene.colmap import find_model, other_groups
 from splat_cli.scene.coverage import Gap, gaps, helpful_places, shared_points
 from splat_cli.scene.lens.distortion import Equirectangular
 from splat_cli.scene.photograph import find_pairs
 from splat_cli.scene.plausibility import signs_of_wrong_poses
 from splat_cli.scene.read import read_scene
-from splat_cli.scene.sfm import is_video
+from splat_cli.scene.sfm import is_video, rough_scene
 from splat_cli.scene.sfm.photographs import source_files
 from splat_cli.scene.sfm.video import extract_frames
 from splat_cli.scene.zipped import is_zipped_scene, unzipped_scene
@@ -39,6 +40,8 @@ _LINK_OF_TRACKS = 30  # points that two photographs share: COLMAP needs as many 
 _ONE_SIDE, _HOLE, _OUTWARD_HOLE = 145.0, 45.0, 90.0  # degrees without a camera
 _HOLE_SHARE, _MIN_HOLE = 0.25, 25.0  # of the arc of a capture from one side; degrees
 _NUM_PLACES = 5
+_MOST_PLACED, _MIN_PLACED = 500, 0.8  # photographs; fraction of them
+_MIN_SECOND = 0.2  # fraction of the photographs in a group of their own
 
 
 def check(source: Path, num_frames: int, counting: Counting, page: Path | None = None) -> Checked:
@@ -50,14 +53,14 @@ def check(source: Path, num_frames: int, counting: Counting, page: Path | None =
         with tempfile.TemporaryDirectory() as folder:
             with counting("frames", num_frames) as count:
                 extract_frames(source, Path(folder), num_frames, count)
-            return _written(check_photographs(source, source_files(Path(folder)), counting), page)
+            return _written(_check_without_poses(source, source_files(Path(folder)), counting), page)
     if is_zipped_scene(source):
         with unzipped_scene(source) as scene:
             return _written(dataclasses.replace(_check_scene(scene, counting), source=source), page)
     if not lacks_poses(source):
         return _written(_check_scene(source, counting), page)
     photographs = source / "images" if (source / "images").is_dir() else source
-    return _written(check_photographs(source, source_files(photographs), counting), page)
+    return _written(_check_without_poses(source, source_files(photographs), counting), page)
 
 
 def _written(checked: Checked, page: Path | None) -> Checked:
@@ -68,6 +71,33 @@ def _written(checked: Checked, page: Path | None) -> Checked:
         with replacing(page) as temporary:
             temporary.write_text(html, encoding="utf-8", errors="backslashreplace")
     return checked
+
+
+def _check_without_poses(source: Path, paths: Sequence[Path], counting: Counting) -> Checked:
+    """Check photographs, and their directions by rough poses."""
+    checked = check_photographs(source, paths, counting)
+    num, scene, second = len(checked.names), None, 0
+    if checked.pairs and num <= _MOST_PLACED:
+        with tempfile.TemporaryDirectory() as folder:
+            scene = rough_scene([one.path for one in checked.photographs], checked.pairs, Path(folder), counting)
+            if scene is not None:
+                second = max(map(len, other_groups(find_model(scene.root)).values()), default=0)
+    placed = 0 if scene is None else len(scene.views)
+    if scene is None or placed < _MIN_PLACED * num:
+        return dataclasses.replace(checked, findings=[*checked.findings, _groups(placed, second, num)])
+    views = [dataclasses.replace(view, name=checked.names[int(view.name)]) for view in scene.views]
+    scene = dataclasses.replace(scene, views=views)
+    findings = [*checked.findings, directions(gaps(views))]
+    return dataclasses.replace(checked, findings=findings, scene=scene, places=helpful_places(scene, _NUM_PLACES))
+
+
+def _groups(placed: int, second: int, num: int) -> Finding:
+    """Directions of `num` photographs if only `placed` have rough poses, and `second` others among themselves."""
+    if second >= _MIN_SECOND * num:
+        text = f"{placed} and {second} of {num} fit together only among themselves: add some that connect both groups"
+        return Finding("directions", False, text)
+    text = f"unknown, {placed} of {num} have a rough pose: run `splat sfm`, then check its scene"
+    return Finding("directions", True, text)
 
 
 def _check_scene(source: Path, counting: Counting) -> Checked:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,8 @@ class Finding:
 class Checked:
     """Results of `check`. scene: None without poses; places: where more photographs would help, best first.
 
-    poses_seconds: None if poses are known; training_seconds: None with a GPU, which takes about a minute.
+    pairs: photographs that share points. poses_seconds: None if poses are known; training_seconds: None with a GPU,
+    which takes about a minute.
     """
 
     source: Path
@@ -62,6 +63,7 @@ class Checked:
     places: list[Place]
     poses_seconds: float | None
     training_seconds: float | None
+    pairs: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def problems(self) -> list[Finding]:
@@ -106,7 +108,9 @@ def check_photographs(source: Path, paths: Sequence[Path], counting: Counting) -
         findings.append(Finding("lens", False, f"the photographs {cause}"))
     pixels = float(np.mean([one.width * one.height for one in photographs]))
     seconds = _LEAST_MAPPED * _pose_seconds(len(photographs), pixels)
-    return Checked(source, photographs, names, findings, None, [], seconds, training_seconds(len(photographs), pixels))
+    linked = [(pair.first, pair.second) for pair in pairs if pair.num_shared >= _LINK]
+    training = training_seconds(len(photographs), pixels)
+    return Checked(source, photographs, names, findings, None, [], seconds, training, linked)
 
 
 def measured(source: Path, paths: Sequence[Path], counting: Counting) -> list[Photograph]:

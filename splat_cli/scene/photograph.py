@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from splat_cli.device import num_cores
 from splat_cli.io.image_files import open_image
+from splat_cli.processes.threads import run_in_threads
 from splat_cli.scene.colmap.model import SPHERE
 from splat_cli.terminal.interrupt import kept_signal_handlers
 
@@ -172,7 +175,8 @@ def find_pairs(photographs: Sequence[Photograph], are_spheres: bool = False) -> 
     features = [one.features for one in photographs if one.features is not None]
     if len(features) < len(photographs) or len(features) < 2:
         return []
-    return [_pair(i, j, features[i], features[j], are_spheres) for i, j in sorted(_candidates(features))]
+    calls = (partial(_pair, i, j, features[i], features[j], are_spheres) for i, j in sorted(_candidates(features)))
+    return list(run_in_threads(calls, num_cores()))
 
 
 def _candidates(features: Sequence[Features]) -> set[tuple[int, int]]:

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFilter
 
-from splat_cli.commands.check import directions
+from splat_cli.commands.check import _groups, directions
 from splat_cli.commands.photo_checks import check_photographs, overlap
 from splat_cli.scene.coverage import Gap
 from splat_cli.scene.sfm.photographs import source_files
 from splat_cli.terminal.console import Display
+from tests.textured_ball import photographs_all_around
 from tests.wide_picture import crops
 
 
@@ -42,6 +43,7 @@ def test_a_good_capture_has_no_problem(capture, splat):
     assert result.code == 0, result.err
     assert "!!" not in result.out
     assert "12 photographs; camera poses " in result.out
+    assert "directions  " in result.out
 
 
 def test_blurred_photographs_are_named(capture, tmp_path, splat):
@@ -107,6 +109,36 @@ def test_two_halves_that_share_nothing(capture, tmp_path):
     finding = checked(tmp_path / "photos")["overlap"]
     assert not finding.ok
     assert set(finding.photographs) >= {"a_10.png", "a_11.png"}
+
+
+def test_a_third_of_the_circle_is_missing_by_rough_poses(splat, tmp_path):
+    """The copies of photographs are numbered; findings have the names of the photographs."""
+    pytest.importorskip("pycolmap")
+    (tmp_path / "photos" / "walk").mkdir(parents=True)
+    for number, picture in enumerate(photographs_all_around(30)):
+        if not 10 <= number < 20:
+            picture.save(tmp_path / "photos" / "walk" / f"ball {number}.png")
+    result = splat("check", tmp_path / "photos", "--json", "-o", tmp_path / "check.html")
+    assert result.code == 0, result.err
+    data = json.loads(result.out)
+    (problem,) = [one for one in data["findings"] if not one["ok"]]
+    assert problem["topic"] == "directions"
+    assert problem["photographs"] == ["ball 9.png", "ball 20.png"]
+    assert 125 < int(problem["text"].split(" degrees")[0].rsplit(" ", 1)[1]) < 145, "132 by true poses"
+    assert ["ball 9.png", "ball 20.png"] in [place["between"] for place in data["places"]]
+    assert "From above" in (tmp_path / "check.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("placed", "second", "ok", "text"),
+    [
+        (44, 20, False, "44 and 20 of 65 fit together only among themselves: add some that connect both groups"),
+        (44, 12, True, "unknown, 44 of 65 have a rough pose: run `splat sfm`, then check its scene"),
+    ],
+)
+def test_directions_of_photographs_that_do_not_fit_together(placed, second, ok, text):
+    finding = _groups(placed, second, 65)
+    assert (finding.ok, finding.text) == (ok, text)
 
 
 def chain(num):

@@ -2,11 +2,16 @@
 
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from PIL import Image
+
+from splat_cli.errors import SceneError
+from splat_cli.io.image_files import open_image
 from splat_cli.scene.colmap.model import SPHERE
 from splat_cli.scene.plausibility import are_panoramas, refuse_photographs
+from splat_cli.scene.read import read_scene
 from splat_cli.scene.sfm.colmap_worker import DATABASE
 from splat_cli.scene.sfm.mapping import Mapping, map_photographs, require_pycolmap
 from splat_cli.scene.sfm.masks import collect_masks, find_masks, mask_files
@@ -14,12 +19,14 @@ from splat_cli.scene.sfm.options import DEFAULT_MODEL, SfmOptions
 from splat_cli.scene.sfm.photographs import collect_photographs, is_video, source_files
 from splat_cli.scene.sfm.scene_folder import new_scene_folder
 from splat_cli.scene.sfm.video import extract_frames
+from splat_cli.scene.view import Scene
 from splat_cli.terminal.console import Counting
 from splat_cli.terminal.interrupt import Interrupted
 
-__all__ = ["Mapping", "SfmOptions", "find_masks", "is_video", "job_record", "make_scene"]
+__all__ = ["Mapping", "SfmOptions", "find_masks", "is_video", "job_record", "make_scene", "rough_scene"]
 
 _SHOWN = 5
+_ROUGH_SIDE, _ROUGH_QUALITY = 800, 92  # longer side in pixels; of JPEG
 
 
 def make_scene(
@@ -55,6 +62,41 @@ def make_scene(
             return map_photographs(scene, names, options, counting, is_video(source))
     except KeyboardInterrupt as error:
         raise Interrupted("Interrupted; the same command again continues", error) from None
+
+
+def rough_scene(
+    photographs: Sequence[Path], pairs: Sequence[tuple[int, int]], folder: Path, counting: Counting
+) -> Scene | None:
+    """The scene of small copies of photographs, in `folder`: rough poses, in about a tenth of the time of `make_scene`.
+
+    pairs: photographs to match, by number. The names of the views are numbers, too. None if no two photographs fit
+    together.
+    """
+    require_pycolmap()
+    names = [f"{number:06d}.jpg" for number in range(len(photographs))]
+    (folder / "images").mkdir(parents=True)
+    for path, name in zip(photographs, names, strict=True):
+        with open_image(path) as image:
+            image.draft("RGB", (_ROUGH_SIDE, _ROUGH_SIDE))
+            small, exif = image.convert("RGB"), _exif(image)
+        small.thumbnail((_ROUGH_SIDE, _ROUGH_SIDE))
+        small.save(folder / "images" / name, quality=_ROUGH_QUALITY, exif=exif)
+    options = SfmOptions(camera_model=SPHERE if are_panoramas(photographs) else None)
+    try:
+        map_photographs(folder, names, options, counting, pairs=[(names[i], names[j]) for i, j in pairs])
+        scene = read_scene(folder)
+    except SceneError:
+        return None
+    views = [dataclasses.replace(view, name=str(int(Path(view.name).stem))) for view in scene.views]
+    return dataclasses.replace(scene, views=views)
+
+
+def _exif(image: Image.Image) -> bytes:
+    """EXIF data of a photograph: its focal length, and cameras that photographs share. Empty if damaged."""
+    try:
+        return image.getexif().tobytes()
+    except Exception:  # Pillow's parser raises exceptions of any type
+        return b""
 
 
 def _photographs(

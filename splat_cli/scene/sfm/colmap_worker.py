@@ -40,6 +40,7 @@ _SAVE_SHARE = 20.0  # and at least this many times the time that a save takes
 _LARGE = 1.5e6  # pixels of photographs that may have enough features without the finest
 _ENOUGH = 3000  # features
 _SAMPLE = 4  # photographs
+_FEW_MATCHES, _FEW_INITIAL, _FEW_INLIERS = 10, 50, 15  # of small copies; COLMAP's: 15, 100, 30
 _MAX_SIDE = 3200  # pixels; COLMAP scales larger photographs down
 _MIN_MODEL_SIZE = 3
 _MIN_REGISTERED = 0.8
@@ -117,7 +118,9 @@ def _extract(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any]
     device = _device(pycolmap)
     _send(phase="features", total=len(job["names"]), device=device.name)
     extraction = pycolmap.FeatureExtractionOptions()
-    if device == pycolmap.Device.cpu:
+    if job["are_small"]:
+        extraction.sift.first_octave = 0
+    elif device == pycolmap.Device.cpu:
         extraction.sift.first_octave = _first_octave(pycolmap, [images / name for name in job["names"]])
     masks = Path(job["masks"]) if job["masks"] else None
     masked = [name for name in job["names"] if masks and (masks / f"{name}.png").is_file()]
@@ -198,6 +201,10 @@ def _map(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any]) ->
             image_path=images, image_names=left, min_model_size=min(_MIN_MODEL_SIZE, num), random_seed=seed
         )
         options.mapper.random_seed = options.triangulation.random_seed = seed
+        if job["are_small"]:
+            options.min_num_matches = _FEW_MATCHES
+            options.mapper.init_min_num_inliers = _FEW_INITIAL
+            options.mapper.abs_pose_min_num_inliers = _FEW_INLIERS
         models += _mapped(pycolmap, database, options, models, saved.folders()[-1:] if begun else [], saved)
         if not begun or len(_placed(models)) > num - _MIN_MODEL_SIZE:
             return sorted(models, key=lambda model: model.num_reg_images(), reverse=True)

@@ -249,11 +249,17 @@ class Mapping:
 
 
 def map_photographs(
-    scene: Path, names: list[str], options: SfmOptions, counting: Counting, is_video: bool = False
+    scene: Path,
+    names: list[str],
+    options: SfmOptions,
+    counting: Counting,
+    is_video: bool = False,
+    pairs: Sequence[tuple[str, str]] | None = None,
 ) -> Mapping:
     """Create scene/sparse/0 from scene/images; keeps scene/database.db, and continues with an existing one.
 
-    is_video: whether the photographs are the frames of a video. UsageError if pycolmap is missing, SceneError if no two
+    is_video: whether the photographs are the frames of a video. pairs: those to match, of small copies, which are not
+    enlarged for features; by default chosen by the matcher. UsageError if pycolmap is missing, SceneError if no two
     photographs match.
     """
     require_pycolmap()
@@ -274,7 +280,8 @@ def map_photographs(
         "camera_model": DEFAULT_MODEL if options.camera_model in (None, SPHERE) else options.camera_model,
         "locations": gps_locations(scene / "images", names),
         "seed": options.seed,
-        "pairs": sequential_pairs(names) if matcher == "sequential" else None,
+        "pairs": pairs or (sequential_pairs(names) if matcher == "sequential" else None),
+        "are_small": pairs is not None,
     }
     found = run_colmap(job, counting)
     if not found["models"]:

@@ -242,7 +242,7 @@ worker._send, worker._SAVE_SECONDS, worker._SAVE_SHARE = send, 0.0, 0.0
 database = pycolmap.Database.open(folder / "database.db")
 names = [image.name for image in database.read_all_images()]
 database.close()
-models = worker._map(pycolmap, folder / "database.db", folder, {"names": names, "seed": 0})
+models = worker._map(pycolmap, folder / "database.db", folder, {"names": names, "seed": 0, "are_small": False})
 print("MODELS", json.dumps([sorted(model.images[i].name for i in model.reg_image_ids()) for model in models]))
 """
 
