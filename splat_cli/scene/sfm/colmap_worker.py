@@ -42,6 +42,7 @@ _ENOUGH = 3000  # features
 _SAMPLE = 4  # photographs
 _FEW_MATCHES, _FEW_INITIAL, _FEW_INLIERS = 10, 50, 15  # of small copies; COLMAP's: 15, 100, 30
 _MAX_SIDE = 3200  # pixels; COLMAP scales larger photographs down
+_GROWTH = 1.3  # of a model between two bundle adjustments of the whole; COLMAP's: 1.1
 _MIN_MODEL_SIZE = 3
 _MIN_REGISTERED = 0.8
 _MIN_COMPARED = 8  # photographs; fewer fit better with a camera each in any case
@@ -201,6 +202,7 @@ def _map(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any]) ->
             image_path=images, image_names=left, min_model_size=min(_MIN_MODEL_SIZE, num), random_seed=seed
         )
         options.mapper.random_seed = options.triangulation.random_seed = seed
+        options.ba_global_frames_ratio = options.ba_global_points_ratio = _GROWTH
         if job["are_small"]:
             options.min_num_matches = _FEW_MATCHES
             options.mapper.init_min_num_inliers = _FEW_INITIAL
