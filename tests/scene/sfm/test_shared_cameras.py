@@ -85,7 +85,8 @@ def model(num_registered, error=1.0, zoom=1.0):
     ],
 )
 def test_one_camera_must_fit_as_well(monkeypatch, models, error, zoom, expected):
-    library = SimpleNamespace(BundleAdjustmentOptions=lambda **options: None, bundle_adjustment=lambda *args: None)
+    options = SimpleNamespace(ceres=SimpleNamespace(solver_options=SimpleNamespace()))
+    library = SimpleNamespace(BundleAdjustmentOptions=lambda **given: options, bundle_adjustment=lambda *args: None)
     monkeypatch.setattr(colmap_worker, "_split_cameras", lambda *args: model(8, error, zoom))
     assert colmap_worker._is_shared(library, models, set("01234567"), 10) == expected
     assert colmap_worker._is_shared(library, [model(7)], set("0123456"), 7), "too few to compare"
