@@ -85,17 +85,19 @@ def test_masks(trained_run, tmp_path):
     assert "4 with masks" in result.err
 
 
-def test_masks_with_names_of_no_photograph_are_refused_or_named(splat, tmp_path):
+def test_masks_and_depth_maps_with_names_of_no_photograph_are_refused_or_named(splat, tmp_path):
     """Training without them would look at what they hide."""
     scene = write_small_scene(tmp_path / "scene")
-    for folder in ("masks", "others"):
+    for folder in ("masks", "others", "depths"):
         (scene / folder).mkdir()
         Image.new("L", (40, 30), 255).save(scene / folder / "A_00.jpg")
     begun = ("train", scene, "-o", tmp_path / "run", "--steps", 1, "--device", "cpu", "--no-report")
     given = splat(*begun, "--masks", "others")
     assert given.code == 2
     assert "others has no mask for any of the 9 photographs: name them like these, such as a_00.jpg.png" in given.err
-    assert "masks has no mask for any of the photographs, so none is used" in splat(*begun).err
+    warned = splat(*begun).err
+    assert "masks has no mask for any of the photographs, so none is used" in warned
+    assert "depths has no depth map for any of the photographs, so none is used" in warned
     assert "has no mask" not in splat(*begun[:3], tmp_path / "second", *begun[4:], "--masks", "none").err
 
 

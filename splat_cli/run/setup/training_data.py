@@ -21,6 +21,7 @@ from splat_cli.scene.depth_maps import load_depth_maps
 from splat_cli.scene.extent import units_warning
 from splat_cli.scene.images.image_set import ImageSet, load_images
 from splat_cli.scene.images.lazy import lazy_images
+from splat_cli.scene.images.locate import DEPTH_FOLDERS
 from splat_cli.scene.lens.distortion import Equirectangular
 from splat_cli.scene.options import NO_MASKS, SceneOptions, placed_paths
 from splat_cli.scene.plausibility import refuse_scene
@@ -191,6 +192,10 @@ def _check_depths(scene: Scene, config: TrainConfig, display: Display) -> None:
                 f"none of the {len(missing):,} depth maps of {scene.found} exists: {missing[0]}; restore them, or "
                 "give --depths none"
             )
+        if folder := next(
+            (name for name in DEPTH_FOLDERS if config.depths is None and entries(scene.root / name)), None
+        ):
+            display.warn(f"{scene.root / folder} has no depth map for any of the photographs, so none is used")
     if missing and config.depth_weight != 0:
         display.warn(left_out(missing, "depth map"))
     if config.depth_weight and not has_maps and not len(scene.points):

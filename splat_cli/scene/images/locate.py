@@ -23,7 +23,7 @@ from splat_cli.scene.view import MAX_NUMBER, DepthFile, View
 _RATIO_TOLERANCE = 0.01
 _WHOLE = 16
 NO_DEPTHS = "none"
-_FOLDERS = ("depths", "depth")
+DEPTH_FOLDERS = ("depths", "depth")
 _CONFIDENCE = "confidence"
 _SCALES = ("sparse/0/depth_params.json", "sparse/depth_params.json", "depth_params.json")
 _RELIABLE = 5.0  # largest factor between the scale of a map and the median, as in the INRIA code
@@ -245,7 +245,7 @@ class DepthLocator:
 
     def _folder(self, wanted: str | Path | None) -> Path | None:
         if wanted is None:
-            return next((self.root / name for name in _FOLDERS if (self.root / name).is_dir()), None)
+            return next((self.root / name for name in DEPTH_FOLDERS if (self.root / name).is_dir()), None)
         folder = next((path for path in (self.root / wanted, Path(wanted)) if path.is_dir()), None)
         if folder is None:
             raise SceneError(f"there is no folder {wanted}; name the folder of the depth maps with --depths DIR")
