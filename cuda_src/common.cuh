@@ -48,19 +48,18 @@ struct BatchView {
     float background[3];
 };
 
-// The splats of one of several ranks: blocks of RANK_BLOCK, assigned round robin. ranks/share.py mirrors this layout.
+// The splats of one of several ranks: blocks of RANK_BLOCK, assigned round robin. Column j of the rank's planes is the j-th of them.
+// ranks/share.py mirrors this layout.
 struct Share {
     int rank, num_ranks;
-    int sharded;                    // 1: the parameter planes hold only this rank's splats; 0: all splats
 };
 #define RANK_BLOCK 4096
 
-// Index of the j-th splat of a share, and its column in the planes.
+// Index of the j-th splat of a share.
 __device__ __forceinline__ int splat_of(const Share& s, int j)
 {
     return s.num_ranks == 1 ? j : (j / RANK_BLOCK * s.num_ranks + s.rank) * RANK_BLOCK + j % RANK_BLOCK;
 }
-__device__ __forceinline__ int column_of(const Share& s, int j) { return s.sharded ? j : splat_of(s, j); }
 
 // State of one iteration, in device memory, so that a captured launch can be replayed without new arguments.
 // render/iter_state.py mirrors this layout.

@@ -119,18 +119,14 @@ extern "C" __global__ void split_random(
     }
 }
 
-// Opacity reset (3DGS, Kerbl et al. 2023, sec. 5.2): lowers logits to at most max_logit and zeroes their Adam moments.
+// Opacity reset (3DGS, Kerbl et al. 2023, sec. 5.2): lowers logits to at most max_logit.
 extern "C" __global__ void reset_opacities(
     int num_frozen, int num,                // frozen splats come first
-    int missing,                            // number of first splats without moments
     float max_logit,
-    float* __restrict__ logit_opacities,    // [num] changed
-    float* __restrict__ moments1,           // [num - missing] of the opacities
-    float* __restrict__ moments2)           // [num - missing] of the opacities
+    float* __restrict__ logit_opacities)    // [num] changed
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < num_frozen || i >= num) return;
-    moments1[i - missing] = moments2[i - missing] = 0.0f;
     if (logit_opacities[i] > max_logit) logit_opacities[i] = max_logit;     // keeps NaN, which is removed later
 }
 

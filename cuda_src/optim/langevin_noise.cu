@@ -39,7 +39,7 @@ extern "C" __global__ void langevin_noise(
     float noise_scale,                      // multiplies the learning rate of positions
     float* __restrict__ params)             // [rows, capacity]; means are changed
 {
-    const int j = blockIdx.x * blockDim.x + threadIdx.x, i = column_of(share, j), splat = splat_of(share, j);
+    const int i = blockIdx.x * blockDim.x + threadIdx.x, splat = splat_of(share, i);
     if (splat < (int)state->num_frozen || splat >= (int)state->num_splats || state->overflowed) return;
     add_noise(*state, capacity, splat, i, seed, noise_scale, params);
 }
@@ -55,8 +55,8 @@ extern "C" __global__ void langevin_noise_of_visible(
     float noise_scale,                      // multiplies the learning rate of positions
     float* __restrict__ params)             // [rows, capacity]; means are changed
 {
-    const int j = blockIdx.x * blockDim.x + threadIdx.x, i = column_of(share, j), splat = splat_of(share, j);
+    const int i = blockIdx.x * blockDim.x + threadIdx.x, splat = splat_of(share, i);
     if (splat < (int)state->num_frozen || splat >= (int)state->num_splats || state->overflowed) return;
-    if (!seen(depths + j, layout, true)) return;
+    if (!seen(depths + i, layout, true)) return;
     add_noise(*state, capacity, splat, i, seed, noise_scale, params);
 }

@@ -57,17 +57,17 @@ extern "C" __global__ void color_backward(
 {
     const int num_parts = (num_coefficients + COEFFICIENTS - 1) / COEFFICIENTS;
     const int first_own = (blockIdx.x / num_parts * blockDim.y + threadIdx.y) * 32, begin = blockIdx.x % num_parts * COEFFICIENTS;
-    const int first = splat_of(share, first_own), i = own(column_of(share, first_own)), j = own(first_own);
+    const int first = splat_of(share, first_own), i = own(first_own);
     const int degree = state->sh_degree, n = state->num_splats;
     if (first >= n || state->overflowed || begin >= (degree + 1) * (degree + 1)) return;
     if (FUSED && !losses_are_finite(*state, views)) return;
     const size_t stride = capacity;
     vbool on = trainable(*state, first);
-    if (!is_updated(options.warps, depths + j, layout, on)) return;
-    if (!options.dense || (FUSED && begin > 0)) on = seen(depths + j, layout, on);
+    if (!is_updated(options.warps, depths + i, layout, on)) return;
+    if (!options.dense || (FUSED && begin > 0)) on = seen(depths + i, layout, on);
     if (!some(on)) return;
     if (FUSED) {
-        on = on & (fabsf(load_own(d_rays + 3 * (size_t)layout.columns + j, on)) < UNUSABLE);
+        on = on & (fabsf(load_own(d_rays + 3 * (size_t)layout.columns + i, on)) < UNUSABLE);
         if (!some(on)) return;
     }
 
@@ -75,7 +75,7 @@ extern "C" __global__ void color_backward(
     int k = begin;
     do {
         const size_t row = ROW_SH0 + 3 * k, plane = row * stride + i, moments = row * moment_stride + i - first_moment(*state);
-        const vfloat3 g = coefficient_gradient(depths + j, d_rays + j, layout, k, on);
+        const vfloat3 g = coefficient_gradient(depths + i, d_rays + i, layout, k, on);
         if (FUSED) {
             step_color({params + plane, {moments1 + moments, moments2 + moments}, stride, moment_stride}, g, k, *state, first + lane_id(), on);
         } else {

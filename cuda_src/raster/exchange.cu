@@ -1,6 +1,5 @@
-// Data that ranks exchange besides projected splats (project_share.cu, receive_splats.cu): gradients for the owners of the
-// splats, results of views and, between two batches, the owners' parameters. One thread owns one splat in send_sums, copy_share
-// and take_columns; the other kernels have one thread.
+// Data that ranks exchange in a batch besides projected splats (project_share.cu, receive_splats.cu): gradients for the owners of the
+// splats, and results of views. One thread owns one splat in send_sums; the other kernels have one thread.
 #include "raster/visible.cuh"
 
 // Result of a view. The rank that renders the view sends it to all others. train/ranked/exchange.py knows its size.
@@ -60,35 +59,4 @@ extern "C" __global__ void agree(
     }
     *needed_rows = needed;
     set_view(state, views[num_views - 1]);                                 // all ranks have the state after the last view
-}
-
-// Copies between the planes of all splats and the planes of a share. blockIdx.y is the row.
-extern "C" __global__ void copy_share(
-    Share share, int num, long long stride, int columns,
-    int gather,                             // 1: share -> all splats; 0: all splats -> share
-    float* planes,                          // [rows, stride] of all splats
-    float* part)                            // [rows, columns] of the share
-{
-    const int j = blockIdx.x * blockDim.x + threadIdx.x, i = splat_of(share, j);
-    if (j >= columns || i >= num) return;
-    float* const in_planes = planes + blockIdx.y * stride + i;
-    float* const in_part = part + (size_t)blockIdx.y * columns + j;
-    if (gather) *in_planes = *in_part;
-    else *in_part = *in_planes;
-}
-
-// Copies those changed splats that this share owns. blockIdx.y is the row.
-extern "C" __global__ void take_columns(
-    Share share,
-    const long long* __restrict__ index,    // [count] indices of splats, possibly repeated
-    int count,
-    const float* __restrict__ values,       // [rows, count]
-    int columns,
-    float* __restrict__ part)               // [rows, columns] of the share
-{
-    const int k = blockIdx.x * blockDim.x + threadIdx.x;
-    if (k >= count) return;
-    const int i = (int)index[k];
-    if (rank_of(share.num_ranks, i) != share.rank) return;
-    part[(size_t)blockIdx.y * columns + place_in_share(share.num_ranks, i)] = values[(size_t)blockIdx.y * count + k];
 }

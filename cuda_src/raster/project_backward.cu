@@ -4,10 +4,9 @@
 //     gradient = mean over views of (d_splats -> d mean, log scale, quat, logit opacity)       one view, or BATCH views in order
 //              + gradients of the regularizers
 //
-// One lane owns the geometry of one splat. The splat has three indices:
+// One lane owns the geometry of one splat. The splat has two indices:
 //     first + lane_id()    among all splats
-//     i                    column in the parameter planes
-//     j                    column in the arrays of projected splats
+//     i                    column in the planes of this rank's splats and in the arrays of their projections
 // They are equal unless several ranks train together (struct Share).
 #include "lanes.cuh"
 #include "raster/slots.cuh"
@@ -93,7 +92,7 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
     float* __restrict__ last_seen)          // [capacity - first_moment] step of the last update with a colour gradient; may be null
 {
     const int first_own = (blockIdx.x * blockDim.y + threadIdx.y) * 32, first = splat_of(share, first_own), n = state->num_splats;
-    const int i = own(column_of(share, first_own)), j = own(first_own);
+    const int i = own(first_own);
     if (first >= n || state->overflowed) return;
     if (FUSED && !losses_are_finite(*state, views)) {
         if (first == 0 && leader() && options.warps != UNSEEN_WARPS) state->skipped_steps += NUM_SLOTS;
@@ -101,8 +100,8 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
     }
     const size_t stride = capacity, columns = layout.columns;
     vbool on = trainable(*state, first);
-    if (!is_updated(options.warps, depths + j, layout, on)) return;
-    if (!options.dense) on = seen(depths + j, layout, on);
+    if (!is_updated(options.warps, depths + i, layout, on)) return;
+    if (!options.dense) on = seen(depths + i, layout, on);
     if (!some(on)) return;
     const int t = i - first_moment(*state);                 // column in moments and statistics
     const size_t moment_stride = stride - first_moment(*state);
@@ -112,14 +111,14 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
     vfloat3 abs_color = make_vec(0.0f, 0.0f, 0.0f);         // sum of |dL/d colour|: finite only if all of them are
     vfloat screen_gradients = 0.0f, num_seen = 0.0f;        // for stats: sum over views, number of views that see the splat
     for (int slot = 0; slot < NUM_SLOTS; ++slot) {
-        const vbool visible = seen_in(depths + j, layout, slot, on);
+        const vbool visible = seen_in(depths + i, layout, slot, on);
         SplatGradient d = {};
         if (some(visible)) {
             const Camera& camera = camera_of(cameras, views, *state, slot);
             const SplatSums sums = sums_of(d_splats, sent, layout, slot, first_own, visible);
             if (last_seen) store_own(last_seen + t, vfloat((float)state->step), visible & has_color_gradient(sums));
             const float* own_sigmas = smooth_3d_sigmas ? smooth_3d_sigmas + i : nullptr;
-            const vfloat4 rgb = load4_own(colors + slot * columns + j, visible);
+            const vfloat4 rgb = load4_own(colors + slot * columns + i, visible);
             d = splat_backward(sums, raw, rgb, camera, options.antialias, state->sh_degree, params + i, own_sigmas, stride, visible);
             if (d_means) d.geometry.mean = add(d.geometry.mean, load_vec(d_means + 3 * slot * stride + i, stride, visible));
             if (options.absgrad) { d.geometry.d_x = sums.abs_x; d.geometry.d_y = sums.abs_y; }
@@ -130,7 +129,7 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
             abs_color = add(abs_color, make_vec(fabsf(d.color.x), fabsf(d.color.y), fabsf(d.color.z)));
         }
         sum = slot == 0 ? d.geometry : add_view(sum, d.geometry);
-        float* ray = d_rays + 6 * slot * columns + j;
+        float* ray = d_rays + 6 * slot * columns + i;
         store_vec(ray, columns, d.direction, on);
         store_vec(ray + 3 * columns, columns, d.color, on);
     }
@@ -141,7 +140,7 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
                                              sum.quat.x, sum.quat.y, sum.quat.z, sum.quat.w, sum.logit_opacity};
     if (FUSED) {
         const vbool used = usable(state, gradients, abs_color, on);
-        store_own(d_rays + 3 * columns + j, vfloat(UNUSABLE), on & !used);
+        store_own(d_rays + 3 * columns + i, vfloat(UNUSABLE), on & !used);
         on = used;
         if (!some(on)) return;
     }

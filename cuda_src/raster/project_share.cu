@@ -44,7 +44,7 @@ extern "C" __global__ void project_share(
         put_splats(slot, columns, rows, first_own, false, {});
         return;
     }
-    const int i = own(column_of(share, first_own)), j = own(first_own);
+    const int i = own(first_own);
     const vint splat = first + lane_id();
     const vbool exists = splat < n;
     vfloat gain;
@@ -52,7 +52,7 @@ extern "C" __global__ void project_share(
     SplatInView projected = {};
     const float* own_sigmas = smooth_3d_sigmas ? smooth_3d_sigmas + i : nullptr;
     const vbool visible = project_splat(params + i, capacity, kept, view->camera, view->sh_degree, antialias, own_sigmas, gain, projected);
-    store_own(depths + j, select(visible, projected.depth, vfloat(0.0f)), exists);
-    store4_own(colors + j, projected.color, visible);
+    store_own(depths + i, select(visible, projected.depth, vfloat(0.0f)), exists);
+    store4_own(colors + i, projected.color, visible);
     put_splats(slot, columns, rows, first_own, visible, projected);
 }

@@ -38,8 +38,8 @@ from splat_cli.scene.colmap.write import write_model
 from splat_cli.scene.quaternion import quat_from_matrix
 from splat_cli.terminal.console import Display, Progress
 from splat_cli.train import initialization, trainer
-from splat_cli.train.ranked.leader import Leader
 from splat_cli.train.ranked.ranked_views import RankedViews
+from splat_cli.train.ranked.shares import SharedSplats
 from splat_cli.train.trainer import Trainer
 
 CHUNK = 1 << 19  # splats that a thread makes at a time
@@ -180,8 +180,8 @@ def main(
             (initialization, "read_splats"),
             (trainer, "make_model"),
             (Trainer, "__init__"),
-            (Leader, "scatter"),
-            (Leader, "collect"),
+            (SharedSplats, "load"),
+            (SharedSplats, "splats"),
             (RankedViews, "grow_if_overflowed"),
             (Rasterizer, "resize_pairs"),
         ):

@@ -23,10 +23,10 @@ from splat_cli.device.backend import Timer
 from splat_cli.ranks.channel import Channel
 from splat_cli.run import follower
 from splat_cli.train.density_control import DensityControl
-from splat_cli.train.ranked.follower import Follower
-from splat_cli.train.ranked.leader import Leader
 from splat_cli.train.ranked.ranked_scores import RankedScorer
 from splat_cli.train.ranked.ranked_step import RankedStep
+from splat_cli.train.ranked.sharded import Sharded
+from splat_cli.train.ranked.shares import SharedSplats
 from splat_cli.train.step import StepLoop
 from splat_cli.train.trainer import Trainer
 
@@ -95,18 +95,14 @@ class Recorder:
         setattr(RankedStep, "run", lambda step, count: self._run(step, count))  # noqa: B010
         for owner, name, what in [
             (DensityControl, "refine", "refine: all of it"),
-            (RankedScorer, "sums", "score"),
-            (Leader, "collect", "collect"),
-            (Leader, "scatter", "scatter"),
-            (Follower, "_send_share", "collect"),
-            (Leader, "replaced", "scatter changes"),
-            (Follower, "_take_changes", "scatter changes"),
-            (Follower, "_take_share", "scatter"),
+            (RankedScorer, "scores", "refine: scores"),
+            (SharedSplats, "gather_geometry", "refine: gather geometry"),
+            (SharedSplats, "spread", "refine: spread"),
+            (SharedSplats, "load", "load"),
             (Trainer, "constrain", "constrain"),
         ]:
             self._wrap(owner, name, what, waits=True)
-        self._wrap(Leader, "run_until", "steps")
-        self._wrap(Follower, "_run_until", "steps")
+        self._wrap(Sharded, "run_until", "steps")
         self._wrap(StepLoop, "sync", "steps: wait for the device", after=self._synced)
         self._wrap(Channel, "next_message", "wait for rank 0")
 
@@ -132,7 +128,7 @@ class Recorder:
                     self._clock._backend.synchronize()
                 self._records.spans.append((what, begin, now()))
                 after()
-                if what == "collect":
+                if what == "refine: all of it":
                     self.write()
 
         setattr(owner, name, recorded)

@@ -21,7 +21,6 @@ class ADCStrategy:
 
     collects_stats, tracks_unseen = True, False
     noise_scale = 0.0
-    num_score_views = 0
 
     def __init__(self, config: ResolvedConfig, extent: float) -> None:
         self.config, self.extent = config, extent

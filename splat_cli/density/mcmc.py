@@ -22,7 +22,6 @@ class PeriodicStrategy:
     """Rounds every densify_interval steps, from densify_start to densify_stop."""
 
     collects_stats = False
-    num_score_views = 0
 
     def __init__(self, config: ResolvedConfig, extent: float) -> None:
         self.config, self.extent = config, extent
@@ -90,15 +89,11 @@ class ErrorCopyStrategy(MCMCStrategy):
     all tiles until then (docs/experiments/densification.md, "Copies of transparent splats").
     """
 
-    def __init__(self, config: ResolvedConfig, extent: float) -> None:
-        super().__init__(config, extent)
-        self.num_score_views = config.score_views
-
     def _num_copies(self, model: Model, sampler: WeightedSampler, wanted: int) -> int:
         return sampler.limit(model.splats.params[OPACITY], wanted, MIN_COPY_OPACITY)
 
     def _errors(self, scorer: ErrorScorer) -> DeviceArray | None:
-        return scorer.scores(self.num_score_views)[1]
+        return scorer.scores(self.config.score_views)[1]
 
 
 class ErrorSplitStrategy(ErrorCopyStrategy):

@@ -55,9 +55,9 @@ def split_random(model: Model, parents: DeviceArray, slots: DeviceArray, rng: np
 def reset_opacities(model: Model, max_opacity: float) -> None:
     """Lower the opacities of all trained splats to at most max_opacity, with zero moments."""
     max_logit = float(np.log(max_opacity / (1 - max_opacity)))
-    rows = (planes[OPACITY] for planes in (model.splats.params, *model.moments.pair()))
-    counts = model.num_frozen, model.num, model.first_moment
-    launch(model.backend, FILE, "reset_opacities", model.num, *counts, max_logit, *rows)
+    counts = model.num_frozen, model.num
+    launch(model.backend, FILE, "reset_opacities", model.num, *counts, max_logit, model.splats.params[OPACITY])
+    model.clear_moments_of(OPACITY)
 
 
 def limit_scales(model: Model, min_scale: float) -> None:

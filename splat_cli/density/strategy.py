@@ -24,7 +24,6 @@ class Strategy(Protocol):
     collects_stats: bool  # training steps sum screen-space gradients in `Model.stats`
     tracks_unseen: bool  # training steps write `Model.last_seen`, which shares memory with these sums
     noise_scale: float  # scale of langevin_noise in each step; 0: no noise
-    num_score_views: int  # number of views in the first call of the scorer in `refine`; 0: no scores
 
     def due(self, step: int) -> bool:
         """Whether `refine` is called after this step."""
@@ -33,6 +32,9 @@ class Strategy(Protocol):
         self, step: int, model: Model, scorer: ErrorScorer, rng: np.random.Generator
     ) -> Sequence[DeviceArray] | None:
         """Add, relocate and prune splats, up to config.max_splats. Frozen splats do not change and do not count.
+
+        model: geometry and statistics of all splats. With several ranks it has no colours, which follow by themselves;
+        each rank calls this with the same arguments and must do the same.
 
         Returns indices int64 [K] on the device, with repetition, of all changed splats; None if any may have changed.
         """

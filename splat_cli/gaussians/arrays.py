@@ -101,6 +101,10 @@ class SplatArrays:
         """Views of the arrays as [N, number of scalars], in the order of the rows of `Splats`."""
         return [array.reshape(len(self), math.prod(array.shape[1:])) for array in self.arrays().values()]
 
+    def parameter_rows(self) -> list[np.ndarray]:
+        """Views of all scalars, [N] each, in the order of the rows of `Splats.params`; there must be no features."""
+        return [row for table in self.rows() for row in table.T]
+
     def longest_axes(self) -> np.ndarray:
         """Standard deviation along the longest axis, float64 [N], world units; within the range of float32."""
         longest: np.ndarray = np.exp(np.clip(self.log_scales.max(axis=1), -80, 80).astype(np.float64))

@@ -18,6 +18,7 @@ from splat_cli.model.columns import (
     copy_columns,
     download_columns,
     mark_nonfinite,
+    partition,
     remove_columns,
     reorder_columns,
 )
@@ -102,7 +103,7 @@ class Model:
         on_device: RowsOnDevice | None = None,
     ) -> None:
         self.backend, self.num_frozen, self.on_device = backend, num_frozen, on_device
-        columns = _rounded(max(capacity, len(arrays)))
+        columns = rounded_capacity(max(capacity, len(arrays)))
         params, moments = (on_device.params, on_device.moments) if on_device else (None, None)
         self.splats = Splats.from_arrays(backend, arrays, columns, sh_degree, num_features, params)
         self.moments = Moments(self.splats, packed_moments, moments, self.first_moment)
@@ -202,7 +203,7 @@ class Model:
         if num <= self.splats.capacity:
             return
         before, limit = self.splats.capacity, limit + self.num_frozen
-        capacity = _rounded(max(num, min(int(before * GROWTH), limit)))
+        capacity = rounded_capacity(max(num, min(int(before * GROWTH), limit)))
         check_capacity(self.backend, capacity)
         try:
             self._reallocate(capacity)
@@ -218,7 +219,7 @@ class Model:
         saved = {name: download_columns(self.backend, planes[name], self.num - self.missing(name)) for name in planes}
         del planes
         self._free()
-        self._place(saved, _rounded(num))
+        self._place(saved, rounded_capacity(num))
 
     def _reallocate(self, capacity: int) -> None:
         for name in list(self.planes()):  # each old array is freed before the next one is reallocated
@@ -240,6 +241,12 @@ class Model:
         for array in self.moments.planes().values():
             clear_columns(self.backend, array, len(index), index, missing=self.first_moment)
 
+    def clear_moments_of(self, row: int) -> None:
+        """Set the moments of a parameter of all trained splats to zero."""
+        trained = slice(self.num_frozen - self.first_moment, self.num - self.first_moment)
+        for array in self.moments.planes().values():
+            array[row, trained] = 0
+
     def remove(self, mask: DeviceArray) -> None:
         """Remove the splats where `mask` bool [num] is set; the last ones fill the gaps. Waits for the device.
 
@@ -252,6 +259,14 @@ class Model:
         before = self.num
         self.remove(mark_nonfinite(self.backend, self.splats.params, before))
         return before - self.num
+
+    def expose_nonfinite(self) -> int:
+        """Make a coordinate of all splats with a non-finite parameter non-finite, too; returns their number."""
+        mask = mark_nonfinite(self.backend, self.splats.params, self.num)
+        count = len(partition(self.backend, mask)[0])
+        if count:
+            self.splats.params[0, : self.num][mask] = np.nan
+        return count
 
     def sort_spatially(self) -> None:
         """Sort the trained splats along a Morton curve, so that the threads of a warp own neighbouring splats."""
@@ -282,5 +297,6 @@ def first_moment(num_frozen: int) -> int:
     return num_frozen // WARP * WARP
 
 
-def _rounded(capacity: int) -> int:
+def rounded_capacity(capacity: int) -> int:
+    """A multiple of GRAIN, at least `capacity`."""
     return ceil_div(capacity, GRAIN) * GRAIN

@@ -23,8 +23,7 @@ def langevin_noise(
 
     share: splats to move. visible_in: move only splats that a view of this batch shows; others are not read.
     """
-    columns = share.own_columns(splats.capacity)
-    blocks, own = ceil_div(columns, THREADS), (state.array, splats.capacity, share.struct)
+    blocks, own = ceil_div(splats.capacity, THREADS), (state.array, splats.capacity, share.struct)
     strength = seed, float(noise_scale)
     if visible_in is None:
         kernel = splats.backend.kernel("optim/langevin_noise", "langevin_noise")

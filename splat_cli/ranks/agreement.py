@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -12,7 +11,6 @@ from splat_cli.device import Backend
 from splat_cli.errors import OutOfMemory
 from splat_cli.ranks.protocol import Ranks
 
-T = TypeVar("T")
 OUT_OF_MEMORY_ADVICE = "use --max-splats or a larger --downscale"
 
 
@@ -20,17 +18,29 @@ class SharedMemoryError(MemoryError):
     """Memory has run out on at least one rank; raised on all of them, at the same point."""
 
 
-def all_or_none(ranks: Ranks, backend: Backend, work: Callable[[], T]) -> T:
-    """The result of `work`, called by all ranks at the same point. SharedMemoryError if any rank runs out of memory."""
-    results = list[T]()
-    with suppress(MemoryError):
-        results.append(work())
-    sent, received = (backend.upload(np.full((ranks.size, 1), len(results), np.int32)) for _ in range(2))
+def numbers_of_all(ranks: Ranks, backend: Backend, number: int) -> np.ndarray:
+    """The numbers of all ranks, int64 [ranks]; all of them call this at the same point."""
+    sent, received = (backend.upload(np.full((ranks.size, 1), number, np.int64)) for _ in range(2))
     ranks.exchange([(sent, received)])
-    without = np.flatnonzero(backend.download(received)[:, 0] == 0)
+    return backend.download(received)[:, 0]
+
+
+@contextmanager
+def all_or_none(ranks: Ranks, backend: Backend) -> Iterator[None]:
+    """A block that all ranks run. If memory runs out on one of them, all raise SharedMemoryError after the block.
+
+    Transfers within the block must not raise a MemoryError on only one rank (see fatal_out_of_memory).
+    """
+    fits = True
+    try:
+        yield
+    except SharedMemoryError:
+        raise
+    except MemoryError:
+        fits = False  # the memory of the block is freed with the exception
+    without = np.flatnonzero(numbers_of_all(ranks, backend, fits) == 0)
     if len(without):
         raise SharedMemoryError(f"GPU {without[0]} of {ranks.size} is out of memory")
-    return results[0]
 
 
 @contextmanager

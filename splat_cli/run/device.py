@@ -69,7 +69,12 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
         ("optim/begin_step", {}),
     ]
     if config.gpus > 1:
-        units += [("raster/project_share", {}), ("raster/receive_splats", {}), ("raster/exchange", {})]
+        units += [
+            ("raster/project_share", {}),
+            ("raster/receive_splats", {}),
+            ("raster/exchange", {}),
+            ("density/shares", {}),
+        ]
     if config.dropout != 0:
         project = "raster/project_share" if config.gpus > 1 else "raster/project"
         units.append((project, projection | {"DROPOUT": 1}))

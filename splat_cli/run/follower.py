@@ -18,7 +18,7 @@ from splat_cli.run.ranks import make_ranks
 from splat_cli.run.setup.initial_state import placeholder_splats
 from splat_cli.run.setup.training_data import load_part
 from splat_cli.terminal.console import Display
-from splat_cli.train.ranked.follower import Follower
+from splat_cli.train.ranked.sharded import Sharded
 from splat_cli.train.trainer import Trainer
 from splat_cli.train.training_inputs import TrainingInputs
 
@@ -50,7 +50,7 @@ def _follow(channel: Channel, files: list[int]) -> None:
     own = own_views(len(views), config.batch_size, Share(ranks.rank, ranks.size))
     images = load_part(views, own, requested, backend, display, lazily=budget is not None)
     splats = placeholder_splats(images, 8)
-    sharding = Follower(ranks)
+    sharding = Sharded(ranks)
     sharding.follow(Trainer(backend, config, splats, TrainingInputs(images, budget, points), sharding=sharding))
 
 

@@ -41,7 +41,6 @@ class RunWriter:
         seconds: training time so far. polish: fine-tune splats after baking a colour field into them.
         """
         timer = self.trainer.timer
-        self.trainer.collect()
         with timer("saving"):
             self.board.splats(self.trainer.step, self.save_splats(polish).standard)
         with timer("measuring"):
@@ -60,7 +59,6 @@ class RunWriter:
     def save_splats(self, polish: bool = False) -> RunSplats:
         """Write the splats, refined cameras and learned background. Raises DiskError."""
         trainer, config = self.trainer, self.config
-        trainer.collect()
         splats = splats_of_run(trainer, config, self.data.scene.origin)
         if polish:
             splats = polished(splats, trainer, config, self.data.training, self.display.say)
@@ -86,7 +84,7 @@ class RunWriter:
             return
         step, backend = self.trainer.step, self.trainer.backend
         scores = self.trainer.run_with_memory_fallback(self._scores)
-        extra = {"num_splats": self.trainer.splats.num, "seconds": round(seconds, 3)}
+        extra = {"num_splats": self.trainer.num_splats, "seconds": round(seconds, 3)}
         extra |= {"peak_bytes": int(backend.peak_bytes), **self.trainer.run_with_memory_fallback(self._free_space)}
         with locked_file(self.run.metrics_path):
             self.run.save_metrics(updated_metrics(self.run, self.config, step, scores, backend.describe(), extra))

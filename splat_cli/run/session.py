@@ -119,7 +119,7 @@ class Session:
                     raise
         self._close_log()
         result = RunSummary(
-            self.run, trainer.step, trainer.splats.num, self.clock.seconds, self.writer.score, trainer.nonfinite_counts
+            self.run, trainer.step, trainer.num_splats, self.clock.seconds, self.writer.score, trainer.nonfinite_counts
         )
         self.run.save_result(result.to_dict())
         return result
@@ -144,7 +144,6 @@ class Session:
         self._check()
         if self.callback is not None:  # it may pause training
             with self.clock.paused(), self.timer("viewer"):
-                self.trainer.collect()
                 self._is_whole = True
                 self.callback.on_steps(self.trainer, progress, self._check)
                 self._is_whole = False

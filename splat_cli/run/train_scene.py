@@ -123,8 +123,8 @@ def _train(job: _Job, checkpoint: Checkpoint | None, ranks: Ranks, timer: PhaseT
         refuse_other_inputs(run, inputs, job.scene_path, plan.requested)
     trainer = build_trainer_within_memory(backend, plan, data, start, display, timer, ranks)
     session = Session(run, plan, display, trainer, data, job.callback)
-    rows = len(trainer.splats.params)
-    require_space(run.path, (checkpoint_bytes if plan.requested.keep else ply_bytes)(trainer.model.num, rows))
+    rows = len(trainer.model.splats.params)
+    require_space(run.path, (checkpoint_bytes if plan.requested.keep else ply_bytes)(trainer.num_splats, rows))
     if checkpoint:
         session.restore(checkpoint)
     _save_inputs(job, plan, data, inputs, trials, has_refined=checkpoint is not None and plan.requested.pose_opt)

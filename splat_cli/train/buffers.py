@@ -15,6 +15,7 @@ from splat_cli.render.rasterization_settings import RasterizationSettings
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.joint_models import JointModels, joint_memory, joint_models_move
 from splat_cli.train.ranked.exchange import Exchange
+from splat_cli.train.ranked.shares import Geometry, SharedSplats
 from splat_cli.train.view_scores import ViewScorer
 
 PAIRS_PER_SPLAT = 12  # initial size of the buffers of (splat, tile) pairs
@@ -32,6 +33,11 @@ def initial_pairs(num_splats: int, per_splat: int) -> int:
     return min(per_splat * num_splats, MAX_INITIAL_PAIRS)
 
 
+def initial_capacity(config: ResolvedConfig, num: int) -> int:
+    """Number of splats for which there is room at the start, from `num` splats."""
+    return max(num, min(2 * num, config.max_splats))
+
+
 def make_model(
     backend: Backend,
     config: ResolvedConfig,
@@ -45,7 +51,8 @@ def make_model(
     """
     num_frozen = 0 if frozen is None else len(frozen)
     shown = splats if frozen is None else merged([frozen, splats])
-    capacity = num_frozen + (config.max_splats if num_frozen or on_device else min(2 * len(splats), config.max_splats))
+    has_all_room = num_frozen or on_device
+    capacity = num_frozen + (config.max_splats if has_all_room else initial_capacity(config, len(splats)))
     return Model(
         backend,
         shown,
@@ -76,6 +83,8 @@ def training_memory(
     splats = Model.memory_cost(*rows, on_device, grows=on_device is None and config.frozen is None)
     scratch = Rasterizer.memory_cost(_rasterization_settings(config, deterministic, joint_models_move(config)))
     if config.gpus > 1:
+        splats = MemoryCost(per_splat=splats.per_splat / config.gpus)
+        splats += Geometry.round_cost(config.smooth_3d > 0) + SharedSplats.transfer_cost()
         scratch += Exchange.memory_cost(config.batch_size, config.gpus)
     scores = ViewScorer.memory_cost(config, deterministic)
     return splats + scratch + scores + PhotometricLoss.buffer_cost() + joint_memory(config, num_views)

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
 import numpy as np
 
 from splat_cli.config import ResolvedConfig
 from splat_cli.density import make_strategy
 from splat_cli.density.unseen import hide_unseen, mark_unseen, max_unseen_steps, restart_clocks
-from splat_cli.device import DeviceArray
 from splat_cli.model.columns import partition
 from splat_cli.model.model import Model
 from splat_cli.render.iter_state import IterState
 from splat_cli.train.memory_recovery import ScratchMemory
+from splat_cli.train.sharding import Sharding
 from splat_cli.train.view_scores import ViewScorer
 
 SORT_INTERVAL = 1000  # steps between two spatial sorts, roughly
 
 
 class DensityControl:
-    """Changes the splats of `model` after the steps at which the strategy is due.
+    """Changes the splats after the steps at which the strategy is due. With several ranks, all do so alike.
 
-    extent: size of the scene, in world units. rng: generator of all strategies, which checkpoints save. num_removed:
-    number of splats removed because their parameters were not finite.
+    model: the splats of this rank. extent: size of the scene, in world units. rng: generator of all strategies, which
+    checkpoints save. num_removed: number of splats removed because their parameters were not finite.
     """
 
     def __init__(
@@ -36,9 +35,10 @@ class DensityControl:
         scratch: ScratchMemory,
         state: IterState,
         rng: np.random.Generator,
+        sharding: Sharding,
     ) -> None:
         self.config, self.extent, self.model, self.rng = config, extent, model, rng
-        self._scorer, self._scratch, self._state = scorer, scratch, state
+        self._scorer, self._scratch, self._state, self._sharding = scorer, scratch, state, sharding
         self.strategy = make_strategy(config, extent)
         self.num_removed = 0
         self._max_unseen_steps = max_unseen_steps(config, len(scratch.rasterizer.cameras.views))
@@ -59,43 +59,52 @@ class DensityControl:
             step += 1
         return step
 
-    def refine(self, step: int) -> Sequence[DeviceArray] | None:
-        """Run one round. Returns the indices of all changed splats, or None, see Strategy.refine."""
-        model, capacity = self.model, self.model.splats.capacity
-        self.num_removed += (removed := model.remove_nonfinite())
-        self._state.write(num_splats=model.num)
-        changed = self._refine_and_reuse_unseen(step)
-        if is_sorted := step % SORT_INTERVAL < self.config.densify_interval:
-            model.sort_spatially()
-        if is_resized := model.splats.capacity != capacity:
-            self._scratch.resize_splats(model.splats.capacity)
-        self._state.write(num_splats=model.num)
-        return None if removed or is_sorted or is_resized else changed
+    def sorts(self, step: int) -> bool:
+        """Whether the round after step `step` sorts the splats."""
+        return step % SORT_INTERVAL < self.config.densify_interval
 
-    def clear_stats(self, step: int) -> None:
+    def refine(self, step: int, sorts: bool) -> None:
+        """Run one round."""
+        sharding, capacity = self._sharding, self._sharding.capacity
+        if sharding.total(self.model.expose_nonfinite()):
+            with sharding.geometry() as model:
+                self.num_removed += model.remove_nonfinite()
+            self._state.write(num_splats=sharding.num_splats)
+        with sharding.geometry() as model:
+            self._refine_and_reuse_unseen(step, model)
+            if sorts:
+                model.sort_spatially()
+        if sharding.capacity != capacity:
+            with sharding.all_or_none():
+                self._scratch.resize_splats(sharding.capacity)
+        self._state.write(num_splats=sharding.num_splats)
+
+    def clear_stats(self, step: int, model: Model | None = None) -> None:
         """Clear the statistics after step `step`; all splats count as seen in that step."""
-        self.model.clear_stats()
+        model = model or self.model
+        model.clear_stats()
         if self.strategy.tracks_unseen:
-            self.model.last_seen[: self.model.num - self.model.first_moment] = step
+            model.last_seen[: model.num - model.first_moment] = step
 
     def remove_unseen(self, step: int) -> None:
         """After the last step, remove the splats that no view shows, unless none would remain."""
         if not self.strategy.tracks_unseen:
             return
-        mask = mark_unseen(self.model, step - self._max_unseen_steps)
-        if len(partition(self.model.backend, mask)[0]) < self.model.num_trained:
-            self.model.remove(mask)
-            self._state.write(num_splats=self.model.num)
+        with self._sharding.geometry() as model:
+            mask = mark_unseen(model, step - self._max_unseen_steps)
+            if len(partition(model.backend, mask)[0]) < model.num_trained:
+                model.remove(mask)
+        self._state.write(num_splats=self._sharding.num_splats)
 
-    def _refine_and_reuse_unseen(self, step: int) -> Sequence[DeviceArray] | None:
-        """Run a round that treats splats that no view shows as dead. Returns the result of Strategy.refine."""
+    def _refine_and_reuse_unseen(self, step: int, model: Model) -> None:
+        """Run a round that treats splats that no view shows as dead."""
         if not self.strategy.tracks_unseen:
-            return self.strategy.refine(step, self.model, self._scorer, self.rng)
-        hidden = hide_unseen(self.model, step - self._max_unseen_steps)
-        changed = self.strategy.refine(step, self.model, self._scorer, self.rng)
+            self.strategy.refine(step, model, self._scorer, self.rng)
+            return
+        hide_unseen(model, step - self._max_unseen_steps)
+        changed = self.strategy.refine(step, model, self._scorer, self.rng)
         if changed is None:  # the strategy does not know which splats it has added
-            self.clear_stats(step)
-            return None
+            self.clear_stats(step, model)
+            return
         for index in changed:
-            restart_clocks(self.model, index, step)
-        return [*changed, hidden]
+            restart_clocks(model, index, step)

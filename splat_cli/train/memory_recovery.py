@@ -11,6 +11,7 @@ from splat_cli.model.model import Model
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.joint_models import JointModels
+from splat_cli.train.sharding import Sharding
 from splat_cli.train.view_scores import ViewScorer
 
 T = TypeVar("T")
@@ -23,38 +24,48 @@ class ScratchMemory:
     """Scratch buffers of training, which can be released and reallocated. allocated: whether they are allocated."""
 
     def __init__(
-        self, model: Model, rasterizer: Rasterizer, joint: JointModels, scorer: ViewScorer, state: IterState
+        self,
+        model: Model,
+        rasterizer: Rasterizer,
+        joint: JointModels,
+        scorer: ViewScorer,
+        state: IterState,
+        sharding: Sharding,
     ) -> None:
         self.model, self.rasterizer, self.joint, self.scorer, self.state = model, rasterizer, joint, scorer, state
-        self.allocated = True
+        self.allocated, self._sharding = True, sharding
         joint.resize(model.splats.capacity)
 
-    def recover(self, step: int, fit_others: Callable[[], object] = lambda: None) -> str:
-        """Release and reallocate all scratch buffers, pruning the least opaque splats until they fit; returns a notice.
+    def recover(self, step: int, fit: Callable[[float], object], prune: Callable[[int], object]) -> str:
+        """Prune the least opaque splats until training from step `step` on fits; returns a notice.
 
-        Step `step` can be repeated afterwards. fit_others: raises MemoryError if the splats do not fit on other ranks.
-        OutOfMemory if pruning does not help.
+        fit: reallocates all buffers, with this share of the pairs needed now. prune: removes all but this number of
+        trained splats. OutOfMemory if pruning does not help.
         """
-        model, before = self.model, self.model.num
-        pairs = self.pairs_needed()
-        while True:
-            self.release()
-            try:
-                self.allocate(pairs)
-                fit_others()
-                break
-            except MemoryError:
-                self.release()
-                if model.num_trained < _MIN_SPLATS or not _prune(model, int(_KEPT * model.num_trained)):
-                    raise _out_of_memory(model.num, pairs) from None
-                pairs = max(int(_KEPT * pairs), _MIN_PAIRS)
-        self.state.write(step=step, num_splats=model.num, overflowed=0)
-        pruned = f"; the {before - model.num:,} least opaque were pruned" if before > model.num else ""
-        return f"out of device memory at step {step}: continuing with at most {model.num:,} splats{pruned}"
+        sharding, scale = self._sharding, 1.0
+        before, num_frozen = sharding.num_splats, self.model.num_frozen
+        while not _fits(fit, scale):
+            num = sharding.num_splats
+            if num - num_frozen < _MIN_SPLATS or not _fits(prune, int(_KEPT * (num - num_frozen))):
+                raise _out_of_memory(num, self.pairs_needed(scale))
+            scale *= _KEPT
+        num = sharding.num_splats
+        pruned = f"; the {before - num:,} least opaque were pruned" if before > num else ""
+        return f"out of device memory at step {step}: continuing with at most {num:,} splats{pruned}"
 
     def pairs_needed(self, scale: float = 1.0) -> int:
-        """Size of the pair buffers, with headroom, for `scale` times the splats of the last view."""
+        """Size of the pair buffers, with headroom, for `scale` times the pairs of the last view."""
         return max(int(_PAIR_HEADROOM * scale * self.state.read()["needed_pairs"]), _MIN_PAIRS)
+
+    def reallocate(self, scale: float) -> None:
+        """Release and allocate all scratch buffers, for `scale` times the pairs needed now. Raises MemoryError."""
+        pairs = self.pairs_needed(scale)
+        self.release()
+        try:
+            self.allocate(pairs)
+        except MemoryError:
+            self.release()
+            raise
 
     def run_or_release(self, work: Callable[[], T]) -> T:
         """The result of `work`; if memory runs out, release the scratch buffers and repeat it.
@@ -83,9 +94,9 @@ class ScratchMemory:
         self.scorer.release()
         self.model.backend.release_cached()
 
-    def allocate(self, pairs: int, capacity: int | None = None) -> None:
-        """Allocate all scratch buffers, for `capacity` splats, by default the model's. Raises MemoryError."""
-        self.resize_splats(capacity or self.model.splats.capacity)
+    def allocate(self, pairs: int) -> None:
+        """Allocate all scratch buffers for the splats of all ranks. Raises MemoryError."""
+        self.resize_splats(self._sharding.capacity)
         self.rasterizer.resize_pairs(pairs)
         self.allocated = True
 
@@ -105,10 +116,10 @@ def keep_most_opaque(model: Model, num: int) -> None:
     model.rebuild(model.num)
 
 
-def _prune(model: Model, num: int) -> bool:
-    """`keep_most_opaque`; False if there is not enough memory for it."""
+def _fits(work: Callable[[T], object], argument: T) -> bool:
+    """Whether `work` does not run out of memory."""
     try:
-        keep_most_opaque(model, num)
+        work(argument)
     except MemoryError:
         return False
     return True

@@ -3,9 +3,10 @@ and runs density control."""
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,101 +16,29 @@ from splat_cli.data.view_order import view_order
 from splat_cli.density import make_strategy
 from splat_cli.density.operations import limit_scales
 from splat_cli.device import Backend, DeviceArray
-from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.arrays import SplatArrays, zero_splats
 from splat_cli.gaussians.splats import Splats
 from splat_cli.joint.joint_model import TrainingSetup
 from splat_cli.model.model import RowsOnDevice
 from splat_cli.model.smooth_3d import update_smooth_3d_sigmas
-from splat_cli.ranks.share import WHOLE, Share
 from splat_cli.render.images import background_color
 from splat_cli.render.iter_state import IterState
 from splat_cli.scene.extent import scene_extent, scene_size
 from splat_cli.terminal.console import Progress
 from splat_cli.terminal.phase_timer import PhaseTimer
-from splat_cli.train.buffers import make_model, make_rasterizer
+from splat_cli.train.buffers import initial_capacity, make_model, make_rasterizer
 from splat_cli.train.density_control import DensityControl
 from splat_cli.train.joint_models import JointModels
-from splat_cli.train.memory_recovery import ScratchMemory
+from splat_cli.train.memory_recovery import ScratchMemory, keep_most_opaque
 from splat_cli.train.schedule import background_of, set_position_rates, upload_schedule
-from splat_cli.train.step import BatchStep, CapturedGraph, StepLoop
+from splat_cli.train.sharding import Sharding, Unsharded
+from splat_cli.train.step import BatchStep
 from splat_cli.train.training_inputs import TrainingInputs
-from splat_cli.train.view_scores import LocalViews, ViewScorer
 
 SYNC_SECONDS = 0.2  # between two reads of the iteration state
 MIN_SCALE = 1e-5  # relative to the scene's size: thinner discs render alike, and no gradient limits them
 
 T = TypeVar("T")
-
-
-class Sharding(Protocol):
-    """Division of training among ranks: the steps that a trainer does together with the others.
-
-    share: the splats and photographs of this rank.
-    """
-
-    share: Share
-
-    def connect(
-        self, step: BatchStep, images: TrainingImages, timer: PhaseTimer, rng: np.random.Generator
-    ) -> tuple[ViewScorer, StepLoop]:
-        """Scorer and loop of a trainer with these parts; called once, before the methods below."""
-
-    def run_until(self, step: int) -> None:
-        """Run the loop up to step `step`, on all ranks."""
-
-    def check(self) -> None:
-        """RankError if a rank is lost."""
-
-    def collect(self) -> None:
-        """Update the splats, moments and statistics that other ranks train."""
-
-    def begin_round(self, num_score_views: int) -> None:
-        """Before density control: collect, and meanwhile score this many views."""
-
-    def replaced(self, changed: Sequence[DeviceArray] | None) -> None:
-        """Called after density control or a checkpoint changed splats, at the indices `changed`; None: any splats."""
-
-    def begin_constraints(self) -> None:
-        """Before constraints of the splats, which every rank applies to its share."""
-
-    def fit(self) -> None:
-        """MemoryError if the splats do not fit on other ranks."""
-
-
-class Unsharded:
-    """The sharding of a single GPU, which trains all splats and needs no communication."""
-
-    share = WHOLE
-
-    def connect(
-        self, step: BatchStep, images: TrainingImages, timer: PhaseTimer, rng: np.random.Generator
-    ) -> tuple[ViewScorer, StepLoop]:
-        """See Sharding.connect."""
-        graph = CapturedGraph(step.rasterizer, step.launch)
-        self._loop = StepLoop(graph, step.state, step.rasterizer, images.stream, timer, step.batch, step.launch)
-        return ViewScorer(step, LocalViews(step, images), rng), self._loop
-
-    def run_until(self, step: int) -> None:
-        """See Sharding.run_until."""
-        self._loop.run_until(step)
-
-    def check(self) -> None:
-        """See Sharding.check."""
-
-    def collect(self) -> None:
-        """See Sharding.collect."""
-
-    def begin_round(self, num_score_views: int) -> None:
-        """See Sharding.begin_round."""
-
-    def replaced(self, changed: Sequence[DeviceArray] | None) -> None:
-        """See Sharding.replaced."""
-
-    def begin_constraints(self) -> None:
-        """See Sharding.begin_constraints."""
-
-    def fit(self) -> None:
-        """See Sharding.fit."""
 
 
 class Trainer:
@@ -139,7 +68,8 @@ class Trainer:
         self.backend, self.config, self.notices = backend, config, list[str]()
         self.timer = timer or PhaseTimer("training")
         self.extent = scene_extent(images.views)
-        self.model = make_model(backend, config, splats, frozen, on_device)
+        own = splats if self.sharding.share.num_ranks == 1 else zero_splats(1, 0)  # until `load`
+        self.model = make_model(backend, config, own, frozen, on_device)
         order = view_order(len(images.views), config.steps, config.seed, config.batch_size)
         self.images = TrainingImages(
             backend, images, order, inputs.budget, downscale_at(config, 0), config.batch_size, self.sharding.share
@@ -168,24 +98,45 @@ class Trainer:
         )
         rng = rng or np.random.default_rng(config.seed)
         self.scorer, self.loop = self.sharding.connect(self.batch_step, self.images, self.timer, rng)
-        self.scratch = ScratchMemory(self.model, self.rasterizer, self.joint, self.scorer, self.state)
-        self.density = DensityControl(config, self.extent, self.model, self.scorer, self.scratch, self.state, rng)
+        self.scratch = ScratchMemory(self.model, self.rasterizer, self.joint, self.scorer, self.state, self.sharding)
+        self.density = DensityControl(
+            config, self.extent, self.model, self.scorer, self.scratch, self.state, rng, self.sharding
+        )
+        self._whole: Splats | None = None  # splats of all ranks, gathered since the last change
         self.set_size(scene_size(images.views, splats.means))
-        self.constrain()
+        if self.sharding.share.rank > 0:
+            return  # rank 0 sends what comes next
+        if own is not splats:
+            self.load_planes({"params": splats.parameter_rows()}, initial_capacity(config, len(splats)), 0)
+        self._together("constrain")
 
     @property
     def nonfinite_counts(self) -> dict[str, int]:
         """Counts of non-finite numbers: skipped updates of splats, skipped steps, removed splats."""
-        state = self.state.read()
         return {
-            "skipped_updates": int(state["skipped_updates"]),
-            "skipped_steps": int(state["skipped_steps"]),
+            "skipped_updates": self._together("count_skipped_updates"),
+            "skipped_steps": int(self.state.read()["skipped_steps"]),
             "removed_splats": self.density.num_removed,
         }
 
     @property
+    def num_splats(self) -> int:
+        """Number of splats, frozen ones included."""
+        return self.sharding.num_splats
+
+    @property
     def splats(self) -> Splats:
-        return self.model.splats
+        """The splats. With several ranks, they are gathered on this device until the next step."""
+        if self._whole is None:
+            if self.step >= self.config.steps and self.sharding.share.num_ranks > 1:
+                self.scratch.release()  # no longer needed
+            self._whole = self.run_with_memory_fallback(lambda: self._together("gather"))
+        return self._whole
+
+    @property
+    def capacity(self) -> int:
+        """Number of splats for which there is room."""
+        return self.sharding.capacity
 
     @property
     def background(self) -> tuple[float, float, float]:
@@ -203,34 +154,36 @@ class Trainer:
         while self.step < step:
             begin = time.perf_counter()
             try:
-                self.set_resolution()
-                self.sharding.run_until(min(step, self.step + chunk, self.density.next_pause(self.step)))
+                self._together("advance", min(step, self.step + chunk, self.density.next_pause(self.step)))
                 if self.density.due(self.step):
                     with self.timer("density control"):
-                        self.sharding.begin_round(self.density.strategy.num_score_views)
-                        self.sharding.replaced(self.density.refine(self.step))
-                self.set_resolution()
-                self.constrain()
+                        random, sorts = self.density.rng.bit_generator.state, self.density.sorts(self.step)
+                        self._together("refine", random, sorts)
+                if self.step % self.config.densify_interval == 0:
+                    self._together("constrain")
                 if self.step >= self.config.steps:
-                    self._remove_unseen()
+                    self._together("remove_unseen")
+                self.set_resolution()
             except MemoryError:
                 self.recover_from_oom()
-                self.loop.sync()
             seconds = time.perf_counter() - begin
             chunk = max(1, min(100, int(chunk * SYNC_SECONDS / max(seconds, 1e-6)) + 1))
             if on_progress:
                 last = self.loop.last
-                on_progress(Progress(self.step, float(last["loss"]), self.model.num, float(last["psnr"])))
+                on_progress(Progress(self.step, float(last["loss"]), self.num_splats, float(last["psnr"])))
 
-    def collect(self) -> None:
-        """Update the splats, moments and statistics that other ranks train; on one GPU, there are none."""
-        self.sharding.collect()
+    def load_planes(self, planes: Mapping[str, Any], capacity: int, step: int) -> None:
+        """Replace all splats, moments and statistics after step `step`, with room for `capacity` splats.
 
-    def load_planes(self, planes: dict[str, np.ndarray], capacity: int) -> None:
-        """Replace all splats, moments and statistics, with room for `capacity` splats. See Model.load_planes."""
-        self.model.load_planes(planes, capacity)
-        self.scratch.resize_splats(capacity)
-        self.sharding.replaced(None)
+        planes: see Sharding.load.
+        """
+        self._whole = None
+        self.sharding.load(self, planes, capacity, step)
+
+    def copied_planes(self) -> dict[str, DeviceArray]:
+        """Copies of all splats, moments and statistics, see Sharding.copies."""
+        planes: dict[str, DeviceArray] = self._together("copy_planes")
+        return planes
 
     def recover_from_oom(self) -> None:
         """Prune splats until training fits into memory; their number is the maximum from then on.
@@ -239,12 +192,10 @@ class Trainer:
         executes a step.
         """
         self.sharding.check()
-        self.scratch.release()  # frees memory for collecting
-        self.sharding.collect()
         step = self.step - self.step % self.config.batch_size
-        self.notices.append(self.scratch.recover(step, self.sharding.fit))
-        self.density.limit(self.model.num_trained)
-        self.config = self.density.config
+        fit = functools.partial(self._together, "fit", step)
+        self.notices.append(self.scratch.recover(step, fit, functools.partial(self._together, "prune")))
+        self._together("limit", self.num_splats - self.model.num_frozen)
 
     def run_with_memory_fallback(self, work: Callable[[], T]) -> T:
         """The result of `work`, which allocates device memory between two steps.
@@ -254,7 +205,7 @@ class Trainer:
         try:
             return self.scratch.run_or_release(work)
         finally:
-            if not self.scratch.allocated:
+            if not self.scratch.allocated and self.step < self.config.steps:
                 self.recover_from_oom()
 
     def set_size(self, size: float) -> None:
@@ -267,24 +218,76 @@ class Trainer:
         """Size of the scene, see `set_size`."""
         return self.batch_step.size
 
+    def clear_stats(self, step: int) -> None:
+        """Clear the statistics of all splats after step `step`."""
+        self._together("clear_own_stats", step)
+
+    def _together(self, name: str, *arguments: Any) -> Any:
+        """On rank 0: call one of the methods below on all ranks; returns the result of this rank."""
+        return self.sharding.together(self, name, *arguments)
+
+    # All ranks execute the following methods together.
+
+    def advance(self, step: int) -> None:
+        """Train up to step `step`."""
+        self._whole = None
+        self.set_resolution()
+        self.sharding.run_until(step)
+
+    def refine(self, random: dict[str, Any], sorts: bool) -> None:
+        """Run a round of density control. random: state of its generator of random numbers."""
+        self.density.rng.bit_generator.state = random
+        self.density.refine(self.step, sorts)
+
+    def constrain(self) -> None:
+        """Apply the constraints of `densify_interval`: lower limit of scales, --smooth-3d, those of joint models."""
+        self.set_resolution()
+        limit_scales(self.model, MIN_SCALE * self.size)
+        if self.config.smooth_3d > 0:
+            update_smooth_3d_sigmas(self.model.splats, self.cameras, self.config.smooth_3d)
+        self.joint.constrain()
+
+    def remove_unseen(self) -> None:
+        """See DensityControl.remove_unseen."""
+        self.density.remove_unseen(self.step)
+
+    def clear_own_stats(self, step: int) -> None:
+        """See DensityControl.clear_stats."""
+        self.density.clear_stats(step)
+
+    def gather(self) -> Splats | None:
+        """All splats on the device of rank 0."""
+        return self.sharding.splats()
+
+    def copy_planes(self) -> dict[str, DeviceArray]:
+        """See Sharding.copies."""
+        return self.sharding.copies()
+
+    def count_skipped_updates(self) -> int:
+        """Number of updates of single splats that were skipped on any rank because of a non-finite gradient."""
+        return self.sharding.total(int(self.state.read()["skipped_updates"]))
+
+    def fit(self, step: int, scale: float) -> None:
+        """Allocate all buffers of training again, with `scale` times the pairs needed; step `step` can be repeated."""
+        with self.sharding.all_or_none():
+            self.scratch.reallocate(scale)
+            self.sharding.allocate()
+        self.state.write(step=step, num_splats=self.num_splats, overflowed=0)
+        self.loop.sync()
+
+    def prune(self, num: int) -> None:
+        """Remove all but the `num` most opaque splats, after the buffers of training are released."""
+        self.scratch.release()
+        with self.sharding.geometry() as model:
+            keep_most_opaque(model, num)
+
+    def limit(self, max_splats: int) -> None:
+        """Lower the maximum number of splats."""
+        self.density.limit(max_splats)
+        self.config = self.density.config
+
     def set_resolution(self) -> None:
         """Show photographs at the resolution of the next step; it changes at multiples of densify_interval only."""
         if self.images.set_downscale(downscale_at(self.config, self.step)):
             self.joint.set_views(self.cameras.current_views)
             self.rasterizer.generation += 1  # graphs of the other resolution are out of date
-
-    def constrain(self) -> None:
-        """Every `densify_interval` steps: lower limit of scales, --smooth-3d, constraints of joint models."""
-        if self.step % self.config.densify_interval:
-            return
-        self.sharding.begin_constraints()
-        limit_scales(self.model, MIN_SCALE * self.size)
-        if self.config.smooth_3d > 0:
-            update_smooth_3d_sigmas(self.splats, self.cameras, self.config.smooth_3d)
-        self.joint.constrain()
-
-    def _remove_unseen(self) -> None:
-        """See DensityControl.remove_unseen."""
-        self.sharding.begin_round(0)
-        self.density.remove_unseen(self.step)
-        self.sharding.replaced(None)

@@ -17,7 +17,6 @@ from splat_cli.render.project import SPLAT_SUMS, ProjectedBatch, Projection, all
 from splat_cli.render.rasterization_settings import RasterizationSettings
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.ranked.exchange import PROJECTED, Exchange, index_words
-from splat_cli.train.ranked.shares import take_columns
 from tests.views import ring_of_views
 
 SIZE, NUM = 2, 3 * RANK_BLOCK + 100  # ranks; splats
@@ -55,15 +54,17 @@ class _Pair:
         }
         arrays = SplatArrays(**{name: array.astype(np.float32) for name, array in values.items()})
         self.backend, self.splats = backend, Splats.from_arrays(backend, arrays, CAPACITY)
+        own = [arrays.select(np.arange(NUM) // RANK_BLOCK % SIZE == rank) for rank in range(SIZE)]
+        self.shares = [Splats.from_arrays(backend, one, COLUMNS) for one in own]
         self.cameras = CameraTable(backend, ring_of_views(SIZE, 200, 150))
         self.states = [IterState(backend, num_splats=NUM) for _ in range(SIZE)]
         self.exchanges = [_exchange(backend, rank, rows) for rank in range(SIZE)]
-        for state, exchange in zip(self.states, self.exchanges, strict=True):
+        for splats, state, exchange in zip(self.shares, self.states, self.exchanges, strict=True):
             for view, sent in enumerate(exchange.sent_views):
                 state.write(view=view)
                 record = backend.kernel("optim/begin_step", "record_view")
                 record((1,), (1,), self.cameras.array, state.array, exchange.views[view])
-                project_share(self.splats, self.cameras, state, False, exchange.share, sent)
+                project_share(splats, self.cameras, state, False, exchange.share, sent)
         self.transfer("_splats")
 
     def transfer(self, name: str) -> None:
@@ -142,20 +143,6 @@ def test_sums_return_to_their_owners(backend: Backend, rows: int) -> None:
         exchange.agree(state, SIZE)
         assert exchange.needed_rows == max(needed)
         assert bool(state.read()["overflowed"]) == (max(needed) > rows) == (rows < COLUMNS)
-
-
-@pytest.mark.parametrize("rank", [0, 1])
-def test_ranks_take_the_changed_splats_that_they_own(backend: Backend, rank: int) -> None:
-    rng, share, rows = np.random.default_rng(0), Share(rank, SIZE, sharded=True), 3
-    index = rng.integers(0, NUM, 500)
-    index[-100:] = index[:100]  # some more than once
-    values = (index + NUM * np.arange(rows)[:, None]).astype(np.float32)
-    part = backend.upload(np.full((rows, COLUMNS), -1, np.float32))
-    take_columns(backend, share, backend.upload(index), backend.upload(values), part)
-    columns = np.arange(COLUMNS)
-    splats = (columns // RANK_BLOCK * SIZE + rank) * RANK_BLOCK + columns % RANK_BLOCK
-    expected = np.where(np.isin(splats, index), splats + NUM * np.arange(rows)[:, None], -1)
-    np.testing.assert_array_equal(backend.download(part), expected)
 
 
 @pytest.mark.parametrize("batch", [2, 4])

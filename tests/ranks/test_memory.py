@@ -4,9 +4,18 @@ import numpy as np
 import pytest
 
 from splat_cli.errors import OutOfMemory
-from splat_cli.ranks.agreement import SharedMemoryError, all_or_none
-from tests.ranks.runs import Callback, bits, train
+from splat_cli.model.model import GRAIN, Model
+from splat_cli.train.ranked.shares import Geometry
+from tests.gaussians.some_splats import some_splats
 from tests.ranks.threads import NUM, trainers_of_two_ranks
+
+
+def test_memory_cost_of_a_round_is_what_it_allocates(backend):
+    """Geometry, and one more array of its parameters if they grow."""
+    model = Model(backend, some_splats(1), 1, smooth_3d=True)
+    planes = Geometry(model, 1, GRAIN).planes()
+    taken = sum(array.nbytes for array in planes.values()) + planes["params"].nbytes
+    assert taken == GRAIN * Geometry.round_cost(smooth_3d=True).per_splat
 
 
 def _restrict(trainer, most):
@@ -29,24 +38,24 @@ def _restrict(trainer, most):
 
 def _rows(trainer):
     """Rows of a slot between the ranks."""
-    return trainer.sharding.parts.views.exchange.rows
+    return trainer.sharding.views.exchange.rows
 
 
 def _check(trainers, step, most):
     """Both ranks went on with at most this number of splats."""
     leading, following = trainers
-    leading.collect()  # waits for the other rank
+    splats = leading.splats  # waits for the other rank
     assert leading.step == following.step == step
     assert len(leading.notices) == 1
-    assert int(following.state.read()["num_splats"]) == leading.model.num <= most
-    assert np.isfinite(leading.splats.params[:, : leading.model.num]).all()
+    assert int(following.state.read()["num_splats"]) == leading.num_splats == splats.num <= most
+    assert np.isfinite(splats.params).all()
 
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_pairs_beyond_one_ranks_memory_prune_on_both(rank):
     with trainers_of_two_ranks() as trainers:
         trainers[0].run_until(8)
-        assert trainers[0].model.num == NUM
+        assert trainers[0].num_splats == NUM
         trainers[rank].rasterizer.resize_pairs(1000)  # buffers have to grow
         _restrict(trainers[rank], int(0.8 * NUM))
         trainers[0].run_until(24)
@@ -63,7 +72,7 @@ def test_slots_beyond_one_ranks_memory_prune_on_both(rank):
         allocate()
 
     with trainers_of_two_ranks() as trainers:
-        views = trainers[rank].sharding.parts.views
+        views = trainers[rank].sharding.views
         allocate, most = views.allocate, 5000
         views.allocate = restricted
         trainers[0].run_until(8)
@@ -74,24 +83,24 @@ def test_slots_beyond_one_ranks_memory_prune_on_both(rank):
 def test_growth_that_does_not_fit_on_the_other_rank_ends():
     # Unseen splats would be removed after the last step, on rank 0 alone.
     with trainers_of_two_ranks(growth_rate=0.5, densify_start=5, relocate_unseen=False) as trainers:
-        most = trainers[0].splats.capacity + 1000
+        most = trainers[0].capacity + 1000
         _restrict(trainers[1], most)
         trainers[0].run_until(40)
         _check(trainers, 40, most)
 
 
-def test_rank_without_room_gets_its_share_later(alone, training, tmp_path):
-    def scatter_too_much(trainer):
-        if trainer.step >= 20 and not told:
-            ranks = trainer.sharding.ranks
-            told.append(ranks.broadcast("scatter", trainer.step, trainer.model.num, 2**50, trainer.size))
-            with pytest.raises(SharedMemoryError, match="GPU 1 of 2 is out of memory"):
-                all_or_none(ranks, trainer.backend, lambda: None)
-            trainer.sharding.replaced(None)
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_round_beyond_one_ranks_memory_leaves_the_splats_as_they_were(rank):
+    def fail(*arguments):
+        trainers[rank].density.strategy.refine = refine
+        raise MemoryError
 
-    told = []
-    assert bits(train(training, tmp_path / "run", 2, Callback(scatter_too_much))) == bits(alone)
-    assert told
+    with trainers_of_two_ranks() as trainers:
+        refine, trainers[rank].density.strategy.refine = trainers[rank].density.strategy.refine, fail
+        trainers[0].run_until(28)
+        _check(trainers, 28, NUM)
+        assert trainers[0].num_splats == NUM
+        assert "pruned" not in trainers[0].notices[0]
 
 
 def test_nothing_fits_on_the_other_rank():

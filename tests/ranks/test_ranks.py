@@ -112,28 +112,30 @@ def test_ranks_divide_the_views_to_score(training, tmp_path):
     assert counted == [0, 1, 1, 1]  # the first, third and fifth of 5 views
 
 
-@pytest.mark.parametrize("strategy", ["copies", "mcmc", "adc"])
-def test_transfers_of_a_round(training, tmp_path, strategy):
-    """Scoring, if any, collects the shares; if the changed splats are known, only these are sent back."""
+@pytest.mark.parametrize("sorts", [False, True])
+def test_moments_move_only_if_splats_are_sorted_or_removed(monkeypatch, sorts):
+    monkeypatch.setattr(density_control, "SORT_INTERVAL", 10 if sorts else 1000)
+    with trainers_of_two_ranks() as (leading, _):
+        shared, moved = leading.sharding.shared, []
+        exchange = shared._exchange
+        shared._exchange = lambda planes, *rest: (moved.append(len(planes)), exchange(planes, *rest))
+        leading.run_until(22)
+        assert sorted(set(moved)) == ([3, 14] if sorts else [3])  # rows of colours; of all parameters
 
-    def note(trainer):
-        if not told:
-            ranks = trainer.sharding.ranks
-            tell = ranks.broadcast
-            ranks.broadcast = lambda name, *rest: (told.append((trainer.step, name)), tell(name, *rest))
-            told.append("")
 
-    told, few = [], {"steps": 12, "keep": 0, "checkpoint_every": 0, "growth_rate": 1e-4, "noise_scale": 0.0}
-    train(training, tmp_path / "run", 2, Callback(note), strategy=strategy, **few)
-    collected = ["score"] if strategy == "copies" else ["collect"]
-    sent = ["run", "scatter"] if strategy == "adc" else ["change", "constrain", "run"]
-    assert sorted({name for step, name in told[1:] if step == 8}) == sorted([*collected, *sent])
+def test_no_rank_holds_all_splats():
+    with trainers_of_two_ranks() as trainers:
+        trainers[0].run_until(22)
+        for trainer in trainers:
+            assert trainer.model.num < 0.7 * trainer.num_splats
+            assert trainer.model.splats.capacity < 0.7 * trainer.capacity
+            assert len({planes.shape[1] for planes in trainer.model.planes().values()}) == 1
 
 
 def test_splats_removed_before_scores_are_removed_on_all_ranks(training, tmp_path):
     def poison(trainer):
         if trainer.step == 8:
-            trainer.splats.params[0, 5] = np.nan
+            trainer.model.splats.params[20, 5] = np.nan
 
     runs = [train(training, tmp_path / str(gpus), gpus, Callback(poison), steps=20, keep=0) for gpus in (1, 2)]
     assert runs[0].result()["removed_splats"] == 1
@@ -159,8 +161,7 @@ def test_restored_state_reaches_all_ranks():
         checkpoint = capture_state(leading)
         for _ in range(2):
             leading.run_until(16)
-            leading.collect()
-            splats.append(leading.splats.params[:, : leading.model.num].copy())
+            splats.append(leading.splats.params.copy())
             restore_state(leading, checkpoint)
     np.testing.assert_array_equal(*splats)
 
@@ -176,9 +177,8 @@ def test_nonfinite_loss_on_one_rank_skips_the_batch_on_all(training, tmp_path):
         trainer.loss.forward = poisoned
         launch_anew(trainer)
 
-    callback = Callback(poison)
-    train(training, tmp_path / "run", 2, callback, steps=12, densify_start=20)
-    assert callback.trainer.nonfinite_counts["skipped_steps"] == 8
+    run = train(training, tmp_path / "run", 2, Callback(poison), steps=12, densify_start=20)
+    assert run.result()["skipped_steps"] == 8
 
 
 def test_skipped_updates_of_all_ranks_are_counted(training, tmp_path):

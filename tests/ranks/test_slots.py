@@ -13,18 +13,18 @@ def _train(after=lambda trainers: None):
     with trainers_of_two_ranks() as trainers:
         for step in (16, 40):
             trainers[0].run_until(step)
-            trainers[0].collect()  # waits for the other rank
-            rows.append([trainer.sharding.parts.views.exchange.rows for trainer in trainers])
+            trainers[0].copied_planes()  # waits for the other rank
+            rows.append([trainer.sharding.views.exchange.rows for trainer in trainers])
             if step == 16:
                 after(trainers)
         leading = trainers[0]
-        return leading.splats.params[:, : leading.model.num].copy(), rows
+        return leading.splats.params.copy(), rows
 
 
 def test_overflowed_slots_grow_on_both_ranks_with_the_same_bits(monkeypatch):
     def shrink(trainers):
         for trainer in trainers:
-            views = trainer.sharding.parts.views
+            views = trainer.sharding.views
             views._rows_per_splat = 0.01
             views.allocate()
 

@@ -19,8 +19,7 @@ from splat_cli.ranks.shared import SharedRanks, make_shared_memory
 from splat_cli.run.plan import resolve_plan
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.train.initialization import initial_splats
-from splat_cli.train.ranked.follower import Follower
-from splat_cli.train.ranked.leader import Leader
+from splat_cli.train.ranked.sharded import Sharded, leading
 from splat_cli.train.trainer import Trainer
 from splat_cli.train.training_inputs import TrainingInputs
 from tests.views import ring_of_views
@@ -60,16 +59,17 @@ def trainers_of_two_ranks(**changes: Any) -> Iterator[tuple[Trainer, Trainer]]:
     inputs = TrainingInputs(ImageSet(views, pictures, [None] * 4, []))
     config = resolve_plan(load_config(None, {**SETTINGS, **changes}), views).config
     points = rng.normal(0, 0.5, (NUM, 3)).astype(np.float32), rng.integers(0, 255, (NUM, 3), dtype=np.uint8)
-    follower = Follower(ranks[1])
+    follower = Sharded(ranks[1])
     backends = [open_backend("cpu", threads=1) for _ in range(2)]
     splats = [initial_splats(backend, config, *points, np.random.default_rng(0))[0] for backend in backends]
-    leading = Trainer(backends[0], config, splats[0], inputs, sharding=Leader(ranks[0], config, inputs))
-    following = Trainer(backends[1], config, splats[1], inputs, sharding=follower)
+    leader = leading(ranks[0], config, inputs)
     assert ranks[1].next_message()[0] == "train"
+    following = Trainer(backends[1], config, splats[1], inputs, sharding=follower)
     thread = threading.Thread(target=follow)
     thread.start()
+    trainer = Trainer(backends[0], config, splats[0], inputs, sharding=leader)
     try:
-        yield leading, following
+        yield trainer, following
     finally:
         has_ended.set()
         ranks[0].close()

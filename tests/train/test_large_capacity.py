@@ -9,12 +9,12 @@ import pytest
 
 from splat_cli.config import SETTINGS
 from splat_cli.device import open_backend
+from splat_cli.device.launch import launch
 from splat_cli.errors import UsageError
 from splat_cli.gaussians.splats import MAX_SPLATS, Splats
 from splat_cli.model.model import Model
 from splat_cli.ranks.share import RANK_BLOCK, Share
 from splat_cli.train import buffers
-from splat_cli.train.ranked.shares import copy_share
 from tests.gaussians.some_splats import some_splats
 from tests.noise_trainer import noise_trainer
 
@@ -80,11 +80,9 @@ def test_shares_of_wide_planes(backend):
     planes, part = (backend.xp.zeros((59, columns), "float32") for columns in (CAPACITY, RANK_BLOCK))
     planes[:, -3:] = np.arange(59 * 3).reshape(59, 3)
     assert (last.columns(CAPACITY), last.count(CAPACITY)) == (RANK_BLOCK, RANK_BLOCK)
-    copy_share(backend, last, CAPACITY, planes, part, gather=False)
+    arrays = None, planes[None], 1, CAPACITY, RANK_BLOCK, part
+    launch(backend, "density/shares", "take_share", RANK_BLOCK, last.struct, CAPACITY, *arrays, rows=59)
     np.testing.assert_array_equal(part[:, -4:], planes[:, -4:])
-    part[:, -2] = 7
-    copy_share(backend, last, CAPACITY, planes, part, gather=True)
-    np.testing.assert_array_equal(planes[:, -4:], part[:, -4:])
 
 
 def test_sums_of_integer_weights_stay_within_64_bits(backend):

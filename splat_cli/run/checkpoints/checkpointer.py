@@ -57,7 +57,7 @@ class Checkpointer:
             return
         self._last_step, self._last_time = trainer.step, time.monotonic()
         try:
-            require_space(self.folder, checkpoint_bytes(trainer.model.num, len(trainer.splats.params)))
+            require_space(self.folder, checkpoint_bytes(trainer.num_splats, len(trainer.model.splats.params)))
         except SplatError as error:
             self._warn_of(error)
             return

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from contextlib import suppress
 from itertools import zip_longest
 
 import numpy as np
 
 from splat_cli.config import TrainConfig
-from splat_cli.device import DeviceArray
-from splat_cli.device.launch import ceil_div
 from splat_cli.errors import FormatError, UsageError
-from splat_cli.model.columns import download_columns
-from splat_cli.model.model import GRAIN
+from splat_cli.model.model import GRAIN, rounded_capacity
 from splat_cli.render.iter_state import ITER_STATE_DTYPE
 from splat_cli.run.checkpoints.file import Checkpoint
 from splat_cli.train.joint_models import late_arrays
@@ -25,13 +21,12 @@ _MiB = 2**20
 
 def capture_state(trainer: Trainer) -> Checkpoint:
     """A copy of the trainer's state between two steps. Arrays are copied on the device if its memory suffices."""
-    trainer.collect()
-    model, num = trainer.model, trainer.model.num
-    state = trainer.state.read()
-    arrays = {name: _copy(trainer, array, num - model.missing(name)) for name, array in model.planes().items()}
+    model, state = trainer.model, trainer.state.read()
+    state["skipped_updates"] = trainer.nonfinite_counts["skipped_updates"]
+    arrays = trainer.copied_planes()
     arrays |= {name: array.copy() for name, array in trainer.joint.arrays().items()}
     metadata = {
-        "capacity": model.splats.capacity,
+        "capacity": trainer.capacity,
         "num_features": model.splats.num_features,
         "size": trainer.size,
         "state": {name: state[name].tolist() for name in ITER_STATE_DTYPE.names or ()},
@@ -62,14 +57,14 @@ def restore_state(trainer: Trainer, checkpoint: Checkpoint) -> None:
     checkpoint = _without_frozen_moments(trainer, checkpoint)
     _check_arrays(trainer, checkpoint)
     limit = trainer.config.max_splats + checkpoint.num_frozen + GRAIN
-    most = max(checkpoint.num_splats, limit, trainer.splats.capacity)
+    most = max(checkpoint.num_splats, limit, trainer.capacity)
     capacity = min(checkpoint.metadata["capacity"], most)
     if trainer.model.on_device:  # it has room for all splats from the start
-        capacity = max(trainer.splats.capacity, ceil_div(checkpoint.num_splats, GRAIN) * GRAIN)
-    trainer.load_planes(checkpoint.arrays, capacity)
+        capacity = max(trainer.capacity, rounded_capacity(checkpoint.num_splats))
+    trainer.set_size(checkpoint.metadata.get("size", trainer.extent))  # older checkpoints used the extent
+    trainer.load_planes({name: checkpoint.arrays[name] for name in trainer.model.planes()}, capacity, checkpoint.step)
     trainer.joint.load(checkpoint.arrays)
     _clear_other_stats(trainer, checkpoint)
-    trainer.set_size(checkpoint.metadata.get("size", trainer.extent))  # older checkpoints used the extent
     known = {
         name: value for name, value in checkpoint.metadata["state"].items() if name in (ITER_STATE_DTYPE.names or ())
     }
@@ -92,7 +87,7 @@ def _clear_other_stats(trainer: Trainer, checkpoint: Checkpoint) -> None:
     before, config = checkpoint.metadata.get("settings", {}), trainer.config
     old = before.get("strategy"), before.get("relocate_unseen", False)
     if old != (config.strategy, config.relocate_unseen):
-        trainer.density.clear_stats(checkpoint.step)
+        trainer.clear_stats(checkpoint.step)
 
 
 def _without_frozen_moments(trainer: Trainer, checkpoint: Checkpoint) -> Checkpoint:
@@ -132,10 +127,3 @@ def needs_initial_state(checkpoint: Checkpoint, config: TrainConfig) -> bool:
 def checkpoint_bytes(num_splats: int, rows: int) -> int:
     """Upper bound of the size of the file, in bytes."""
     return num_splats * (3 * rows + 2) * 4 + _MiB
-
-
-def _copy(trainer: Trainer, array: DeviceArray, num: int) -> DeviceArray:
-    if trainer.model.on_device is None:
-        with suppress(MemoryError):
-            return array[:, :num].copy()
-    return download_columns(trainer.backend, array, num)

@@ -15,7 +15,7 @@ from splat_cli.ranks.protocol import Ranks
 from splat_cli.run.plan import RunPlan, resolve_plan
 from splat_cli.terminal.phase_timer import PhaseTimer
 from splat_cli.train.initialization import initial_splats
-from splat_cli.train.ranked.leader import Leader
+from splat_cli.train.ranked.sharded import leading
 from splat_cli.train.trainer import Trainer
 from splat_cli.train.training_inputs import TrainingInputs
 
@@ -52,7 +52,7 @@ def build_trainer(
         splats = limit_sh_degree(start, config.trained_sh_degree)
     else:
         splats, notices = initial_splats(backend, config, *start, rng, origin)
-    sharding = None if ranks is None or ranks.size == 1 else Leader(ranks, config, inputs)
+    sharding = None if ranks is None or ranks.size == 1 else leading(ranks, config, inputs)
     trainer = Trainer(
         backend,
         config,

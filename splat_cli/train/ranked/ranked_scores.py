@@ -1,4 +1,4 @@
-"""Scores of splats on several ranks: each rank scores a part of the views, and rank 0 adds the sums of all."""
+"""Scores of splats on several ranks: each rank scores a part of the views, and all get the means over all views."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from splat_cli.data.training_images import TrainingImages
-from splat_cli.density.ratings import add_scores
+from splat_cli.density.ratings import add_scores, mean_scores
 from splat_cli.device import DeviceArray
 from splat_cli.ranks.agreement import all_or_none, fatal_out_of_memory
 from splat_cli.ranks.protocol import Ranks
@@ -18,14 +18,10 @@ from splat_cli.train.view_scores import ViewScorer
 
 
 class OwnViews:
-    """See ViewsToScore: rank j % ranks renders the j-th view.
+    """See ViewsToScore: rank j % ranks renders the j-th view."""
 
-    overlap: called on all ranks after the rendering of the first views is queued, and again after an overflow. It
-    queues transfers that overlap with the rendering.
-    """
-
-    def __init__(self, views: RankedViews, images: TrainingImages, overlap: Callable[[], object]) -> None:
-        self._views, self._ranks, self._images, self._overlap = views, views.ranks, images, overlap
+    def __init__(self, views: RankedViews, images: TrainingImages) -> None:
+        self._views, self._ranks, self._images = views, views.ranks, images
 
     @property
     def at_once(self) -> int:
@@ -34,12 +30,9 @@ class OwnViews:
 
     def load(self, views: np.ndarray, reset: Callable[[], None]) -> None:
         """See ViewsToScore.load. SharedMemoryError if a rank runs out of memory."""
-
-        def load_and_reset() -> None:
+        with all_or_none(self._ranks, self._views.rasterizer.backend):
             self._images.load(views[self._ranks.rank :: self._ranks.size])
             reset()
-
-        all_or_none(self._ranks, self._views.rasterizer.backend, load_and_reset)
 
     def graph(self, count: int, views: DeviceArray, cursor: DeviceArray, score: Callable[[], None]) -> Stages:
         """See ViewsToScore.graph. All ranks know afterwards whether one of the views overflowed."""
@@ -54,7 +47,6 @@ class OwnViews:
 
         stages.queue_projections(ranked, count, lambda: ranked.begin(count, "next_views", views, cursor))
         stages.capture("render", render_views)
-        stages.stages["move shares"] = self._overlap
         stages.stages["send results"] = lambda: ranked.exchange.begin_results()
         stages.stages["receive results"] = self._ranks.end_exchanges
         stages.capture("agree", lambda: ranked.exchange.agree(ranked.state, count))
@@ -70,52 +62,29 @@ class OwnViews:
 
 
 class RankedScorer(ViewScorer):
-    """Scores of rank 0 from the sums of all ranks.
+    """Scores from the sums of all ranks, the same on each of them. All call `scores` at the same point."""
 
-    lead: called first with the views; on rank 0, it makes the others call `sums`, too.
-    """
-
-    def __init__(
-        self,
-        step: BatchStep,
-        views: OwnViews,
-        rng: np.random.Generator,
-        ranks: Ranks,
-        lead: Callable[[np.ndarray], object],
-    ) -> None:
+    def __init__(self, step: BatchStep, views: OwnViews, rng: np.random.Generator, ranks: Ranks) -> None:
         super().__init__(step, views, rng)
-        self._ranks, self._lead = ranks, lead
-        self._ahead: tuple[int, np.ndarray, DeviceArray] | None = None  # number of splats, views, sums
-
-    def score_ahead(self, num_views: int) -> None:
-        """On rank 0: scores for the next call of `scores`, before splats are collected."""
-        views = self.draw(num_views)
-        self._ahead = self.step.model.num, views, self.sums(views)
+        self._ranks = ranks
 
     def scores(self, num_views: int) -> tuple[DeviceArray, DeviceArray]:
-        """See ViewScorer.scores. If splats were removed since `score_ahead`, its views are scored again."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is None:
-            return super().scores(num_views)
-        num, views, sums = ahead
-        return self.means(sums if num == self.step.model.num else self.sums(views), len(views))
-
-    def release(self) -> None:
-        """See ViewScorer.release."""
-        super().release()
-        self._ahead = None
-
-    def sums(self, views: np.ndarray) -> DeviceArray:
-        """See ViewScorer.sums; all ranks call it with the same views."""
-        num, backend = int(self.step.state.read()["num_splats"]), self.rasterizer.backend
-        part = backend.xp.empty((num, self.sums_width), "float32") if self._ranks.rank == 0 else None
-        self._lead(views)
-        with fatal_out_of_memory(self._ranks):
-            sums = super().sums(views)
+        """See ViewScorer.scores. Rank 0 adds the sums and sends the means to the others."""
+        views, ranks, backend = self.draw(num_views), self._ranks, self.rasterizer.backend
+        num = int(self.step.state.read()["num_splats"])
+        with all_or_none(ranks, backend):
+            means = backend.xp.empty((2, num), "float32")
+            part = backend.xp.empty((num, self.sums_width), "float32") if ranks.rank == 0 else None
+        with fatal_out_of_memory(ranks):
+            sums = self.sums(views)
             if part is None:
-                self._ranks.send(sums[:num], 0)
-                return sums
-            for rank in range(1, self._ranks.size):
-                self._ranks.receive(part, rank)
+                ranks.send(sums[:num], 0)
+                ranks.receive(means, 0)
+                return means[0], means[1]
+            for rank in range(1, ranks.size):
+                ranks.receive(part, rank)
                 add_scores(backend, part, sums)
-        return sums
+            means = mean_scores(backend, sums, num, len(views))
+            for rank in range(1, ranks.size):
+                ranks.send(means, rank)
+        return means[0], means[1]

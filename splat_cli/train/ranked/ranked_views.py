@@ -75,12 +75,10 @@ class RankedViews:
             return False
         if (needed := self.exchange.needed_rows) > self.exchange.rows:
             self._rows_per_splat = ROWS_HEADROOM * needed / self.exchange.columns
-
-        def grow() -> bool:
+        with all_or_none(self.ranks, self.rasterizer.backend):
             self.allocate()
-            return self.rasterizer.grow_if_overflowed(state)
-
-        return all_or_none(self.ranks, self.rasterizer.backend, grow)
+            self.rasterizer.grow_if_overflowed(state)
+        return True
 
     def rounds(self, count: int) -> list[range]:
         """The first `count` views of a batch in rounds; in each round, every rank renders at most one."""

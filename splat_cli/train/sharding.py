@@ -1,0 +1,150 @@
+"""Division of training among ranks: what a trainer does together with the others, and how one GPU does it alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from splat_cli.data.training_images import TrainingImages
+from splat_cli.device import DeviceArray
+from splat_cli.gaussians.splats import Splats
+from splat_cli.model.columns import download_columns
+from splat_cli.model.model import Model
+from splat_cli.ranks.share import WHOLE, Share
+from splat_cli.terminal.phase_timer import PhaseTimer
+from splat_cli.train.step import BatchStep, CapturedGraph, StepLoop
+from splat_cli.train.view_scores import LocalViews, ViewScorer
+
+if TYPE_CHECKING:
+    from splat_cli.train.trainer import Trainer
+
+
+class Sharding(Protocol):
+    """Division of training among ranks (train/ranked/sharded.py), or one GPU (Unsharded).
+
+    All ranks call the methods after `together` at the same points, within a method that `together` calls. share: the
+    splats and photographs of this rank.
+    """
+
+    share: Share
+
+    def connect(
+        self, step: BatchStep, images: TrainingImages, timer: PhaseTimer, rng: np.random.Generator
+    ) -> tuple[ViewScorer, StepLoop]:
+        """Scorer and loop of a trainer with these parts; called once, before the methods below."""
+
+    @property
+    def num_splats(self) -> int:
+        """Number of splats of all ranks."""
+
+    @property
+    def capacity(self) -> int:
+        """Number of splats of all ranks for which they have room."""
+
+    def check(self) -> None:
+        """RankError if a rank is lost."""
+
+    def together(self, trainer: Trainer, name: str, *arguments: Any) -> Any:
+        """On rank 0: call this method of the trainers of all ranks; returns the result of rank 0."""
+
+    def load(self, trainer: Trainer, planes: Mapping[str, Any], capacity: int, step: int) -> None:
+        """On rank 0: replace the splats of all ranks after step `step`, with room for `capacity`.
+
+        planes: rows [num] by names of planes, see Model.load_planes; on several ranks, missing rows are zero.
+        """
+
+    def run_until(self, step: int) -> None:
+        """Run the loop up to step `step`."""
+
+    def all_or_none(self) -> AbstractContextManager[None]:
+        """A block that allocates memory. If it runs out on one rank, all raise a MemoryError."""
+
+    def allocate(self) -> None:
+        """Allocate the buffers between ranks; in a block of `all_or_none`."""
+
+    def total(self, number: int) -> int:
+        """Sum of the numbers of all ranks."""
+
+    def geometry(self) -> AbstractContextManager[Model]:
+        """A model of all splats, without their colours if there are several ranks, for a block that changes it."""
+
+    def copies(self) -> dict[str, DeviceArray]:
+        """On rank 0, copies of the planes of all splats, see Model.planes; on the host if memory is short."""
+
+    def splats(self) -> Splats | None:
+        """All splats on the device of rank 0."""
+
+
+class Unsharded:
+    """The sharding of a single GPU, which trains all splats and needs no communication."""
+
+    share = WHOLE
+
+    def connect(
+        self, step: BatchStep, images: TrainingImages, timer: PhaseTimer, rng: np.random.Generator
+    ) -> tuple[ViewScorer, StepLoop]:
+        """See Sharding.connect."""
+        self._model = step.model
+        graph = CapturedGraph(step.rasterizer, step.launch)
+        self._loop = StepLoop(graph, step.state, step.rasterizer, images.stream, timer, step.batch, step.launch)
+        return ViewScorer(step, LocalViews(step, images), rng), self._loop
+
+    @property
+    def num_splats(self) -> int:
+        """See Sharding.num_splats."""
+        return self._model.num
+
+    @property
+    def capacity(self) -> int:
+        """See Sharding.capacity."""
+        return self._model.splats.capacity
+
+    def check(self) -> None:
+        """See Sharding.check."""
+
+    def together(self, trainer: Trainer, name: str, *arguments: Any) -> Any:
+        """See Sharding.together."""
+        return getattr(trainer, name)(*arguments)
+
+    def load(self, trainer: Trainer, planes: Mapping[str, Any], capacity: int, step: int) -> None:
+        """See Sharding.load."""
+        self._model.load_planes(dict(planes), capacity)
+        trainer.scratch.resize_splats(capacity)
+
+    def run_until(self, step: int) -> None:
+        """See Sharding.run_until."""
+        self._loop.run_until(step)
+
+    def all_or_none(self) -> AbstractContextManager[None]:
+        """See Sharding.all_or_none."""
+        return nullcontext()
+
+    def allocate(self) -> None:
+        """See Sharding.allocate."""
+
+    def total(self, number: int) -> int:
+        """See Sharding.total."""
+        return number
+
+    @contextmanager
+    def geometry(self) -> Iterator[Model]:
+        """See Sharding.geometry."""
+        yield self._model
+
+    def copies(self) -> dict[str, DeviceArray]:
+        """See Sharding.copies."""
+        model = self._model
+        return {name: self._copy(planes, model.num - model.missing(name)) for name, planes in model.planes().items()}
+
+    def _copy(self, planes: DeviceArray, num: int) -> DeviceArray:
+        if self._model.on_device is None:
+            with suppress(MemoryError):
+                return planes[:, :num].copy()
+        return download_columns(self._model.backend, planes, num)
+
+    def splats(self) -> Splats:
+        """See Sharding.splats."""
+        return self._model.splats
