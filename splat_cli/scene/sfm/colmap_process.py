@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import subprocess
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -114,5 +115,7 @@ class _Progress:
 def _reason(code: int, log: deque[str]) -> str:
     """Signal or exit code, and the last error that COLMAP logged."""
     ended = ending(code)
+    if code == -signal.SIGKILL:  # by the user, or by the system when memory runs out: what COLMAP logged is no cause
+        return ended
     last = next((line for line in reversed(log) if line[0] in "EFW" or "Error" in line), "")
     return f"{ended}: {_LOG_HEAD.sub('', last)}" if last else ended

@@ -82,6 +82,7 @@ def test_progress_is_read_from_the_log(counts):
         ("raise ValueError('no way')", "exit code 1: ValueError: no way"),
         ("raise ValueError('[images.cc:30] Check failed: no')", "exit code 1: ValueError: Check failed: no"),
         ("pass", "exit code 0"),
+        ("import os; print('W20260101 00:00:00.0 1 a.cc:2] known', flush=True); os.kill(os.getpid(), 9)", r"SIGKILL\)"),
     ],
 )
 def test_a_crash_is_one_line(counts, capfd, program, reason):
