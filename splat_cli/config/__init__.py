@@ -77,6 +77,7 @@ class ResolvedConfig(TrainConfig):
         lr_decay_start: int = 0
         depth_weight: float = 0.0
         free_space: float = 0.0
+        coarse_until: float = 0.0
         dropout: float = 0.0
         noise_scale: float = 0.0
 

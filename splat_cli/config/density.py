@@ -35,8 +35,11 @@ class DensitySettings:
     max_memory: float | None = setting(
         None, "Maximum device memory, in GiB; other splats are offloaded or left out.", low=0.001, common=True
     )
-    splat_budget: float = setting(
-        1.74, "Target number of splats, relative to (number of training pixels)^(2/3); 0: --max-splats.", low=0
+    splat_budget: float | None = setting(
+        None,
+        "Target number of splats, relative to (number of training pixels)^(2/3); 0: --max-splats. By default 1.74, "
+        "with few photographs 0.44.",
+        low=0,
     )
     densify_start: int | None = setting(
         None, "Step after which densification starts; by default 1/60 of the run.", low=0

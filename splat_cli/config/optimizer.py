@@ -16,18 +16,18 @@ class OptimizerSettings:
         1e-2, "Learning rate of the background; decays to a tenth.", low=0, needs="--background learned"
     )
     ssim_weight: float = setting(0.2, "Weight of 1 - SSIM in the loss; the rest is L1.", low=0, high=1)
-    coarse_until: float = setting(
-        0.0,
-        "Fraction of the steps trained on downscaled photographs, which is faster; 0 disables it.",
+    coarse_until: float | None = setting(
+        None,
+        "Fraction of the steps trained on downscaled photographs, which is faster; 0 disables it. By default 0.3 on "
+        "photographs of 200,000 pixels and more if splats alone are trained, otherwise 0.",
         low=0,
         high=0.95,
     )
     coarse_levels: int = setting(
         1,
-        "Number of reduced resolutions, each half of the next (1: half; 2: a quarter, then half).",
+        "With reduced resolutions, their number, each half of the next (1: half; 2: a quarter, then half).",
         low=1,
         high=4,
-        needs="--coarse-until",
     )
     robust: bool = setting(
         False,

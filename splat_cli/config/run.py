@@ -24,7 +24,7 @@ class RunSettings:
     trials: bool = setting(
         True,
         "Without --steps, choose the number of steps and --free-space by two or three short runs on small photographs; "
-        "only with 24 to 250 training photographs, and if splats alone are trained.",
+        "only with 36 to 250 training photographs, and if splats alone are trained.",
     )
     gpus: int = setting(
         1,

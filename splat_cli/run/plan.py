@@ -20,13 +20,16 @@ REFERENCE_STEPS = 30_000  # growth_rate and learning rates are given for runs of
 MAX_LR_FACTOR = 5.0  # upper bound in short runs
 MAX_GROWTH = 0.2  # per round, upper bound in short runs
 MIN_UPDATES = 1_000  # with fewer steps, batches reduce quality
-MIN_BUDGET = 20_000  # splats, lower bound for few pixels
+BUDGET, MIN_BUDGET = 1.74, 20_000  # default of splat_budget, and lower bound in splats, for few pixels
 MIN_SIDE = 4  # px of the smallest photograph at a reduced resolution
 DEPTH_WEIGHT = 0.1  # with depth maps: docs/experiments/depth.md
 FREE_SPACE_WEIGHT = 0.1  # with --appearance grid: docs/experiments/appearance.md
 STEPS_PER_VIEW = 120  # default maximum; with more steps, held-out views get worse
 STEPS_RANGE = (15_000, 30_000)
-FEW_VIEWS, STEPS_OF_FEW = 10, 5_000  # docs/experiments/validation.md
+# few photographs, of which few show each point, overfit to more steps and splats: docs/experiments/validation.md
+FEW_VIEWS, FEW_VIEWS_PER_POINT = 30, 15.0
+STEPS_OF_FEW, BUDGET_OF_FEW, MIN_BUDGET_OF_FEW, DROPOUT_OF_FEW = 5_000, 0.44, 5_000, 0.3
+COARSE_UNTIL, COARSE_PIXELS = 0.3, 200_000  # pixels per photograph: docs/experiments/start_and_images.md
 SHORT_RUN = 5_000  # steps; shorter runs start with large splats and split them, which converges sooner
 SHORT_START, LONG_START = (0.1, 1.0, 0.0), (0.5, 0.1, 30_000.0)  # init_opacity, init_scale, noise_scale
 BATCH, MIN_VIEWS_OF_BATCH = 4, 40  # with 17 photographs, batches reduce quality: docs/experiments/optimizer.md
@@ -44,12 +47,13 @@ _SAMPLED_POINTS = 2_000
 class RunPlan:
     """requested: settings as given, with the number of steps. config: the resolved settings of training.
 
-    num_views: number of training photographs.
+    num_views: number of training photographs. is_sparse: they are few, and few of them show each point.
     """
 
     requested: TrainConfig
     config: ResolvedConfig
     num_views: int
+    is_sparse: bool = False
 
     @property
     def warnings(self) -> list[str]:
@@ -70,7 +74,8 @@ class RunPlan:
         """The plan with at most `limit` splats, and the default dropout for that number."""
         config = dataclasses.replace(self.config, max_splats=limit)
         if self.requested.dropout is None:
-            config = dataclasses.replace(config, dropout=dropout_for(config.steps, self.num_views, limit))
+            dropout = dropout_for(config.steps, self.num_views, limit, self.is_sparse)
+            config = dataclasses.replace(config, dropout=dropout)
         return dataclasses.replace(self, config=config)
 
 
@@ -90,20 +95,23 @@ def resolve_plan(
     """
     if from_splats is None:
         from_splats = requested.init_from is not None
-    steps = default_steps(len(views)) if requested.steps is None else requested.steps
+    overlap = views_per_point(views, points)
+    is_sparse = not from_splats and is_sparse_capture(len(views), overlap)
+    steps = default_steps(len(views), is_sparse) if requested.steps is None else requested.steps
     if requested.batch is None:
         batch = default_batch(requested, steps, len(views))
         fits = resident is None or resident >= resident_for_batch(batch, requested.gpus)
         requested = dataclasses.replace(requested, batch=batch if fits else requested.gpus)
     requested = with_whole_batches(requested, steps)
     steps = requested.num_steps
-    budgeted = apply_splat_budget(requested, sum(view.width * view.height for view in views))
+    num_pixels = sum(view.width * view.height for view in views)
+    budgeted = apply_splat_budget(requested, num_pixels, is_sparse)
     resolved: dict[str, Any] = vars(budgeted) | resolve_schedule(budgeted, steps, from_splats)
-    resolved |= coarse_levels(requested, views)
+    resolved |= coarse_start(requested, views, from_splats)
     for name in ("densify_interval", "opacity_reset_interval"):
         resolved[name] = max(round(resolved[name] / requested.batch_size), 1) * requested.batch_size
     visits = STEPS_PER_VIEW if from_splats else steps / len(views)
-    resolved["lr_shN"] = requested.lr_shN * sh_lr_factor(views_per_point(views, points), visits)
+    resolved["lr_shN"] = requested.lr_shN * sh_lr_factor(overlap, visits)
     if requested.background == "auto":
         transparent = any(view.path is not None and has_alpha(view.path) for view in views)
         resolved["background"] = "black" if transparent else "random"
@@ -112,8 +120,8 @@ def resolve_plan(
     if requested.free_space is None:
         resolved["free_space"] = FREE_SPACE_WEIGHT if uses_free_space(requested) and points is not None else 0.0
     if requested.dropout is None:
-        resolved["dropout"] = dropout_for(steps, len(views), budgeted.max_splats)
-    return RunPlan(requested, ResolvedConfig(**resolved), len(views))
+        resolved["dropout"] = dropout_for(steps, len(views), budgeted.max_splats, is_sparse)
+    return RunPlan(requested, ResolvedConfig(**resolved), len(views), is_sparse)
 
 
 def with_whole_batches(config: TrainConfig, steps: int) -> TrainConfig:
@@ -123,19 +131,29 @@ def with_whole_batches(config: TrainConfig, steps: int) -> TrainConfig:
     return dataclasses.replace(config, steps=ceil_div(steps, size) * size, save_at=save_at, batch=size)
 
 
-def apply_splat_budget(config: TrainConfig, num_pixels: int) -> TrainConfig:
+def apply_splat_budget(config: TrainConfig, num_pixels: int, is_sparse: bool = False) -> TrainConfig:
     """The settings with max_splats limited by the budget for `num_pixels` training pixels (setting splat_budget)."""
-    if config.splat_budget == 0:
+    default, least = (BUDGET_OF_FEW, MIN_BUDGET_OF_FEW) if is_sparse else (BUDGET, MIN_BUDGET)
+    factor = default if config.splat_budget is None else config.splat_budget
+    if factor == 0:
         return config
-    budget = max(int(config.splat_budget * num_pixels ** (2 / 3)), MIN_BUDGET)
+    budget = max(int(factor * num_pixels ** (2 / 3)), least)
     return dataclasses.replace(config, max_splats=min(config.max_splats, budget))
 
 
-def coarse_levels(config: TrainConfig, views: Sequence[View]) -> dict[str, Any]:
-    """Settings of reduced resolutions: limits the levels so that the smallest side keeps MIN_SIDE pixels."""
+def coarse_start(config: TrainConfig, views: Sequence[View], from_splats: bool) -> dict[str, Any]:
+    """Settings of reduced resolutions: limits the levels so that the smallest side keeps MIN_SIDE pixels.
+
+    By default, runs start at half the size if photographs are large and splats alone are trained, by error.
+    """
     largest = min(min(view.width, view.height) for view in views) // MIN_SIDE
     levels = min(config.coarse_levels, max(largest, 1).bit_length() - 1)
-    return {"coarse_until": config.coarse_until if levels else 0.0, "coarse_levels": max(levels, 1)}
+    until = config.coarse_until
+    if until is None:
+        is_large = sum(view.width * view.height for view in views) >= COARSE_PIXELS * len(views)
+        measured = config.strategy in ("default", "splits", "copies") and trains_in_batches(config)
+        until = COARSE_UNTIL if is_large and measured and not from_splats else 0.0
+    return {"coarse_until": until if levels else 0.0, "coarse_levels": max(levels, 1)}
 
 
 def resolve_schedule(config: TrainConfig, steps: int, from_splats: bool = False) -> dict[str, Any]:
@@ -171,9 +189,14 @@ def lr_factor(steps: int) -> float:
     return min(max((REFERENCE_STEPS / steps) ** 0.5, 1.0), MAX_LR_FACTOR)
 
 
-def default_steps(num_views: int) -> int:
+def is_sparse_capture(num_views: int, overlap: float) -> bool:
+    """Whether there are few photographs, and few show the same point. overlap: `views_per_point`."""
+    return num_views < FEW_VIEWS and overlap < FEW_VIEWS_PER_POINT
+
+
+def default_steps(num_views: int, is_sparse: bool = False) -> int:
     """Default number of training steps: proportional to the number of views, within bounds; fewer for few views."""
-    if num_views < FEW_VIEWS:
+    if is_sparse:
         return STEPS_OF_FEW
     low, high = STEPS_RANGE
     return min(max(STEPS_PER_VIEW * num_views, low), high)
@@ -216,12 +239,14 @@ def sh_lr_factor(overlap: float, visits: float) -> float:
     return by_visits * min(max(overlap / REFERENCE_OVERLAP, low), high)
 
 
-def dropout_for(steps: int, num_views: int, max_splats: int) -> float:
+def dropout_for(steps: int, num_views: int, max_splats: int, is_sparse: bool = False) -> float:
     """Default fraction of splats dropped in each step.
 
     Splats overfit if there are many per photograph or if photographs are visited often
     (docs/experiments/densification.md), but not in short runs.
     """
+    if is_sparse and steps >= SHORT_RUN:
+        return DROPOUT_OF_FEW
     visits = steps / num_views
     by_splats = DROPOUT * max_splats / num_views * min(1.0, visits / STEPS_PER_VIEW, (ENOUGH_VIEWS / num_views) ** 2)
     by_visits = min(DROPOUT_PER_VISIT * max(visits - HARMLESS_VISITS, 0), MAX_DROPOUT_OF_VISITS)

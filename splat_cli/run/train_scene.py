@@ -115,6 +115,8 @@ def _train(job: _Job, checkpoint: Checkpoint | None, ranks: Ranks, timer: PhaseT
         plan = data.plan(config)
         for line in plan.warnings:
             display.warn(line)
+        if plan.is_sparse:
+            display.say(f"{plan.num_views} photographs show few points together: fewer steps and splats, more dropout")
         start = _initial_state(plan, data, checkpoint, backend, display)
         inputs = inputs_of(data.scene.views)
     display.say(f"Device: {backend.describe()}")

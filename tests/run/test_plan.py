@@ -65,8 +65,7 @@ def test_given_settings_are_kept():
 
 
 def test_steps_follow_the_number_of_photographs():
-    assert [default_steps(count) for count in (9, 10, 125, 126, 200, 250, 10_000)] == [
-        5_000,
+    assert [default_steps(count) for count in (9, 125, 126, 200, 250, 10_000)] == [
         15_000,
         15_000,
         15_120,
@@ -77,6 +76,41 @@ def test_steps_follow_the_number_of_photographs():
     plan = resolve_plan(TrainConfig(), ring_of_views(150))
     assert plan.config.steps == plan.requested.steps == plan.requested.num_steps == 18_000
     assert resolve_plan(TrainConfig(steps=7), VIEWS).requested.steps == 7
+
+
+@pytest.mark.parametrize(("count", "share", "is_sparse"), [(29, 0.5, True), (30, 0.5, False), (17, 0.95, False)])
+def test_few_photographs_that_overlap_little_get_fewer_steps_and_splats(count, share, is_sparse):
+    """A point in front of all cameras, and one that none of them sees."""
+    views = [ring_of_views(count, 400, 300)[0]] * count
+    seen, unseen = np.zeros((1, 3)), views[0].center[None]
+    points = np.concatenate([np.repeat(seen, 100 * share, axis=0), np.repeat(unseen, 100 * (1 - share), axis=0)])
+    plan = resolve_plan(TrainConfig(), views, points)
+    assert plan.is_sparse is is_sparse
+    assert plan.config.steps == (5_000 if is_sparse else 15_000)
+    assert (plan.config.dropout == 0.3) is is_sparse
+    factor = 0.44 if is_sparse else 1.74
+    assert plan.config.max_splats == max(int(factor * (count * 120_000) ** (2 / 3)), 5_000)
+    assert plan.with_max_splats(2_000).config.dropout == (0.3 if is_sparse else dropout_for(15_000, count, 2_000))
+    given = resolve_plan(TrainConfig(steps=1_000, splat_budget=1.74), views, points).config
+    assert (given.dropout < 0.1, given.max_splats) == (True, int(1.74 * (count * 120_000) ** (2 / 3)))
+    assert resolve_plan(TrainConfig(), views, points, from_splats=True).config.steps == 15_000
+
+
+@pytest.mark.parametrize(
+    ("settings", "size", "until"),
+    [
+        ({}, (500, 400), 0.3),
+        ({}, (499, 400), 0.0),
+        ({"coarse_until": 0.0}, (500, 400), 0.0),
+        ({"coarse_until": 0.5}, (40, 30), 0.5),
+        ({"strategy": "adc"}, (500, 400), 0.0),
+        ({"pose_opt": True}, (500, 400), 0.0),
+    ],
+)
+def test_large_photographs_start_at_half_the_size(settings, size, until):
+    views = ring_of_views(4, *size)
+    assert resolve_plan(TrainConfig(**settings), views).config.coarse_until == until
+    assert resolve_plan(TrainConfig(**settings), views, from_splats=True).config.coarse_until == (until != 0.3) * until
 
 
 def test_batches_are_whole():
@@ -218,9 +252,9 @@ def test_memory_lowers_the_cap_and_leaves_the_request():
 
 
 def test_dropout_is_that_of_the_splats_that_fit():
-    config = TrainConfig(steps=30_000, splat_budget=0, max_splats=10_000)
-    plan = resolve_plan(config, VIEWS)
+    config, views = TrainConfig(steps=30_000, splat_budget=0, max_splats=100_000), ring_of_views(40)
+    plan = resolve_plan(config, views)
     fewer = plan.with_max_splats(1_000)
-    assert plan.config.dropout > fewer.config.dropout == dropout_for(30_000, len(VIEWS), 1_000)
-    given = resolve_plan(dataclasses.replace(config, dropout=0.2), VIEWS).with_max_splats(1_000)
+    assert plan.config.dropout > fewer.config.dropout == dropout_for(30_000, len(views), 1_000)
+    given = resolve_plan(dataclasses.replace(config, dropout=0.2), views).with_max_splats(1_000)
     assert given.config.dropout == 0.2

@@ -47,7 +47,7 @@ def random_images(views):
 def make_trainer(backend, frozen=None, **changes):
     views = ring_of_views(6)
     rng = np.random.default_rng(0)
-    settings = {"prune_opacity": 0.05, "init_opacity": 0.06} | DUE | changes
+    settings = {"prune_opacity": 0.05, "init_opacity": 0.06, "deterministic": True} | DUE | changes
     config = TrainConfig(steps=30, sh_degree=2, max_splats=150, splat_budget=0, **settings)
     points = rng.normal(size=(100, 3)).astype(np.float32) * 0.3, rng.integers(0, 256, (100, 3), np.uint8)
     return build_trainer(

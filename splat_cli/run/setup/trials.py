@@ -30,7 +30,7 @@ from splat_cli.scene.view import View
 from splat_cli.terminal.console import Display
 from splat_cli.terminal.phase_timer import PhaseTimer
 
-VIEWS = (24, 250)  # training photographs: with fewer, too few are left out; more have never overfitted
+VIEWS = (36, 250)  # training photographs: with fewer, too few are left out; more have never overfitted
 LEFT_OUT_EVERY, FIRST_LEFT_OUT = 6, 3
 MAX_PIXELS = 80_000  # per photograph; at most a quarter of the original's
 SHARES = (1 / 6, 1 / 3)  # steps of a short and a long trial, relative to the default
