@@ -59,9 +59,9 @@ def test_a_single_photograph_does_not_decide():
 @pytest.mark.parametrize(
     ("settings", "num_views", "expected"),
     [
-        ({}, 24, True),
+        ({}, 36, True),
         ({}, 250, True),
-        ({}, 23, False),
+        ({}, 35, False),
         ({}, 251, False),
         ({"steps": 15_000}, 100, False),
         ({"trials": False}, 100, False),
@@ -87,7 +87,7 @@ def short_runs(monkeypatch):
 
 @pytest.fixture(scope="module")
 def large_scene(tmp_path_factory):
-    return write_small_scene(tmp_path_factory.mktemp("scenes") / "large", num_views=30)
+    return write_small_scene(tmp_path_factory.mktemp("scenes") / "large", num_views=42)
 
 
 def test_a_run_takes_the_settings_of_its_trials(splat, large_scene, short_runs, monkeypatch):
