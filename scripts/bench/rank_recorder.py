@@ -99,6 +99,7 @@ class Recorder:
             (SharedSplats, "gather_geometry", "refine: gather geometry"),
             (SharedSplats, "spread", "refine: spread"),
             (SharedSplats, "load", "load"),
+            (SharedSplats, "splats", "gather"),
             (Trainer, "constrain", "constrain"),
         ]:
             self._wrap(owner, name, what, waits=True)
@@ -128,7 +129,7 @@ class Recorder:
                     self._clock._backend.synchronize()
                 self._records.spans.append((what, begin, now()))
                 after()
-                if what == "refine: all of it":
+                if what == "gather":
                     self.write()
 
         setattr(owner, name, recorded)
