@@ -35,7 +35,7 @@ __device__ __forceinline__ bool any_pixel(const vfloat (&y)[PIXELS], const vbool
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend(
     const Camera* __restrict__ cameras,             // [num_views]
-    IterState* __restrict__ state,          // [1] num_segments is set
+    IterState* __restrict__ state,                  // [1] num_segments is set
     const unsigned* __restrict__ tile_order,        // [num_tiles] longest lists first
     const unsigned* __restrict__ tile_begins,       // [num_tiles + 1]
     const unsigned* __restrict__ splat_from_pair,   // [pair_capacity] sorted by tile, then by depth

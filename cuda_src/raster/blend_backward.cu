@@ -35,7 +35,7 @@
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend_backward(
     const Camera* __restrict__ cameras,             // [num_views]
-    const IterState* __restrict__ state,    // [1]
+    const IterState* __restrict__ state,            // [1]
     const uint2* __restrict__ segments,             // [slots] (tile, segment)
     const unsigned* __restrict__ tile_begins,       // [num_tiles + 1]
     const unsigned* __restrict__ splat_from_pair,   // [pair_capacity]

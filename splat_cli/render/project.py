@@ -33,7 +33,8 @@ class Projection:
     """Projected splats of one view, up to `capacity`, on the device; rows of culled splats are undefined.
 
     depths float32 [capacity], z, or 0 for a culled splat.  means2d float32 [capacity, 2] px.
-    conic_opacity float32 [capacity, 4].  colors float32 [capacity, 4] (rgb, unused).
+    conic_opacity float32 [capacity, 4] (conic xx, xy, yy in px^-2; opacity).
+    colors float32 [capacity, 4] (rgb, unused).
     tile_counts uint32 [max_tiles]: 0 except between `project` and `TileLists.build`.
     large_splats uint32 [capacity]: the state's `num_large` splats whose tiles `project` left to `TileLists.build`.
     d_splats float32 [capacity, SPLAT_SUMS] (`struct SplatSums` in cuda_src/raster/splat_sums.cuh), only for training.
