@@ -183,11 +183,13 @@ class HostCompiler:
         """Path of the shared library of `unit` (C++ source text), compiled unless the cache has an intact copy.
 
         The cache's key covers everything that can change the result: the unit, the headers it includes, the compiler,
-        the flags and the processor. Raises DeviceError with the compiler's messages.
+        the flags and the processor. Copies of this program in several folders or environments share libraries. Raises
+        DeviceError with the compiler's messages.
         """
         flags = (*self.flags, *(f"-D{key}={value}" for key, value in sorted(defines.items())))
         key = hashlib.sha256()
-        for text in (unit, headers_digest(unit, include), self.version, *self.command, *flags, _processor()):
+        command = [part for part in self.command if part != sys.executable]  # which runs zig
+        for text in (unit, headers_digest(unit, include), self.version, *command, *flags, _processor()):
             key.update(text.encode() + b"\0")
         name = name.replace("/", "-")  # "raster/blend"
         path = open_cache() / f"{name}-{key.hexdigest()[:32]}{'.dll' if _IS_WINDOWS else '.so'}"

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,9 +15,10 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 
 @dataclass(frozen=True)
 class KernelSource:
-    """One kernel file: its text and the parameters of its kernels by name."""
+    """One kernel file: its path, also relative to its source folder, its text, and its kernels' parameters by name."""
 
     path: Path
+    name: str
     text: str
     kernels: dict[str, tuple[Parameter, ...]]
 
@@ -28,9 +29,9 @@ class KernelSource:
         return self.kernels[kernel]
 
     def cpu_unit(self) -> str:
-        """The C++ source text of a library of all kernels for the CPU."""
+        """The C++ source text of a library of all kernels for the CPU; the same in each copy of the source folder."""
         exports = "".join(f"SPLAT_CPU_EXPORT({name})\n" for name in self.kernels)
-        line = f'#line 1 "{self.path.as_posix()}"'
+        line = f'#line 1 "{self.name}"'
         return f'#include "cpu/shim.h"\n{line}\n{self.text}\n#include "cpu/launch.h"\n{exports}'
 
 
@@ -46,25 +47,26 @@ def read_source(folders: Sequence[Path], file: str) -> KernelSource:
     if path is None:
         raise DeviceError(f"no kernel file {' or '.join(map(str, paths))}")
     text = path.read_text(encoding="utf-8")
-    return KernelSource(path, text, parse_kernels(text))
+    return KernelSource(path, f"{file}.cu", text, parse_kernels(text))
 
 
 def headers_digest(text: str, folders: Sequence[Path]) -> str:
     """SHA-256 of all headers that `text` includes, directly or not, searched in `folders`.
 
-    Conditions around #include are ignored.
+    Conditions around #include are ignored. Names count as they are included: copies of a folder have the same digest.
     """
     headers: dict[Path, bytes] = {}
-    _collect(text, tuple(folders), headers)
     digest = hashlib.sha256()
-    for path, content in sorted(headers.items()):
-        digest.update(str(path).encode() + b"\0" + content + b"\0")
+    for name, path in _includes(text, tuple(folders), headers):
+        digest.update(name.encode() + b"\0" + headers[path] + b"\0")
     return digest.hexdigest()
 
 
-def _collect(text: str, folders: tuple[Path, ...], headers: dict[Path, bytes]) -> None:
+def _includes(text: str, folders: tuple[Path, ...], headers: dict[Path, bytes]) -> Iterator[tuple[str, Path]]:
+    """Names and paths of all headers in the order of their first #include; adds their contents to `headers`."""
     for name in _INCLUDE.findall(text):
         path = next((folder / name for folder in folders if (folder / name).is_file()), None)
         if path is not None and (path := path.resolve()) not in headers:
             headers[path] = path.read_bytes()
-            _collect(headers[path].decode(), (path.parent, *folders), headers)
+            yield name, path
+            yield from _includes(headers[path].decode(), (path.parent, *folders), headers)

@@ -1,6 +1,7 @@
 """The cache of CPU kernels is never stale, never damaged, and belongs only to the user."""
 
 import os
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -23,6 +24,13 @@ def test_cache_is_used_and_never_stale(sources):
     assert value(sources) == 20
     assert value(sources, EXTRA=5) == 25
     assert not [p for p in cache_dir().iterdir() if p.suffix != ".so"]
+
+
+def test_copies_of_the_sources_share_libraries(sources, tmp_path):
+    assert value(sources) == 1
+    libraries = set(cache_dir().iterdir())
+    assert value(shutil.copytree(sources, tmp_path / "copy")) == 1
+    assert set(cache_dir().iterdir()) == libraries
 
 
 def test_concurrent_users_compile_a_library_once(sources, monkeypatch):
