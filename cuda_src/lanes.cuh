@@ -39,6 +39,8 @@ SPLAT_LANE vfloat vexp(vfloat a) { return vexp2(1.4426950408889634f * a); }
 SPLAT_LANE bool any(vbool m) { return __any_sync(0xffffffffu, m); }
 SPLAT_LANE bool all(vbool m) { return __all_sync(0xffffffffu, m); }
 SPLAT_LANE unsigned ballot(vbool m) { return __ballot_sync(0xffffffffu, m); }
+// The lanes of all sectors of 32 bytes (of 8 elements) in which m holds for a lane. On the CPU: all lanes, if it holds for any.
+SPLAT_LANE vbool sectors_of(vbool m) { return (ballot(m) >> (threadIdx.x & 24) & 0xffu) != 0; }
 // Number of bits of `lanes` below the lane's own. Only on the GPU.
 SPLAT_LANE int count_below(unsigned lanes)
 {

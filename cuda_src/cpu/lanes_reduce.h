@@ -17,6 +17,7 @@ SPLAT_CPU_INLINE bool any(vbool m)
 }
 SPLAT_CPU_INLINE bool all(vbool m) { return !any(!m); }
 SPLAT_CPU_INLINE bool some(vbool m) { return any(m); }
+SPLAT_CPU_INLINE vbool sectors_of(vbool m) { return any(m); }
 
 // Applies a scalar function to i in each lane.
 template <class F> SPLAT_CPU_INLINE vint map_each(vint i, F function)

@@ -42,20 +42,27 @@ __device__ __forceinline__ void step_geometry(
     }
 }
 
-// Adam step of coefficient k of each splat's colour. planes: begin at the row of its first channel.
-__device__ __forceinline__ void step_color(const AdamPlanes& planes, vfloat3 g, int k, const IterState& state, vint splat, vbool on)
+// Adam step of coefficient k of each splat's colour in `on`. Lanes of `sectors` (sectors_of(on)) store what they have read: a store with
+// gaps costs a transfer per gap where the planes are in host memory. planes: begin at the row of its first channel.
+__device__ __forceinline__ void step_color(
+    const AdamPlanes& planes, vfloat3 g, int k, const IterState& state, vint splat, vbool on, vbool sectors)
 {
     const size_t stride = planes.stride, next = planes.moment_stride;
     const float lr = state.lr[k == 0 ? LR_SH0 : LR_SHN];
-    vfloat3 p = load_vec(planes.params, stride, on), m, v;      // all loads before the first store
-    load_moments(planes.moments, 0, m.x, v.x, on);
-    load_moments(planes.moments, next, m.y, v.y, on);
-    load_moments(planes.moments, 2 * next, m.z, v.z, on);
-    adam_update(p.x, m.x, v.x, g.x, lr, state); adam_update(p.y, m.y, v.y, g.y, lr, state); adam_update(p.z, m.z, v.z, g.z, lr, state);
-    store_vec(planes.params, stride, p, on);
+    const vfloat gradients[3] = {g.x, g.y, g.z};
+    vfloat p[3], m[3], v[3];
+#pragma unroll
+    for (int c = 0; c < 3; ++c) {       // all loads before the first store
+        p[c] = load_own(planes.params + c * stride, sectors);
+        load_moments(planes.moments, c * next, m[c], v[c], sectors);
+    }
     const vint seed = rounding_seed<PACKED>(state, splat);
-    const int row = ROW_SH0 + 3 * k;
-    store_moments(planes.moments, 0, m.x, v.x, seed, row, on);
-    store_moments(planes.moments, next, m.y, v.y, seed, row + 1, on);
-    store_moments(planes.moments, 2 * next, m.z, v.z, seed, row + 2, on);
+#pragma unroll
+    for (int c = 0; c < 3; ++c) {
+        vfloat new_p = p[c], new_m = m[c], new_v = v[c];
+        adam_update(new_p, new_m, new_v, gradients[c], lr, state);
+        store_own(planes.params + c * stride, select(on, new_p, p[c]), sectors);
+        const vfloat first = select(on, new_m, m[c]), second = select(on, new_v, v[c]);     // packing does not round these again
+        store_moments(planes.moments, c * next, first, second, seed, ROW_SH0 + 3 * k + c, sectors);
+    }
 }

@@ -62,14 +62,13 @@ extern "C" __global__ void color_backward(
     if (first >= n || state->overflowed || begin >= (degree + 1) * (degree + 1)) return;
     if (FUSED && !losses_are_finite(*state, views)) return;
     const size_t stride = capacity;
-    vbool on = trainable(*state, first);
+    const vbool trained = trainable(*state, first);
+    vbool on = trained;
     if (!is_updated(options.warps, depths + i, layout, on)) return;
     if (!options.dense || (FUSED && begin > 0)) on = seen(depths + i, layout, on);
-    if (!some(on)) return;
-    if (FUSED) {
-        on = on & (fabsf(load_own(d_rays + 3 * (size_t)layout.columns + i, on)) < UNUSABLE);
-        if (!some(on)) return;
-    }
+    if (FUSED) on = on & (fabsf(load_own(d_rays + 3 * (size_t)layout.columns + i, on)) < UNUSABLE);
+    const vbool stored = FUSED ? sectors_of(on) & trained : on;
+    if (!some(stored)) return;
 
     const size_t moment_stride = stride - first_moment(*state);
     int k = begin;
@@ -77,7 +76,8 @@ extern "C" __global__ void color_backward(
         const size_t row = ROW_SH0 + 3 * k, plane = row * stride + i, moments = row * moment_stride + i - first_moment(*state);
         const vfloat3 g = coefficient_gradient(depths + i, d_rays + i, layout, k, on);
         if (FUSED) {
-            step_color({params + plane, {moments1 + moments, moments2 + moments}, stride, moment_stride}, g, k, *state, first + lane_id(), on);
+            const AdamPlanes planes = {params + plane, {moments1 + moments, moments2 + moments}, stride, moment_stride};
+            step_color(planes, g, k, *state, first + lane_id(), on, stored);
         } else {
             store_vec(d_params + plane, stride, g, on);
         }
