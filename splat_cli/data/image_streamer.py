@@ -20,10 +20,14 @@ _WORKERS = os.cpu_count() or 1
 
 @dataclass(frozen=True)
 class ImageBudget:
-    """Maximum numbers of photographs: resident on the device, and decoded ahead of use."""
+    """Maximum numbers of photographs: resident on the device, and decoded ahead of use.
+
+    on_host: the others are not streamed but in host memory that kernels access (PhotographRows).
+    """
 
     resident: int
     prefetch: int
+    on_host: bool = False
 
     @classmethod
     def of(cls, count: int) -> ImageBudget:

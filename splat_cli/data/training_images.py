@@ -11,18 +11,23 @@ import numpy as np
 from splat_cli.config import ResolvedConfig
 from splat_cli.data.image_streamer import ImageBudget, ImageStreamer
 from splat_cli.data.view_order import own_views
-from splat_cli.device import Backend
+from splat_cli.device import Backend, DeviceArray
+from splat_cli.device.launch import ceil_div, launch
 from splat_cli.ranks.share import WHOLE, Share
 from splat_cli.render.camera import CameraTable, DeviceImage
+from splat_cli.render.iter_state import IterState
 from splat_cli.scene.images.downscale import downscale_photograph
 from splat_cli.scene.images.image_set import ImageSet
+
+ROW_GRAIN = 1024  # bytes of a photograph's row are a multiple of this
 
 
 class TrainingImages:
     """The table of training cameras, and the photographs on the device that it refers to.
 
-    images: the photographs on the host, at full resolution. stream: loads photographs in the order of the steps, if a
-    `budget` is given; else None. share: a rank's share; the rank has only the photographs that it shows.
+    images: the photographs on the host, at full resolution. budget: number of photographs on the device, if not all.
+    stream: loads photographs in the order of the steps, if kernels do not access the others in host memory; else None.
+    share: a rank's share; the rank has only the photographs that it shows.
     """
 
     def __init__(
@@ -37,7 +42,11 @@ class TrainingImages:
     ) -> None:
         self.backend, self.images, self.cameras = backend, images, CameraTable(backend, images.views)
         self.stream: ImageStreamer | None = None
-        if budget is not None:
+        self._rows: PhotographRows | None = None
+        if budget is not None and budget.on_host:
+            self._rows = PhotographRows(backend, images, self.cameras, budget.resident - 1)
+            self.cameras.fetch_photograph = self._rows.fetch
+        elif budget is not None:
             self.stream = _PartStreamer(backend, self.cameras, images, order, budget, batch, share)
         self._own = own_views(len(images.views), batch, share)
         self._resident: dict[int, DeviceImage] = {}
@@ -69,12 +78,48 @@ class TrainingImages:
     def _upload(self, downscale: int) -> None:
         self.backend.synchronize()  # queued steps read the previous photographs
         self._resident.clear()
-        upload = self.backend.upload
+        put = self._rows.put if self._rows else self._put
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             images, masks = self.images.images, self.images.masks
             downscaled = pool.map(lambda i: downscale_photograph(images[i], masks[i], downscale), self._own)
             for index, (photo, mask, num_pixels) in zip(self._own, downscaled, strict=True):
-                self._resident[index] = upload(photo), None if mask is None else upload(mask), num_pixels
+                self._resident[index] = (*put(index, photo, mask), num_pixels)
+
+    def _put(self, _: int, photo: np.ndarray, mask: np.ndarray | None) -> tuple[DeviceArray, DeviceArray | None]:
+        return self.backend.upload(photo), None if mask is None else self.backend.upload(mask)
+
+
+class PhotographRows:
+    """Photographs and masks in rows of which the first `on_device` are on the device, the others in host memory.
+
+    The loss reads each pixel several times. Therefore all cameras refer to one place on the device, to which `fetch`
+    copies the photograph of a step before.
+    """
+
+    def __init__(self, backend: Backend, images: ImageSet, cameras: CameraTable, on_device: int) -> None:
+        self._backend, self._cameras = backend, cameras
+        sizes = [
+            photo.size + (0 if mask is None else mask.size)
+            for photo, mask in zip(images.images, images.masks, strict=True)
+        ]
+        words = ceil_div(max(sizes), ROW_GRAIN) * ROW_GRAIN // 4
+        self._rows = backend.planes(len(sizes), words, min(on_device, len(sizes)))
+        self._place = backend.xp.zeros(words, "float32")
+
+    def put(self, index: int, photo: np.ndarray, mask: np.ndarray | None) -> tuple[DeviceArray, DeviceArray | None]:
+        """Store a photograph uint8 [H, W, 3] and its mask uint8 [H, W]; returns where `fetch` copies them."""
+        row, place = self._rows[index].view("uint8"), self._place.view("uint8")
+        shape, num_pixels = photo.shape, photo.size // 3
+        row[: photo.size] = self._backend.upload(photo.reshape(-1))
+        if mask is None:
+            return place[: photo.size].reshape(shape), None
+        row[photo.size : 4 * num_pixels] = self._backend.upload(mask.reshape(-1))
+        return place[: photo.size].reshape(shape), place[photo.size : 4 * num_pixels].reshape(shape[:2])
+
+    def fetch(self, state: IterState) -> None:
+        """See CameraTable.fetch_photograph."""
+        arrays, stride = (self._cameras.array, state.array, self._rows, self._place), len(self._place) // 4
+        launch(self._backend, "image/fetch_photograph", "fetch_photograph", stride, *arrays, stride)
 
 
 def downscale_at(config: ResolvedConfig, step: int) -> int:

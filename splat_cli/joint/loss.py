@@ -43,6 +43,8 @@ class PhotometricLoss:
 
         errors: output float32 [3 * max_pixels], the loss of each value, or None.
         """
+        if self.cameras.fetch_photograph:
+            self.cameras.fetch_photograph(state)
         if self.mask:
             self.mask.find(state, image)
         kernel = self.backend.kernel("optim/l1_ssim", "l1_ssim")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from splat_cli.device import Backend, DeviceArray
 from splat_cli.device.launch import ceil_div
+from splat_cli.render.iter_state import IterState
 from splat_cli.scene.lens.distortion import NUM_COEFFICIENTS, Equirectangular, Polynomial
 from splat_cli.scene.view import View
 
@@ -69,8 +70,11 @@ class CameraTable:
     The arrays are kept alive, because the table holds their addresses. views: at full resolution, which determines
     buffer sizes (max_tiles, max_pixels); current_views: as last resized, with their `extent`. radial: whether a view
     has radial distortion or will get it (--refine-distortion). lenses: `struct LensModel` [num_views] if a view keeps
-    its lens, else None. defines: defines of kernels that project splats.
+    its lens, else None. defines: defines of kernels that project splats. fetch_photograph: queues a copy of the
+    photograph of the state's view to the address that the table holds, if photographs are in host memory.
     """
+
+    fetch_photograph: Callable[[IterState], None] | None = None
 
     def __init__(
         self,

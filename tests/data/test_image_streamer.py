@@ -127,7 +127,7 @@ def test_masks_and_pixel_counts(backend, stream):
 
 
 @pytest.mark.parametrize(("strategy", "coarse_until"), [("default", 0.0), ("default", 0.6), ("adc", 0.0)])
-@pytest.mark.parametrize("budget", [ImageBudget(4, 1), ImageBudget(6, 2)])
+@pytest.mark.parametrize("budget", [ImageBudget(4, 1), ImageBudget(6, 2), ImageBudget(3, 0, on_host=True)])
 def test_same_bits_as_with_all_resident(scene, strategy, coarse_until, budget):
     backend = open_backend("cpu", threads=1)  # sums in a fixed order
     settings = SETTINGS | {"strategy": strategy, "score_views": 4, "steps": 60, "coarse_until": coarse_until}
@@ -143,7 +143,8 @@ def test_same_bits_as_with_all_resident(scene, strategy, coarse_until, budget):
         return backend.download(trainer.splats.params)[:, : trainer.model.num]
 
     whole = trained(load_images(views), None)
-    np.testing.assert_array_equal(trained(lazy_images(views, pytest.fail), budget), whole)
+    photographs = load_images(views) if budget.on_host else lazy_images(views, pytest.fail)
+    np.testing.assert_array_equal(trained(photographs, budget), whole)
 
 
 def test_run_with_little_memory_resumes(training, finished, tmp_path):
@@ -173,6 +174,23 @@ def test_lazy_photographs_equal_eager_ones(scene):
     for index in range(len(views)):
         np.testing.assert_array_equal(now.images[index], later.images[index])
         assert later.masks[index] is None
+
+
+def test_photographs_that_do_not_fit_are_in_host_memory_if_they_fit_there(monkeypatch):
+    backend, views = open_backend("cpu"), ring_of_views(50, width=60, height=45)
+    size = photo_bytes(views[0])
+
+    def budget(room, **changes):
+        monkeypatch.setattr(backend, "host_room", lambda: room)
+        return image_budget(backend, load_config(None, changes), views[:40], views[40:])
+
+    limited = {"image_memory": 20 * size / 2**30}
+    assert budget(100 * size, **limited) == ImageBudget(20, 0, on_host=True)
+    assert not budget(100 * size - 1, **limited).on_host
+    assert not budget(100 * size, **limited, gpus=2, batch=2).on_host
+    assert budget(100 * size) is None
+    few = {"max_memory": 16 * 20 * size / 2**30}
+    assert budget(100 * size, **few) == ImageBudget(1, 0, on_host=True)  # before splats
 
 
 def test_budget(backend):

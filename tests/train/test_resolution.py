@@ -4,14 +4,16 @@ import numpy as np
 import pytest
 
 from splat_cli.config.presets import load_config
+from splat_cli.data.image_streamer import ImageBudget
 from splat_cli.data.training_images import TrainingImages, downscale_at
 from splat_cli.device import open_backend
 from splat_cli.joint.depth.sparse_depth import DepthSupervision
 from splat_cli.render.camera import CAMERA_DTYPE, CameraTable
+from splat_cli.render.iter_state import IterState
 from splat_cli.run.checkpoints.state import capture_state, restore_state
 from splat_cli.run.plan import resolve_plan
 from splat_cli.run.setup.build_trainer import build_trainer
-from splat_cli.scene.images.downscale import downscale_image, downscale_mask
+from splat_cli.scene.images.downscale import downscale_image, downscale_mask, downscale_photograph
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.points.observations import observe
 from splat_cli.train.training_inputs import TrainingInputs
@@ -86,6 +88,21 @@ def test_camera_table_has_the_downscaled_views(backend):
             assert found["mask"][index] == backend.address(mask)
             assert found["num_pixels"][index] == count == np.count_nonzero(backend.download(mask))
         assert images.cameras.extent == CameraTable(backend, views).extent
+
+
+def test_photographs_and_masks_on_the_host_are_fetched(backend):
+    shot = photographs(masked=True)
+    shot = shot._replace(masks=[mask if i % 2 else None for i, mask in enumerate(shot.masks)])
+    images = TrainingImages(backend, shot, NO_ORDER, ImageBudget(2, 0, on_host=True))
+    for factor in (1, 2):
+        images.set_downscale(factor)
+        for view, (photo, mask, _) in images._resident.items():
+            images.cameras.fetch_photograph(IterState(backend, view=view))
+            wanted, wanted_mask, _ = downscale_photograph(shot.images[view], shot.masks[view], factor)
+            np.testing.assert_array_equal(backend.download(photo), wanted)
+            assert (mask is None) == (wanted_mask is None)
+            if mask is not None:
+                np.testing.assert_array_equal(backend.download(mask), wanted_mask)
 
 
 def test_moved_cameras_stay_where_they_are(backend):

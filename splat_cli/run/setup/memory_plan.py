@@ -128,7 +128,7 @@ def plan_memory(
 ) -> MemoryPlan:
     """Memory of training on `views`, starting from `start` splats (0: unknown), and the free memory of the device.
 
-    budget: number of resident images, if they are streamed. num_frozen: number of splats of --frozen.
+    budget: number of resident images, if not all are. num_frozen: number of splats of --frozen.
     depth_bytes: memory of depth maps. If the splats do not fit, or with --offload on, some rows are in host memory.
     """
     images, shares = [photo_bytes(view) for view in views], [Share(rank, config.gpus) for rank in range(config.gpus)]
@@ -161,7 +161,8 @@ def plan_memory(
     fits = in_memory.max_splats == in_memory.wanted_splats
     if config.offload == "off" or (config.offload == "auto" and fits) or not _can_offload(config):
         return in_memory
-    if not (host_room := backend.host_room()):
+    photographs_on_host = sum(images) if budget and budget.on_host else 0
+    if (host_room := backend.host_room() - photographs_on_host) <= 0:
         return in_memory
     least = plan(RowsOnDevice(SHN.start, SHN.start))
     return plan(_rows_that_fit(least)) if config.offload == "auto" else least

@@ -39,7 +39,8 @@ _BACKGROUNDS = {"auto": (0, 0, 0), "black": (0, 0, 0), "white": (255, 255, 255)}
 class TrainingData:
     """Scene, training photographs and held-out photographs, if any.
 
-    split: views of both, before decoding. budget: numbers of resident and prefetched images, if streamed.
+    split: views of both, before decoding. budget: numbers of resident and prefetched images, if not all are
+    resident.
     """
 
     scene: Scene
@@ -51,7 +52,7 @@ class TrainingData:
 
     def plan(self, config: TrainConfig) -> RunPlan:
         """The plan of a run with these settings."""
-        resident = None if self.budget is None else self.budget.resident
+        resident = self.budget.resident if self.budget and not self.budget.on_host else None
         return resolve_plan(config, self.training.views, self.scene.points, resident=resident)
 
 
@@ -77,8 +78,9 @@ def load_data(scene: Scene, config: TrainConfig, backend: Backend, display: Disp
         raise SceneError(f"{scene.root} has no points to find free space with: leave out --free-space")
     train, test, by_name = split_scene(scene, config)
     budget = image_budget(backend, config, train, test)
-    training = load_image_set(train, config, backend, display, lazily=budget is not None)
-    held_out = load_image_set(test, config, backend, display, lazily=budget is not None) if test else None
+    lazily = budget is not None and not budget.on_host
+    training = load_image_set(train, config, backend, display, lazily)
+    held_out = load_image_set(test, config, backend, display, lazily) if test else None
     _report(scene, [training, held_out] if held_out else [training], config.points, display)
     training = with_depth_maps(training, scene, config, backend, display)
     return TrainingData(scene, training, held_out, (train, test), by_name, budget)
