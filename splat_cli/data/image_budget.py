@@ -36,7 +36,8 @@ def image_budget(
 ) -> ImageBudget | None:
     """Budget of a GPU's part of the training photographs, in addition to all held-out ones (`others`); None if all fit.
 
-    Those that do not fit on one GPU are in host memory that kernels access, if they fit there, else streamed.
+    Those that do not fit on one GPU are in host memory that kernels access, if they fit there and --image-memory does
+    not limit them, else streamed.
     UsageError if not even the photographs of one round of density control fit.
     """
     gpus, largest = config.gpus, max(map(photo_bytes, views))
@@ -44,12 +45,12 @@ def image_budget(
     limit, all_bytes = _limit(backend, config, gpus), sum(map(photo_bytes, [*views, *others]))
     resident = limit // largest
     if config.max_memory is not None and config.image_memory is None:
-        resident = 1  # photographs on the host cost less than splats on the host
+        resident = 1  # photographs cost less on the host than splats do
         count = max(ImageBudget.count_for(least), _MIN_COUNT)
         limit = min(limit, max(int(_SHARE_OF_MAX * config.max_memory * 2**30), count * largest))
     if ceil_div(sum(map(photo_bytes, views)), gpus) + sum(map(photo_bytes, others)) <= limit:
         return None
-    if gpus == 1 and all_bytes <= backend.host_room() // 2:  # they are in main memory, too
+    if gpus == 1 and config.image_memory is None and all_bytes <= backend.host_room() // 2:  # and in main memory, too
         return ImageBudget(max(resident, 1), 0, on_host=True)
     budget = ImageBudget.of(max(limit // largest, _MIN_COUNT))
     if limit < _MIN_COUNT * largest or budget.resident < least:

@@ -35,7 +35,7 @@ class Update:
     splat's colour has a gradient, or None. has_frozen: moments, stats and last_seen lack columns of frozen splats
     (see model.model.first_moment).
     dense: Adam also moves splats that no view of the batch shows, except their view-dependent colours; their only
-    gradients are those of regularisers. Otherwise their parameters, moments and gradients are neither read nor written.
+    gradients are those of regularisers. Otherwise their parameters, moments and gradients do not change.
     warps: UNSEEN_WARPS updates only splats of warps that no view of the batch shows, which needs no gradients.
     SEEN_WARPS updates only the others.
     """

@@ -184,13 +184,14 @@ def test_photographs_that_do_not_fit_are_in_host_memory_if_they_fit_there(monkey
         monkeypatch.setattr(backend, "host_room", lambda: room)
         return image_budget(backend, load_config(None, changes), views[:40], views[40:])
 
-    limited = {"image_memory": 20 * size / 2**30}
-    assert budget(100 * size, **limited) == ImageBudget(20, 0, on_host=True)
-    assert not budget(100 * size - 1, **limited).on_host
-    assert not budget(100 * size, **limited, gpus=2, batch=2).on_host
+    little = {"max_memory": 16 * 20 * size / 2**30}
+    assert budget(100 * size, **little) == ImageBudget(1, 0, on_host=True)  # before any splats
+    assert not budget(100 * size - 1, **little).on_host
+    assert not budget(100 * size, **little, gpus=2, batch=2).on_host
+    assert not budget(100 * size, image_memory=20 * size / 2**30).on_host
     assert budget(100 * size) is None
-    few = {"max_memory": 16 * 20 * size / 2**30}
-    assert budget(100 * size, **few) == ImageBudget(1, 0, on_host=True)  # before splats
+    monkeypatch.setattr(backend, "memory", lambda: (40 * size, 80 * size))  # half of it is for photographs
+    assert budget(100 * size) == ImageBudget(20, 0, on_host=True)
 
 
 def test_budget(backend):
