@@ -11,6 +11,7 @@ import pytest
 
 from splat_cli.config.presets import load_config
 from splat_cli.data.image_budget import photo_bytes
+from splat_cli.data.image_streamer import ImageBudget
 from splat_cli.device import open_backend
 from splat_cli.device.cpu import CpuBackend
 from splat_cli.errors import OutOfMemory
@@ -70,10 +71,10 @@ def _trainer(backend, num_points=2000, **changes):
     return noise_trainer(backend, num_points, **{**SETTINGS, **changes})
 
 
-def _plan(backend, views=(), **changes):
+def _plan(backend, views=(), budget=None, **changes):
     views = views or ring_of_views(4)
     config = resolve_plan(load_config(None, {"splat_budget": 0, **changes}), views).config
-    return plan_memory(backend, config, views, 100)
+    return plan_memory(backend, config, views, 100, budget)
 
 
 @pytest.mark.parametrize("batch", [1, 3])
@@ -190,6 +191,10 @@ def test_offload_on_and_off(monkeypatch):
     assert _plan(backend, **(little | {"batch": 2}), gpus=2).on_device is None
     monkeypatch.setattr(CpuBackend, "host_room", lambda self: 540 * 500_000)
     assert _plan(backend, offload="on", batch=1).max_splats == 500_000
+    photographs = 4 * photo_bytes(ring_of_views(1)[0])
+    beside = _plan(backend, budget=ImageBudget(1, 0, on_host=True), offload="on", batch=1)
+    assert beside.max_splats == (540 * 500_000 - photographs) // 540
+    assert 4 * beside.photographs == photographs
 
 
 def test_on_the_cpu_nothing_is_offloaded():
