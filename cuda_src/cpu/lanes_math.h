@@ -11,6 +11,8 @@ SPLAT_CPU_INLINE Floats per_lane(Floats a, float (*f)(float))
 }
 SPLAT_CPU_INLINE vfloat expf(vfloat a) { return SPLAT_CPU_EACH(Floats, per_lane(a.part[i], ::expf)); }
 SPLAT_CPU_INLINE vfloat logf(vfloat a) { return SPLAT_CPU_EACH(Floats, per_lane(a.part[i], ::logf)); }
+SPLAT_CPU_INLINE vfloat __cosf(vfloat a) { return SPLAT_CPU_EACH(Floats, per_lane(a.part[i], ::cosf)); }
+SPLAT_CPU_INLINE vfloat __sinf(vfloat a) { return SPLAT_CPU_EACH(Floats, per_lane(a.part[i], ::sinf)); }
 
 SPLAT_CPU_INLINE Floats per_lane(Floats a, Floats b, float (*f)(float, float))
 {

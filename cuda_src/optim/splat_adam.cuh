@@ -2,6 +2,7 @@
 #pragma once
 #include "common.cuh"
 #include "lanes.cuh"
+#include "optim/langevin_noise.cuh"
 #include "optim/local_frame_adam.cuh"
 #include "optim/moments.cuh"
 
@@ -20,9 +21,11 @@ struct AdamPlanes {
     size_t stride, moment_stride;   // columns of a row
 };
 
-// Positions use the splat's local frame (local_frame_adam.cuh), other rows plain Adam. gradients: one per row of the parameters.
+// Positions use the splat's local frame (local_frame_adam.cuh), other rows plain Adam; then noise moves positions. gradients: one per row
+// of the parameters. raw: the splats before the step.
 __device__ __forceinline__ void step_geometry(
-    const AdamPlanes& planes, const Gaussian& raw, const vfloat (&gradients)[GEOMETRY_ROWS], const IterState& state, vint splat, vbool on)
+    const AdamPlanes& planes, const Gaussian& raw, const vfloat (&gradients)[GEOMETRY_ROWS], const Noise& noise, const IterState& state,
+    vint splat, vbool on)
 {
     vfloat p[GEOMETRY_ROWS], m[GEOMETRY_ROWS], v[GEOMETRY_ROWS];
 #pragma unroll
@@ -37,9 +40,12 @@ __device__ __forceinline__ void step_geometry(
     for (int row = 0; row < GEOMETRY_ROWS; ++row) {
         const int rate = row < ROW_QUAT ? LR_LOG_SCALES : row < ROW_OPACITY ? LR_QUATS : LR_OPACITIES;
         if (row >= ROW_LOG_SCALE) adam_update(p[row], m[row], v[row], gradients[row], state.lr[rate], state);
-        store_own(planes.params + row * planes.stride, p[row], on);
+        if (row >= ROW_LOG_SCALE) store_own(planes.params + row * planes.stride, p[row], on);
         store_moments(planes.moments, row * planes.moment_stride, m[row], v[row], seed, row, on);
     }
+    vfloat3 mean = make_vec(p[0], p[1], p[2]);
+    if (noise.scale > 0.0f) mean = add(mean, noise_step(noise, state, p, splat, on));
+    store_vec(planes.params, planes.stride, mean, on);
 }
 
 // Adam step of coefficient k of each splat's colour in `on`. Lanes of `sectors` (sectors_of(on)) store what they have read: a store with

@@ -149,6 +149,8 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
         store_own(stats + t, load_own(stats + t, counted) + screen_gradients, counted);
         store_own(stats + moment_stride + t, load_own(stats + moment_stride + t, counted) + num_seen, counted);
     }
-    if (FUSED) step_geometry({params + i, {moments1 + t, moments2 + t}, stride, moment_stride}, raw, gradients, *state, first + lane_id(), on);
+    const AdamPlanes planes = {params + i, {moments1 + t, moments2 + t}, stride, moment_stride};
+    const Noise noise = {options.noise_seed, options.noise_scale};
+    if (FUSED) step_geometry(planes, raw, gradients, noise, *state, first + lane_id(), on);
     else for (int row = 0; row < GEOMETRY_ROWS; ++row) store_own(d_params + row * stride + i, gradients[row], on);
 }

@@ -21,6 +21,8 @@ struct UpdateOptions {
     int absgrad;                    // 1: stats use the sums of |d mean2d| (AbsGS, Ye et al. 2024)
     int warps;                      // which warps to update, see below
     float opacity_reg, scale_reg;   // weights of the mean opacity and the mean scale in the loss
+    unsigned noise_seed;            // noise of positions after the step (langevin_noise.cuh); only with FUSED_ADAM
+    float noise_scale;              // 0: no noise
 };
 // Warps to update: all, only warps without splats that a view of the batch sees (they need no gradients), or only the others.
 enum { ALL_WARPS, UNSEEN_WARPS, SEEN_WARPS };

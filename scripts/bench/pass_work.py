@@ -53,8 +53,6 @@ BYTES: dict[str, Callable[[Work], float]] = {
     "color_backward": lambda w: (
         (4 + 12 * w.adam_words) * w.updated + (24 + 12 * w.adam_words * (w.coefficients - 1)) * w.in_seen_sectors
     ),
-    "langevin_noise": lambda w: 56 * w.splats,
-    "langevin_noise_of_visible": lambda w: 4 * w.splats + 56 * w.updated,
 }
 
 

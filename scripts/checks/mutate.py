@@ -11,7 +11,7 @@ compiled by the CPU backend:
 A mutant is killed if a test fails or takes several times as long as before. Each survivor is a missing test, or a
 change without an effect. Mutants that do not compile do not count. Code that only GPUs run has none.
 
-Known mutants without an effect: thresholds that no float equals (langevin_noise.cu); choices between sorts of the same
+Known mutants without an effect: thresholds that no float equals (langevin_noise.cuh); choices between sorts of the same
 result (sort_tiles.cu); one more group or segment without splats (free_space.cu, blend.cu, blend_backward.cu); shortcuts
 such as `if (!any(hit.on)) continue`, which only save time; reads past an array, which may find 0.
 """
@@ -63,7 +63,6 @@ TESTS = {
     "joint/poses": ["train/test_enabled_models.py", "joint/test_poses.py"],
     "model/columns": ["model/test_columns.py", "model/test_model.py"],
     "model/model": ["model/test_model.py", "model/test_adam.py", "run/setup/test_memory_plan.py"],
-    "model/noise": ["train/test_units.py"],
     "model/smooth_3d": ["render/test_smooth_3d.py"],
     "run/plan": ["run/test_plan.py"],
 }
@@ -76,7 +75,7 @@ KERNEL_TESTS = {
     "density/refine.cu": ["density/test_operations.py", "density/test_relocation.py", "density/test_adc.py"],
     "density/sampling.cu": ["density/test_sampling.py"],
     "optim/begin_step.cu": ["model/test_begin_step.py", "train", "ranks/test_ranks.py", "density"],
-    "optim/langevin_noise.cu": ["model/test_langevin_noise.py", "model/test_visible_adam.py"],
+    "optim/langevin_noise.cuh": ["model/test_langevin_noise.py", "train/test_units.py"],
     "optim/*adam.cuh": ["model"],
     "optim/moments.cuh": ["model"],
     "optim/l1_ssim.cu": ["joint/test_loss.py"],

@@ -23,7 +23,7 @@ class Strategy(Protocol):
 
     collects_stats: bool  # training steps sum screen-space gradients in `Model.stats`
     tracks_unseen: bool  # training steps write `Model.last_seen`, which shares memory with these sums
-    noise_scale: float  # scale of langevin_noise in each step; 0: no noise
+    noise_scale: float  # scale of the exploration noise in each step; 0: no noise
 
     def due(self, step: int) -> bool:
         """Whether `refine` is called after this step."""

@@ -21,7 +21,7 @@ FEW_BLOCKS = {"COEFFICIENTS": 4}  # coefficients per block of color_backward, wh
 # Mirrors `struct UpdateOptions` in cuda_src/raster/update.cuh.
 UPDATE_OPTIONS_DTYPE = np.dtype([
     ("antialias", np.int32), ("dense", np.int32), ("absgrad", np.int32), ("warps", np.int32),
-    ("opacity_reg", np.float32), ("scale_reg", np.float32),
+    ("opacity_reg", np.float32), ("scale_reg", np.float32), ("noise_seed", np.uint32), ("noise_scale", np.float32),
 ])  # fmt: skip
 
 
@@ -38,6 +38,9 @@ class Update:
     gradients are those of regularisers. Otherwise their parameters, moments and gradients do not change.
     warps: UNSEEN_WARPS updates only splats of warps that no view of the batch shows, which needs no gradients.
     SEEN_WARPS updates only the others.
+    noise_seed, noise_scale: with Adam, the means of updated splats then get noise with the splats' covariances, which
+    decreases with opacity (3DGS-MCMC, Kheradmand et al. 2024, eq. 9). noise_scale multiplies the learning rate of
+    means; 0: no noise.
     """
 
     moments1: DeviceArray | None = None
@@ -51,6 +54,8 @@ class Update:
     absgrad: bool = False
     opacity_reg: float = 0.0
     scale_reg: float = 0.0
+    noise_seed: int = 0
+    noise_scale: float = 0.0
 
     @property
     def defines(self) -> dict[str, int]:
@@ -71,7 +76,7 @@ class Update:
     def options(self, antialias: bool) -> np.ndarray:
         """`struct UpdateOptions`."""
         values = antialias, self.dense, self.absgrad, self.warps, self.opacity_reg, self.scale_reg
-        return np.array(values, UPDATE_OPTIONS_DTYPE)
+        return np.array((*values, self.noise_seed, self.noise_scale), UPDATE_OPTIONS_DTYPE)
 
 
 def moment_defines(packed: bool, has_frozen: bool = False) -> dict[str, int]:

@@ -109,6 +109,4 @@ def _density_kernels(config: TrainConfig, device: str) -> list[Unit]:
     if schedule["strategy"] != "adc":
         units.append(("density/sampling", {}))
         units += [("density/unseen", {})] if config.relocate_unseen else []
-        batch = batch_size_defines(config.batch_size) if config.visible_adam else {}
-        units += [("optim/langevin_noise", batch)] if schedule["noise_scale"] > 0 else []
     return units

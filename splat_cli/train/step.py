@@ -16,9 +16,7 @@ from splat_cli.density.strategy import Strategy
 from splat_cli.device import Backend, DeviceArray
 from splat_cli.device.launch import ceil_div
 from splat_cli.model.model import Model
-from splat_cli.model.noise import langevin_noise
 from splat_cli.render.iter_state import IterState, copy_view_state
-from splat_cli.render.project import ProjectedBatch
 from splat_cli.render.project_backward import Update
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.extent import REFERENCE_SIZE
@@ -109,7 +107,6 @@ class BatchStep:
             raster.record_view(slot, state)
             if slot == self.batch - 1:
                 raster.update(splats, state, self.update_options())
-                self.add_noise(raster.updated)
             joint.step(state)
         joint.update(self.model, state, raster.updated.views, not self.config.visible_adam)
 
@@ -138,14 +135,9 @@ class BatchStep:
             absgrad=self._absgrad,
             opacity_reg=c.opacity_reg,
             scale_reg=c.scale_reg / self._unit,
+            noise_seed=c.seed,
+            noise_scale=self.batch**0.5 * self._noise_scale / self._unit**2,  # per update and covariance
         )
-
-    def add_noise(self, batch: ProjectedBatch) -> None:
-        """Queue the noise that follows the update of a batch, if the strategy uses it."""
-        if self._noise_scale > 0:
-            scale = self.batch**0.5 * self._noise_scale / self._unit**2  # per update and covariance
-            visible_in = batch if self.config.visible_adam else None
-            langevin_noise(self.model.splats, self.state, self.config.seed, scale, batch.share, visible_in)
 
     @property
     def _unit(self) -> float:

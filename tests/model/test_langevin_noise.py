@@ -7,9 +7,14 @@ import pytest
 
 from splat_cli.device import Backend
 from splat_cli.gaussians.splats import Splats
-from splat_cli.model.noise import langevin_noise
+from splat_cli.model.model import Moments
+from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import LEARNING_RATES, IterState
+from splat_cli.render.project_backward import Update
+from splat_cli.render.rasterization_settings import RasterizationSettings
+from splat_cli.render.rasterizer import Rasterizer
 from tests.gaussians.some_splats import some_splats
+from tests.views import ring_of_views
 
 NUM, RATE, NOISE_SCALE = 20_000, 1e-3, 50.0
 LOG_SCALES = np.log(np.array([0.5, 1.0, 2.0], np.float32))
@@ -18,7 +23,7 @@ LOG_SCALES = np.log(np.array([0.5, 1.0, 2.0], np.float32))
 def moved(
     backend: Backend, opacity: float, quat: tuple[float, ...] = (1, 0, 0, 0), log_scales: np.ndarray = LOG_SCALES
 ) -> np.ndarray:
-    """Displacements of NUM equal splats, float64 [NUM, 3]."""
+    """Displacements of NUM equal splats by an update without gradients, float64 [NUM, 3]."""
     arrays = dataclasses.replace(
         some_splats(NUM, degree=0),
         log_scales=np.tile(log_scales, (NUM, 1)),
@@ -28,7 +33,15 @@ def moved(
     )
     splats = Splats.from_arrays(backend, arrays)
     rates = [RATE if name == "means" else 0.0 for name in LEARNING_RATES]
-    langevin_noise(splats, IterState(backend, step=3, num_splats=NUM, lr=rates), 7, NOISE_SCALE)
+    state = IterState(backend, step=3, num_splats=NUM, lr=rates)
+    view = ring_of_views(1)[0]
+    behind = dataclasses.replace(view, w2c=np.diag([1.0, 1.0, -1.0, 1.0]) @ view.w2c)
+    photo = backend.upload(np.zeros((view.height, view.width, 3), np.uint8))
+    cameras = CameraTable(backend, [behind], [photo])
+    rasterizer = Rasterizer(backend, cameras, splats.capacity, RasterizationSettings(training=True))
+    rasterizer.forward(splats, state)
+    moments = Moments(splats)
+    rasterizer.update(splats, state, Update(moments.first, moments.second, noise_seed=7, noise_scale=NOISE_SCALE))
     return backend.download(splats.params)[:3, :NUM].T.astype(np.float64)
 
 

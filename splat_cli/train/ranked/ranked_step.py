@@ -67,7 +67,6 @@ class RankedStep(Stages):
 
     def _update(self) -> None:
         self._project_backward(SEEN_WARPS)
-        self.batch.add_noise(self.views.exchange.whole)
 
     def _project_backward(self, warps: int) -> None:
         batch, raster, whole = self.batch, self.batch.rasterizer, self.views.exchange.whole
