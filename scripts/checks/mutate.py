@@ -69,6 +69,7 @@ TESTS = {
 """Modules of splat_cli/, and the files or folders of tests/ that must kill their mutants."""
 
 KERNEL_TESTS = {
+    "density/shares.cu": ["ranks"],
     "density/unseen.cu": ["train/test_unseen.py", "density"],
     "density/columns.cu": ["model/test_columns.py", "density/test_relocation.py"],
     "density/ratings.cu": ["density/test_ratings.py", "density/test_adc.py"],

@@ -97,10 +97,10 @@ def test_failures_of_the_whole_scene(data, measured, failure, advice):
 @pytest.mark.parametrize(
     ("num_views", "trials", "advice"),
     [
-        (24, {}, "train without --steps and --no-trials: trial runs then choose"),
+        (36, {}, "train without --steps and --no-trials: trial runs then choose"),
         (23, {}, "try half the steps: --steps 50."),
         (251, {}, "try half the steps: --steps 50."),
-        (24, {"chosen": {}}, "Trial runs have already chosen"),
+        (36, {"chosen": {}}, "Trial runs have already chosen"),
     ],
 )
 def test_overfitting(data, num_views, trials, advice, monkeypatch):
