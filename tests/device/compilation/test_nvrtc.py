@@ -40,7 +40,7 @@ SPILLS = {
     ("blend_backward", "MATRIX_SUMS ABSGRAD FIXED_SUMS"): 16,
     ("blend_backward", "ABSGRAD FIXED_SUMS"): 16,
 }
-SPILLS_OF_BATCHES = 160  # project_backward spills in exchange for more warps: see its launch bounds
+SPILLS_OF_BATCHES = 200  # project_backward spills in exchange for more warps: see its launch bounds
 
 pytestmark = pytest.mark.skipif(bool(why_no_nvrtc()), reason=f"no NVRTC: {why_no_nvrtc()}")
 
