@@ -40,6 +40,11 @@ class ImageBudget:
         """Number of photographs of the smallest budget of which at least `resident` are on the device."""
         return ceil_div(3 * resident, 2)
 
+    @property
+    def resident_if_streamed(self) -> int | None:
+        """Number of resident photographs if the others are streamed, which limits batches; else None."""
+        return None if self.on_host else self.resident
+
 
 Staged = tuple[np.ndarray, np.ndarray | None, int]
 

@@ -144,7 +144,7 @@ def apply_splat_budget(config: TrainConfig, num_pixels: int, is_sparse: bool = F
 def coarse_start(config: TrainConfig, views: Sequence[View], from_splats: bool) -> dict[str, Any]:
     """Settings of reduced resolutions: limits the levels so that the smallest side keeps MIN_SIDE pixels.
 
-    By default, runs start at half the size if photographs are large and splats alone are trained, by error.
+    By default, runs start at half the size if photographs are large, and error-guided strategies train splats alone.
     """
     largest = min(min(view.width, view.height) for view in views) // MIN_SIDE
     levels = min(config.coarse_levels, max(largest, 1).bit_length() - 1)

@@ -172,7 +172,7 @@ def _limits(scene: Path, config: TrainConfig, cell_splats: int | None, backend: 
         raise UsageError("splat city does not work with 360-degree photographs yet: give `splat train` the scene")
     train, held_out, _ = split_scene(read, config)
     budget = image_budget(backend, config, train, held_out)
-    resident = budget.resident if budget and not budget.on_host else None
+    resident = budget.resident_if_streamed if budget else None
     resolved = resolve_plan(config, train, read.points, resident=resident).config
     if cell_splats is None:
         in_memory = dataclasses.replace(resolved, offload="off", frozen="")

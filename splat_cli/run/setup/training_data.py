@@ -52,7 +52,7 @@ class TrainingData:
 
     def plan(self, config: TrainConfig) -> RunPlan:
         """The plan of a run with these settings."""
-        resident = self.budget.resident if self.budget and not self.budget.on_host else None
+        resident = self.budget.resident_if_streamed if self.budget else None
         return resolve_plan(config, self.training.views, self.scene.points, resident=resident)
 
 
