@@ -122,7 +122,7 @@ def _check_runs(runs: Sequence[RunDir]) -> None:
 
 
 def _check_photographs(first_name: str, first: ImageSet, name: str, photographs: ImageSet) -> None:
-    """UsageError unless both runs were scored against the same pixels."""
+    """UsageError unless both runs are scored on the same pixels."""
     before = {view.name: index for index, view in enumerate(first.views)}
     if missing := sorted(before.keys() ^ {view.name for view in photographs.views}):
         raise UsageError(f"{missing[0]} can be read for one of {first_name} and {name} only: restore the file")
@@ -131,6 +131,17 @@ def _check_photographs(first_name: str, first: ImageSet, name: str, photographs:
             raise UsageError(
                 f"{view.name} shows other pixels for {name} than for {first_name}: another scene, lens or background"
             )
+        if not _is_same_mask(photographs.masks[index], first.masks[before[view.name]]):
+            raise UsageError(
+                f"{view.name} has another mask for {name} than for {first_name}: train them with the same --masks"
+            )
+
+
+def _is_same_mask(one: np.ndarray | None, other: np.ndarray | None) -> bool:
+    """Whether the same pixels count; without a mask, all do."""
+    if one is None or other is None:
+        return one is other
+    return np.array_equal(one > 0, other > 0)
 
 
 def _distinct_names(paths: Sequence[Path]) -> list[str]:

@@ -5,7 +5,9 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from splat_cli.config.presets import load_config
 from splat_cli.run.device import open_device
@@ -119,6 +121,21 @@ def test_photographs_of_another_scene_are_refused(splat, runs, tmp_path):
     result = splat("compare", runs["short"], copy, "--no-page", "--device", "cpu")
     assert result.code == 2
     assert "a_03.jpg shows other pixels for copy than for short" in result.err
+
+
+def test_runs_with_other_masks_are_refused(splat, tmp_path):
+    """Scores of other pixels cannot be compared."""
+    scene = write_small_scene(tmp_path / "scene")
+    (scene / "masks").mkdir()
+    mask = np.full((30, 40), 255, np.uint8)
+    mask[:10] = 0
+    Image.fromarray(mask).save(scene / "masks" / "a_03.jpg.png")
+    options = ["--device", "cpu", "--eval", "--test-every", "3", "--steps", "2", "--init", "points", "--no-report"]
+    for name, masks in (("with", []), ("without", ["--masks", "none"])):
+        assert splat("train", scene, "-o", tmp_path / name, *options, *masks).code == 0
+    result = splat("compare", tmp_path / "with", tmp_path / "without", "--no-page", "--device", "cpu")
+    assert result.code == 2
+    assert "a_03.jpg has another mask for without than for with" in result.err
 
 
 @pytest.mark.browser
