@@ -96,9 +96,11 @@ class DatasetSettings:
         metavar="FILE",
         fixed=True,
     )
-    min_track_length: int = setting(0, "Ignore COLMAP points that are seen in fewer photographs than this.", low=0)
+    min_track_length: int = setting(
+        0, "Ignore COLMAP points that are seen in fewer photographs than this.", low=0, fixed=True
+    )
     max_point_error: float | None = setting(
-        None, "Ignore COLMAP points with a reprojection error larger than this, in pixels.", low=0
+        None, "Ignore COLMAP points with a reprojection error larger than this, in pixels.", low=0, fixed=True
     )
     crop: str | None = setting(
         None,

@@ -109,6 +109,7 @@ class SplatSettings:
         "Axes of an .spz file that does not state them: rub (right, up, back: Niantic) or rdf (right, down, forward: "
         "SuperSplat, splat-transform).",
         choices=("rub", "rdf"),
+        fixed=True,
         needs="--init-from or --frozen",
     )
     init_opacity: float | None = setting(

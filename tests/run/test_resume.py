@@ -68,6 +68,12 @@ def test_settings_that_cannot_change_are_named(training, copy):
         training.resume(copy.path, seed=5, sh_degree=1)
 
 
+@pytest.mark.parametrize("changes", [{"min_track_length": 3}, {"max_point_error": 1.0}, {"spz_axes": "rdf"}])
+def test_settings_that_are_read_only_at_the_start_are_refused(training, copy, changes):
+    with pytest.raises(UsageError, match="cannot change"):
+        training.resume(copy.path, **changes)
+
+
 def test_a_run_without_local_frame_adam_keeps_the_axes_of_the_world(training, copy):
     text = copy.config_path.read_text()
     assert copy.config().local_frame_adam
