@@ -17,7 +17,7 @@ from splat_cli.report import try_report
 from splat_cli.run.callback import OnProgress, ProgressCallback
 from splat_cli.run.device import open_device
 from splat_cli.run.in_memory import train_in_memory
-from splat_cli.run.setup.training_data import TrainingData, with_initial_points
+from splat_cli.run.setup.training_data import TrainingData, read_checked, with_initial_points
 from splat_cli.run.storage.find_run import find_splats, step_of
 from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.run.storage.load_splats import load_model
@@ -82,7 +82,7 @@ def train_scene(
         return _train_into(Path(out), Path(scene), config, device, on_progress, display)
     if isinstance(scene, Scene) and (late := settings.keys() & _READING):
         raise UsageError(f"{min(late)} is a setting of read_scene, and this scene has been read: give it to read_scene")
-    scene = scene.checked() if isinstance(scene, Scene) else read_scene_folder(scene, SceneOptions.of(config))
+    scene = scene.checked() if isinstance(scene, Scene) else read_checked(Path(scene), config, display)
     return _result_of(*train_in_memory(scene, config, open_device(device, config, display), display, on_progress))
 
 

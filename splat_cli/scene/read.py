@@ -1,6 +1,7 @@
 """Reading of a scene: views and points."""
 
 import dataclasses
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from splat_cli.scene.georeferenced import centered, relative_crop, relative_to
 from splat_cli.scene.images.image_index import ImageIndex
 from splat_cli.scene.images.locate import ImageLocator
 from splat_cli.scene.lens import IMPOSSIBLE
-from splat_cli.scene.options import SceneOptions
+from splat_cli.scene.options import NO_MASKS, SceneOptions
 from splat_cli.scene.points.point_cloud import read_point_cloud
 from splat_cli.scene.points.random_points import kept_points
 from splat_cli.scene.view import Scene, View
@@ -24,7 +25,7 @@ def read_scene(path: str | Path, options: SceneOptions | None = None) -> Scene:
     """Read a dataset and locate its photographs, without decoding them. path: its folder, or its main file.
 
     Photographs that cannot be used are listed in `Scene.skipped`. SceneError if the scene cannot be read or no
-    photograph can be used.
+    photograph can be used, or none has a mask in the given folder.
     """
     options = options or SceneOptions()
     root, dataset_format = scene_folder(Path(path), options.format)
@@ -45,6 +46,7 @@ def read_scene(path: str | Path, options: SceneOptions | None = None) -> Scene:
             f"none of the {len(skipped)} photographs of {dataset.found} can be used in {dataset.photos}: {skipped[0]}; "
             f"{_advice(dataset, skipped)}"
         )
+    _check_masks(views, options)
     chosen = dataset.points
     if options.points is not None:
         chosen = relative_to(read_point_cloud(Path(options.points)), dataset.origin)
@@ -54,6 +56,15 @@ def read_scene(path: str | Path, options: SceneOptions | None = None) -> Scene:
     return Scene(
         root, views, points, colors, skipped, dropped, dataset.found, dataset.test_names, dataset.origin, missing_depths
     )
+
+
+def _check_masks(views: Sequence[View], options: SceneOptions) -> None:
+    """SceneError if none of the views has a mask in the folder that the user named."""
+    if options.masks not in (None, NO_MASKS) and not any(view.mask for view in views):
+        raise SceneError(
+            f"{options.masks} has no mask for any of the {len(views):,} photographs: name them like these, such as "
+            f"{views[0].name}.png, or give --masks none"
+        )
 
 
 def _advice(dataset: Dataset, skipped: list[str]) -> str:

@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import re
+import shutil
 import sys
 
 import numpy as np
@@ -10,10 +11,12 @@ import pytest
 
 import splat_cli as splat
 from splat_cli.device import open_backend
-from splat_cli.errors import DiskError, UsageError
+from splat_cli.errors import DiskError, SceneError, UsageError
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.images import to_8bit
 from splat_cli.render.view import ViewRenderer
+from splat_cli.scene.colmap import read_model
+from splat_cli.scene.colmap.write import write_model
 from splat_cli.terminal.interrupt import Interrupted
 from tests.documented import notebook_cells, python_blocks, run_cell
 from tests.gaussians.some_splats import some_splats
@@ -214,6 +217,17 @@ def test_errors_say_what_to_do(few_steps, result, scene, call, message):
     with pytest.raises(UsageError, match=message):
         call(result, splat.read_scene(scene))
     assert list(few_steps.iterdir()) == []
+
+
+def test_scenes_are_checked_as_by_the_command(scene, tmp_path):
+    with pytest.raises(SceneError, match="has no mask for any of the 9 photographs"):
+        splat.read_scene(scene, masks=scene / "images")
+    dot = shutil.copytree(scene, tmp_path / "dot")
+    model = read_model(dot / "sparse/0")
+    write_model(dot / "sparse/0", dataclasses.replace(model, points=1e-4 * model.points))
+    with pytest.raises(SceneError, match="look wrong"):
+        splat.train_scene(dot, steps=1, **FAST)
+    assert splat.train_scene(dot, steps=1, allow_implausible=True, init="points", **FAST).steps == 1
 
 
 def test_evaluation_without_held_out_photographs_is_an_error(scene):

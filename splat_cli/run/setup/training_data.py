@@ -60,11 +60,16 @@ def read_data(
     scene_path: Path, config: TrainConfig, backend: Backend, display: Display, is_new: bool = True
 ) -> TrainingData:
     """`load_data` of the scene in a folder. is_new: whether the run is; scenes are not refused later."""
+    return load_data(read_checked(scene_path, config, display, is_new), config, backend, display)
+
+
+def read_checked(scene_path: Path, config: TrainConfig, display: Display, is_new: bool = True) -> Scene:
+    """The scene in a folder. SceneError for wrong poses, if the run is new."""
     scene = read_scene(scene_path, SceneOptions.of(config))
     if is_new and not config.allow_implausible:
         refuse_scene(scene)
     _check_masks(scene, config, display)
-    return load_data(scene, config, backend, display)
+    return scene
 
 
 def load_data(scene: Scene, config: TrainConfig, backend: Backend, display: Display) -> TrainingData:
@@ -166,14 +171,10 @@ def check_lenses(scene: Scene, config: TrainConfig) -> None:
 
 
 def _check_masks(scene: Scene, config: TrainConfig, display: Display) -> None:
-    """SceneError if no photograph has a mask in the folder of --masks; by default, a warning."""
+    """Warn if no photograph has a mask in the scene's own folder of masks."""
     folder = scene.root / "masks"
-    if config.masks == NO_MASKS or any(view.mask for view in scene.views):
-        return
-    example = f"name them like these, such as {scene.views[0].name}.png, or give --masks none"
-    if config.masks is not None:
-        raise SceneError(f"{config.masks} has no mask for any of the {len(scene.views):,} photographs: {example}")
-    if entries(folder):
+    if config.masks is None and not any(view.mask for view in scene.views) and entries(folder):
+        example = f"name them like these, such as {scene.views[0].name}.png, or give --masks none"
         display.warn(f"{folder} has no mask for any of the photographs, so none is used: {example}")
 
 
