@@ -43,7 +43,7 @@ def levels_of_detail(
     yield splats
     if num_levels < 2:
         return
-    photographs = load_run_images(run, run.views("train"), None, backend, display)
+    photographs = load_run_images(run, run.views("train"), None, backend, display, for_training=True)
     for level in range(1, num_levels):
         scores = contributions(backend, splats, photographs.views)
         half = keep_largest(splats, scores, max(1, len(splats) // 2))

@@ -70,6 +70,15 @@ def test_scores_are_printed_if_they_cannot_be_written(splat, run_copy):
     assert json.loads(as_json.out)["path"] is None
 
 
+def test_photographs_that_changed_since_training_are_named(splat, run_copy, scene, tmp_path):
+    other = shutil.copytree(scene, tmp_path / "other")
+    assert "is not what" not in splat("eval", run_copy, "--scene", other, "--device", "cpu").err
+    shutil.copy(scene / "images" / "a_04.jpg", other / "images" / "a_03.jpg")
+    result = splat("eval", run_copy, "--scene", other, "--device", "cpu")
+    assert result.code == 0
+    assert f"{other} is not what {run_copy} was trained on (a_03.jpg has another photograph)" in result.err
+
+
 def test_saved_pictures_are_side_by_side(splat, run_copy, tmp_path):
     result = splat("eval", run_copy, "--device", "cpu", "--save-pictures", tmp_path / "pictures")
     assert result.code == 0, result.err

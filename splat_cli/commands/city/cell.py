@@ -137,7 +137,7 @@ def _photographs(
     chosen = set(names)
     views = [view for view in coarse.views("train") if view.name in chosen]
     try:
-        photographs = load_run_images(coarse, views, None, backend, display)
+        photographs = load_run_images(coarse, views, None, backend, display, for_training=True)
     except SceneError as error:
         gone = f"all photographs of {user} are missing ({error})"
         raise UsageError(f"{gone}: restore them, or remove {out / 'cells'}") from None

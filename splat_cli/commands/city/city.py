@@ -37,6 +37,8 @@ _OWN_SCENE: dict[str, Any] = {
     "downscale": 1,
     "masks": None,
     "invert_masks": False,
+    "depths": "none",
+    "depth_weight": None,
     "points": None,
     "min_track_length": 0,
     "max_point_error": None,
@@ -62,7 +64,8 @@ class City:
 
     cell_splats, max_splats: maximum number of splats of the city, and of those trained at a time. cell_steps,
     last_steps: of each cell, of the last pass; None: by the number of photographs. coarse_batch: batch size of the
-    coarse run on one GPU, None for cities begun by versions that did not record it.
+    coarse run on one GPU; background: that of all runs, because pictures of cells are opaque. None for cities begun by
+    versions that did not record these.
     """
 
     scene: Path
@@ -75,6 +78,7 @@ class City:
     device: str
     cluster: str | None = None
     coarse_batch: int | None = None
+    background: str | None = None
 
     @property
     def coarse(self) -> RunDir:
@@ -105,6 +109,7 @@ class City:
             appearance="none",
             refine_intrinsics=False,
             allow_implausible=True,
+            background=self.background or self.config.background,
             init_from=str(files.start),
             relocate_unseen=is_last and self.config.relocate_unseen,  # other photographs may show them
             frozen=str(files.frozen) if files.frozen.is_file() else None,
@@ -158,11 +163,12 @@ def read_city(out: Path, device: str, cluster: str | None = None) -> City:
     begun = _read_record(out / "city.json")
     config = TrainConfig(**begun["settings"])
     numbers = begun["cell_splats"], begun["max_splats"], begun.get("cell_steps"), begun.get("last_steps")
-    return City(Path(begun["scene"]), out, config, *numbers, device, cluster, begun.get("coarse_batch"))
+    found = begun.get("coarse_batch"), begun.get("background")
+    return City(Path(begun["scene"]), out, config, *numbers, device, cluster, *found)
 
 
-def _limits(scene: Path, config: TrainConfig, cell_splats: int | None, backend: Backend) -> dict[str, int]:
-    """Maximum number of splats per cell and in the city, and the batch size of the coarse run.
+def _limits(scene: Path, config: TrainConfig, cell_splats: int | None, backend: Backend) -> dict[str, int | str]:
+    """Maximum number of splats per cell and in the city, batch size of the coarse run, and background.
 
     The first is --cell-splats or the limit of device memory, the second --max-splats or the budget. The batch size must
     not depend on the number of GPUs.
@@ -178,7 +184,12 @@ def _limits(scene: Path, config: TrainConfig, cell_splats: int | None, backend: 
         in_memory = dataclasses.replace(resolved, offload="off", frozen="")
         memory = plan_memory(backend, in_memory, train, 0, image_budget(backend, config, train, ()))
         cell_splats = memory.fitting_beside_frozen  # as many may surround the cell
-    return {"cell_splats": cell_splats, "max_splats": resolved.max_splats, "coarse_batch": resolved.batch_size}
+    return {
+        "cell_splats": cell_splats,
+        "max_splats": resolved.max_splats,
+        "coarse_batch": resolved.batch_size,
+        "background": resolved.background,
+    }
 
 
 def _read_record(path: Path) -> dict[str, Any]:
@@ -198,8 +209,9 @@ def _read_record(path: Path) -> dict[str, Any]:
 
 def _has_settings(begun: dict[str, Any]) -> bool:
     """Whether this version knows the scene and settings of a record."""
-    scene, settings = begun.get("scene"), begun.get("settings")
-    return isinstance(scene, str) and isinstance(settings, dict) and settings.keys() <= SETTINGS.keys()
+    scene, settings, background = begun.get("scene"), begun.get("settings"), begun.get("background")
+    is_known = background is None or background in SETTINGS["background"].choices
+    return is_known and isinstance(scene, str) and isinstance(settings, dict) and settings.keys() <= SETTINGS.keys()
 
 
 def _require_same(out: Path, asked: Mapping[str, object], begun: Mapping[str, object]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -43,15 +44,33 @@ def refuse_other_inputs(run: RunDir, now: Inputs, scene: Path, config: TrainConf
     changes = [f"{name} is missing" for name in before if name not in now]
     changes += [f"{name} is new" for name in now if name not in before]
     same_options = all(getattr(earlier, option) == getattr(config, option) for option in _VIEW_OPTIONS)
-    limit = _TOLERANCE * _extent(now)
-    for name in before.keys() & now.keys():
-        if changed := _changed_parts(before[name], now[name], limit, same_options):
-            changes.append(f"{name} has {' and '.join(changed)}")
+    changes += _changed_views(before, now, same_options)
     if changes:
         raise UsageError(
             f"{scene} is not what {run.path} was trained on ({first_of(sorted(changes))}): restore it, or start a new "
             "run, from saved splats with --init-from"
         )
+
+
+def changed_inputs(run: RunDir, views: Sequence[View]) -> list[str]:
+    """What these views of the run's scene have now that they did not have in training: "a.jpg has another mask".
+
+    Depth maps do not count: they are read in training only. Empty for runs of earlier versions.
+    """
+    before = run.inputs()
+    now = inputs_of([dataclasses.replace(view, depth=None) for view in views if view.name in before])
+    for entry in before.values():
+        entry.get("files", {}).pop("depth map", None)
+    return sorted(_changed_views(before, now, same_options=True))
+
+
+def _changed_views(before: Inputs, now: Inputs, same_options: bool) -> list[str]:
+    """What has changed in each view of both, "a.jpg has another photograph"."""
+    limit, changes = _TOLERANCE * _extent(now), []
+    for name in before.keys() & now.keys():
+        if changed := _changed_parts(before[name], now[name], limit, same_options):
+            changes.append(f"{name} has {' and '.join(changed)}")
+    return changes
 
 
 def _camera(view: View) -> dict[str, Any]:
@@ -66,6 +85,8 @@ def _fingerprints(view: View) -> dict[str, str]:
 
 def _extent(inputs: Inputs) -> float:
     """Largest distance of a camera from the mean, world units; at least 1e-3 of the largest from the origin."""
+    if not inputs:
+        return 0.0
     centers = np.array([_center(entry) for entry in inputs.values()])
     spread = np.linalg.norm(centers - centers.mean(axis=0), axis=1)
     return float(max(spread.max(), 1e-3 * np.abs(centers).max()))

@@ -1,5 +1,6 @@
 """`splat city` on a tiny city: each cell is trained once, cells fit together, and the result is a run."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -12,11 +13,14 @@ from unittest.mock import Mock
 import numpy as np
 import psutil
 import pytest
+from PIL import Image
 
 from splat_cli.cli.main import run
 from splat_cli.commands.city.cell import merged_splats, own_splats
+from splat_cli.commands.city.city import open_city, read_city
 from splat_cli.commands.city.coarse_views import CoarseViews
 from splat_cli.commands.city.plan import CellFiles, read_plan
+from splat_cli.config.presets import load_config
 from splat_cli.device.cpu import CpuBackend
 from splat_cli.errors import DiskError
 from splat_cli.gaussians.ply import read_ply
@@ -24,6 +28,10 @@ from splat_cli.run.setup.memory_plan import MemoryPlan
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.sample import make_sample_city
 from splat_cli.scene import read_scene
+from splat_cli.scene.colmap import read_model
+from splat_cli.scene.colmap.write import write_model
+from splat_cli.terminal.console import Display, Level
+from tests.held_out_scenes import write_scene
 from tests.subprocesses import HANG, SPLAT, started, wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -189,6 +197,42 @@ def test_a_finished_city_is_not_trained_again(city, splat):
     again = splat("city", scene, "-o", out, *OPTIONS)
     assert (again.code, f"{len(last(out)):,} splats" in again.out) == (0, True)
     assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_cells_refuse_photographs_that_changed_since_the_coarse_run(city, copy, splat, tmp_path):
+    """The run itself knows its inputs, too, so that `splat eval` names what has changed."""
+    assert RunDir(copy).inputs() == RunDir(copy / "coarse").inputs() != {}
+    scene = shutil.copytree(city[0], tmp_path / "scene")
+    for path in (scene / "images").iterdir():
+        Image.open(path).transpose(Image.Transpose.FLIP_LEFT_RIGHT).save(path)
+    shutil.rmtree(copy / "cells" / "000")
+    coarse = RunDir(copy / "coarse")
+    coarse.save_config(coarse.config(), scene, "CPU")
+    refused = splat("cell", copy, "0", "--device", "cpu")
+    assert refused.code == 2
+    assert "has another photograph" in refused.err
+
+
+def test_cells_keep_the_background_of_transparent_photographs(tmp_path):
+    """Pictures of cells are opaque: over a random background, splats would fill what is transparent."""
+    scene, out = write_scene(tmp_path / "scene", []), tmp_path / "out"
+    model = read_model(scene / "sparse/0")
+    images = [dataclasses.replace(image, name=image.name.replace("jpg", "png")) for image in model.images]
+    write_model(scene / "sparse/0", dataclasses.replace(model, images=images))
+    for image in images:
+        Image.new("RGBA", (80, 60), (200, 100, 50, 128)).save(scene / "images" / image.name)
+    out.mkdir()
+    open_city(scene, out, load_config(None, {}), 300, None, None, "cpu", None, Display(level=Level.QUIET))
+    assert read_city(out, "cpu").background == "black"
+
+
+def test_cells_use_the_background_of_the_coarse_run_and_no_depth_maps(city):
+    """The folder of depth maps fits the photographs, not the undistorted pictures of a cell."""
+    begun = read_city(city[1], "cpu")
+    assert begun.background == "random"
+    depths = dataclasses.replace(begun.config, depths="depths", depth_weight=0.3)
+    config = dataclasses.replace(begun, config=depths, background="black").cell_config(read_plan(city[1]), 0)
+    assert (config.background, config.depths, config.depth_weight) == ("black", "none", None)
 
 
 def test_only_what_is_missing_is_trained(city, copy, splat):
