@@ -1,12 +1,13 @@
 """Mutation check: change one line of a file, run its tests, and list the changes that no test notices.
 
 Each file gets a random choice of mutants in a copy of the repository. Only the tests listed for it run. Kernels are
-compiled by the CPU backend:
+compiled by the CPU backend, or on a GPU, which takes less time:
 
     python scripts/checks/mutate.py                          # all files, 15 mutants each
     python scripts/checks/mutate.py density/adc --count 40
     python scripts/checks/mutate.py raster/tiles.cu optim/begin_step.cu
     python scripts/checks/mutate.py --seed 1 --out mutants.json
+    python scripts/checks/mutate.py raster/project.cu --device cuda --jobs 24
 
 A mutant is killed if a test fails or takes several times as long as before. Each survivor is a missing test, or a
 change without an effect. Mutants that do not compile do not count. Code that only GPUs run has none.
@@ -21,12 +22,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import queue
 import random
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path, PurePath
 
@@ -128,10 +132,11 @@ PASSED, FAILED, NOT_COMPILED = "passed", "failed", "does not compile"
 
 
 class Copy:
-    """A copy of the repository, in which mutants are tested."""
+    """A copy of the repository, in which one mutant at a time is tested. device: "cpu" or "cuda"."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, device: str) -> None:
+        self.folder, self.device = folder, device
+        folder.mkdir()
         for name in COPIED:
             source = ROOT / name
             if source.is_dir():
@@ -142,11 +147,12 @@ class Copy:
     def run(self, tests: list[str], timeout: float | None = None) -> tuple[str, float]:
         """Outcome (passed, failed or "does not compile") and seconds; a run longer than `timeout` fails."""
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--no-header"]
-        command += [f"tests/{test}" for test in tests]
+        command += [f"tests/{test}" for test in tests] + (["-k", "cuda"] if self.device == "cuda" else [])
         others = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != str(ROOT)]
         path = os.pathsep.join([str(self.folder), *others])  # packages may be outside this interpreter's folders
         environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
         environment["XDG_CACHE_HOME"] = str(self.folder / "cache")  # compiled mutants are deleted with the copy
+        environment["CUPY_CACHE_DIR"] = str(self.folder / "cache")
         began = time.perf_counter()
         try:
             result = subprocess.run(
@@ -158,24 +164,37 @@ class Copy:
         outcome = PASSED if result.returncode == 0 else FAILED if compiled else NOT_COMPILED
         return outcome, time.perf_counter() - began
 
+    def test(self, path: Path, mutant: Mutant, tests: list[str], timeout: float) -> str:
+        """Outcome of the tests of the file at `path` with this mutant; the file is restored."""
+        original = (self.folder / path).read_text(encoding="utf-8")
+        (self.folder / path).write_text(mutant.source, encoding="utf-8")
+        outcome, _ = self.run(tests, timeout)
+        (self.folder / path).write_text(original, encoding="utf-8")
+        return outcome
 
-def check(copy_: Copy, name: str, count: int, seed: int) -> list[dict[str, object]]:
+
+def check(copies: Sequence[Copy], name: str, count: int, seed: int) -> list[dict[str, object]]:
     """Test up to `count` mutants of a file; prints and returns a row for each that compiles, with `killed`."""
     path, tests = source_path(name), relevant_tests(name)
-    original = (copy_.folder / path).read_text(encoding="utf-8")
+    original = (ROOT / path).read_text(encoding="utf-8")
     mutants = kernel_mutants_of(original) if name in KERNELS else mutants_of(original)
     chosen = random.Random(f"{name} {seed}").sample(mutants, min(count, len(mutants)))
-    copy_.run(tests)  # compiles kernels, which is not timed
-    outcome, seconds = copy_.run(tests)
+    copies[0].run(tests)  # compiles kernels, which is not timed
+    outcome, seconds = copies[0].run(tests)
     if outcome != PASSED:
         raise SystemExit(f"the tests of {name} fail without any mutant: {' '.join(tests)}")
-    rows: list[dict[str, object]] = []
-    for mutant in sorted(chosen, key=lambda one: one.line):
-        (copy_.folder / path).write_text(mutant.source, encoding="utf-8")
-        outcome, _ = copy_.run(tests, timeout=5 * seconds + 60)
-        if outcome != NOT_COMPILED:
-            rows.append(_row(name, path, mutant, outcome == FAILED))
-    (copy_.folder / path).write_text(original, encoding="utf-8")
+    free: queue.SimpleQueue[Copy] = queue.SimpleQueue()
+    for copy_ in copies:
+        free.put(copy_)
+
+    def test(mutant: Mutant) -> list[dict[str, object]]:
+        copy_ = free.get()
+        outcome = copy_.test(path, mutant, tests, timeout=5 * seconds + 60)
+        free.put(copy_)
+        return [] if outcome == NOT_COMPILED else [_row(name, path, mutant, outcome == FAILED)]
+
+    with ThreadPoolExecutor(len(copies)) as pool:
+        rows = [row for found in pool.map(test, sorted(chosen, key=lambda one: one.line)) for row in found]
     killed = sum(bool(row["killed"]) for row in rows)
     print(f"{name}: {killed} of {len(rows)} killed, of {len(mutants)} mutants ({seconds:.0f} s per run)", flush=True)
     return rows
@@ -194,15 +213,17 @@ def main() -> None:
     parser.add_argument("files", nargs="*", help="modules and kernel files, by default all", metavar="FILE")
     parser.add_argument("--count", type=int, default=15, help="mutants per file")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1, help="mutants tested at the same time")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="which compiles kernels")
     parser.add_argument("--out", type=Path, help="JSON file of all tested mutants")
     options = parser.parse_args()
     if unknown := set(options.files) - {*TESTS, *KERNELS}:
         parser.error(f"no such file: {', '.join(sorted(unknown))}; choose from {', '.join([*TESTS, *KERNELS])}")
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        copy_ = Copy(Path(folder))
+        copies = [Copy(Path(folder, str(job)), options.device) for job in range(options.jobs)]
         for name in options.files or [*TESTS, *KERNELS]:
-            rows += check(copy_, name, options.count, options.seed)
+            rows += check(copies, name, options.count, options.seed)
             if options.out:
                 options.out.write_text(json.dumps(rows, indent=1))
     killed = sum(bool(row["killed"]) for row in rows)
