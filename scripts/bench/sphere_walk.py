@@ -82,16 +82,16 @@ def turned(places: np.ndarray, turns: list[np.ndarray]) -> np.ndarray:
     return np.array(poses)
 
 
-def train(folder: Path, steps: int, device: str) -> dict[str, SplatArrays]:
+def train(folder: Path, steps: int, seed: int, device: str) -> dict[str, SplatArrays]:
     """Splats of both runs. Prints the PSNR of held-out spheres."""
     spheres = splat_cli.train_scene(
-        folder / "spheres", init="points", downscale=FINER, steps=steps, eval=True, device=device, quiet=True
+        folder / "spheres", init="points", downscale=FINER, steps=steps, eval=True, seed=seed, device=device, quiet=True
     )
     print(f"held-out spheres: {spheres.evaluate()}", flush=True)
     cubes = splat_cli.read_scene(folder / "cubes", downscale=FINER)
     points = splat_cli.read_scene(folder / "spheres")
     cubes.points, cubes.colors = points.points, points.colors
-    run = splat_cli.train_scene(cubes, batch=6, init="points", steps=6 * steps, device=device, quiet=True)
+    run = splat_cli.train_scene(cubes, batch=6, init="points", steps=6 * steps, seed=seed, device=device, quiet=True)
     return {"spheres": spheres.splats, "cubes": run.splats}
 
 
@@ -117,14 +117,15 @@ def print_scores(backend: Backend, name: str, splats: SplatArrays, photographs: 
 @click.command(help=__doc__)
 @click.argument("folder", type=Path)
 @click.option("--steps", default=2000, show_default=True)
+@click.option("--seed", default=0, show_default=True)
 @click.option("--width", default=192, show_default=True, help="Of the spheres.")
 @click.option("--places", default=40, show_default=True)
 @click.option("--device", default="auto", show_default=True)
-def main(folder: Path, steps: int, width: int, places: int, device: str) -> None:
+def main(folder: Path, steps: int, seed: int, width: int, places: int, device: str) -> None:
     if not (folder / "held_out").exists():
         write_scenes(folder, width, places)
     backend = open_backend(device)
-    runs = train(folder, steps, device)
+    runs = train(folder, steps, seed, device)
     photographs = load_images(splat_cli.read_scene(folder / "held_out", downscale=FINER).views, backend=backend)
     print(
         f"{'run':10} {'degrees':>6} {'PSNR':>6}   "
