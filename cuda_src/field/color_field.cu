@@ -22,11 +22,6 @@ __device__ __forceinline__ float3 normalized_position(float3 mean, const FieldBo
     return scale(frame.inv_radius, sub(mean, make_vec(frame.center[0], frame.center[1], frame.center[2])));
 }
 
-__device__ __forceinline__ float3 ray_to(float3 mean, const Camera& camera)
-{
-    return sub(mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));
-}
-
 __device__ __forceinline__ void store_vec_at(float* __restrict__ planes /* [3, stride] */, size_t stride, int row, float3 v)
 {
     planes[row] = v.x; planes[stride + row] = v.y; planes[2 * stride + row] = v.z;

@@ -36,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) pose_backward(
         if (smooth_3d_sigmas) smooth_3d(g, smooth_3d_sigmas[i]);
         const GeometryGradient d = geometry_backward(g, camera, sums_of_splat, antialias);
         const float3 d_color = unclamped(sums_of_splat, colors[i]);
-        const float3 ray = sub(g.mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));
+        const float3 ray = ray_to(g.mean, camera);
         const float3 d_ray = ray_backward(params + i, stride, true, state->sh_degree, ray, rsqrtf(dot(ray, ray)), d_color);
         const float3 translation = mul(w, add(d.mean, d_ray));        // shifting the camera along its axes shifts all splats
 #ifdef LENS

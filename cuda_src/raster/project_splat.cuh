@@ -88,7 +88,7 @@ __device__ __forceinline__ vbool project_splat(
     seen = touches_tiles(out.ellipse, camera, seen);
     if (!some(seen)) return seen;
 
-    const vfloat3 ray = sub(mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));
+    const vfloat3 ray = ray_to(mean, camera);
     const vfloat3 color = color_from_sh(params, stride, seen, scale(rsqrtf(dot(ray, ray)), ray), degree);
     out.color.x = fmaxf(color.x, 0.0f); out.color.y = fmaxf(color.y, 0.0f); out.color.z = fmaxf(color.z, 0.0f); out.color.w = 0.0f;
     return seen & (fabsf(color.x) + fabsf(color.y) + fabsf(color.z) < 1e9f);    // before fmaxf, which turns NaN into 0

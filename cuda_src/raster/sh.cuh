@@ -1,9 +1,16 @@
 // Real spherical harmonics up to degree 3, with the order and signs that all splat viewers use (Ramamoorthi and Hanrahan 2001, Sloan
 // 2008). sh_visit passes each basis value and its gradient to a function, so that no arrays are needed.
 #pragma once
+#include "common.cuh"
 #include "vectors.cuh"
 
 #define SH_C0 0.28209479177387814f
+
+// From the camera centre to a splat; harmonics are evaluated in its direction.
+__device__ __forceinline__ vfloat3 ray_to(vfloat3 mean, const Camera& camera)
+{
+    return sub(mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));
+}
 
 // Calls f(k, Y_k, dY_k/d(x, y, z)) for k = 1 .. (degree + 1)^2 - 1. d is a unit vector.
 template <class F>

@@ -22,7 +22,7 @@ __device__ __forceinline__ SplatGradient splat_backward(
     d.geometry = geometry_backward(g, camera, sums, antialias);
     if (smooth_3d_sigmas) smooth_3d_backward(smoothing, sums.g, d.geometry);
     d.color = unclamped(sums, rgb);
-    const vfloat3 ray = sub(g.mean, make_vec(camera.position[0], camera.position[1], camera.position[2]));
+    const vfloat3 ray = ray_to(g.mean, camera);
     const vfloat inv_length = rsqrtf(dot(ray, ray));
     d.direction = scale(inv_length, ray);
     d.geometry.mean = add(d.geometry.mean, ray_backward(params, stride, m, degree, ray, inv_length, d.color));
