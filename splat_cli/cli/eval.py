@@ -10,7 +10,20 @@ from splat_cli.cli.options import PATH, device_option, lpips_option
 from splat_cli.cli.output import Output
 
 if TYPE_CHECKING:
+    from splat_cli.commands.evaluate import Evaluation
     from splat_cli.terminal.console import Display
+
+_COLUMNS = (
+    ("PSNR", "psnr", 5, 2),
+    ("SSIM", "ssim", 6, 4),
+    ("FLIP", "flip", 6, 4),
+    ("LPIPS", "lpips", 6, 4),
+    ("fitted PSNR", "fitted_psnr", 11, 2),
+    ("SSIM", "fitted_ssim", 6, 4),
+    ("pose fitted PSNR", "pose_fitted_psnr", 16, 2),
+    ("SSIM", "pose_fitted_ssim", 6, 4),
+)
+"""Title, field of Score, width and digits."""
 
 
 @click.command(
@@ -46,22 +59,7 @@ def command(
     metrics = evaluate_run(
         source, scene, open_backend(device), display, pictures=save_pictures, with_flip=has_flip(), lpips=lpips
     )
-    width = max(len(name) for name in metrics.scores)
-    mean = metrics.mean
-    with_flip, with_fit, with_pose = (x is not None for x in (mean.flip, mean.fitted_psnr, mean.pose_fitted_psnr))
-    measures = f"   PSNR    SSIM{'    FLIP' * with_flip}{'   LPIPS' * bool(lpips)}{'  fitted PSNR    SSIM' * with_fit}"
-    measures += "  pose fitted PSNR    SSIM" * with_pose
-    title = f"{'photograph':<{width}}{measures}"
-    lines = [title]
-    for name, score in {**metrics.scores, "mean": mean}.items():
-        looks = "" if score.flip is None else f"  {score.flip:.4f}"
-        looks += "" if score.lpips is None else f"  {score.lpips:.4f}"
-        for psnr, ssim, columns in (
-            (score.fitted_psnr, score.fitted_ssim, 11),
-            (score.pose_fitted_psnr, score.pose_fitted_ssim, 16),
-        ):
-            looks += "" if psnr is None else f"  {psnr:{columns}.2f}  {ssim:.4f}"
-        lines.append(f"{name:<{width}}  {score.psnr:5.2f}  {score.ssim:.4f}{looks}")
+    lines = _table(metrics)
     if (hidden := metrics.free_space.get("hidden_points")) is not None:
         lines += ["", f"Points hidden by floaters: {hidden:.1%} of the points that the views see"]
     lines += ["", f"Step {metrics.step}. Protocol: {metrics.protocol}"]
@@ -71,3 +69,16 @@ def command(
         lines += [f"Written to {metrics.path}"]
     lines += [f"Pictures: {save_pictures}"] if save_pictures else []
     return Output(lines, metrics.to_dict(), metrics.unwritten.exit_code if metrics.unwritten else 0)
+
+
+def _table(metrics: "Evaluation") -> list[str]:
+    """A row for each photograph and one of means, with the measures that were computed."""
+    rows = {**metrics.scores, "mean": metrics.mean}
+    columns = [column for column in _COLUMNS if getattr(metrics.mean, column[1]) is not None]
+    width = max(map(len, ("photograph", *rows)))
+    titles = "".join(f"  {title:>{size}}" for title, _, size, _ in columns)
+    lines = [f"{'photograph':<{width}}{titles}"]
+    for name, score in rows.items():
+        cells = "".join(f"  {getattr(score, field):{size}.{digits}f}" for _, field, size, digits in columns)
+        lines.append(f"{name:<{width}}{cells}")
+    return lines

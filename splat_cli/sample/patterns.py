@@ -31,15 +31,18 @@ def mix(a: np.ndarray, b: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
 def smooth(low: float, high: float, x: np.ndarray) -> np.ndarray:
     """0 below `low`, 1 above `high`, a cubic between."""
-    t = np.clip((x - low) / (high - low), 0, 1)
+    return _ease(np.clip((x - low) / (high - low), 0, 1))
+
+
+def _ease(t: np.ndarray) -> np.ndarray:
+    """A cubic from 0 to 1 that is flat at both ends."""
     return t * t * (3 - 2 * t)
 
 
 def noise(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Smooth noise in 0..1 with features of size 1."""
     column, row = np.floor(x), np.floor(y)
-    u, v = x - column, y - row
-    u, v = u * u * (3 - 2 * u), v * v * (3 - 2 * v)
+    u, v = _ease(x - column), _ease(y - row)
     first = _cell(column, row)
     low, high = _LATTICE.take(first), _LATTICE.take(first + SIDE + 1)
     low += (_LATTICE.take(first + 1) - low) * u

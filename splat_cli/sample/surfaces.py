@@ -26,12 +26,17 @@ def room_albedo(points: np.ndarray, faces: np.ndarray) -> np.ndarray:
     return colors
 
 
+def _from_line(x: np.ndarray, period: float) -> np.ndarray:
+    """Distance of x from the nearest multiple of the period."""
+    return np.abs(x / period - np.round(x / period)) * period
+
+
 def _floor(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     row = np.floor(y / 0.2)
     along = x + 1.7 * cell_random(row, row)
     tone = 0.75 + 0.4 * cell_random(np.floor(along / 1.3), row)
     planks = wood(along + 3 * row, y, rgb("8a5a34"), rgb("c08a54")) * tone
-    seam = np.minimum(np.abs(y / 0.2 - np.round(y / 0.2)) * 0.2, np.abs(along / 1.3 - np.round(along / 1.3)) * 1.3)
+    seam = np.minimum(_from_line(y, 0.2), _from_line(along, 1.3))
     planks = mix(planks, planks * 0.35, 1 - smooth(0.004, 0.014, seam))
     radius = np.hypot(x, y)
     return mix(_rug(x, y, radius), planks, radius > 1.75)
@@ -102,7 +107,7 @@ def _shelf_wall(x: np.ndarray, z: np.ndarray) -> np.ndarray:
     spine = mix(spine, spine * 0.5, (np.abs(up - 0.24) < 0.035) & (book < 0.45))
     color = mix(spine, rgb("35231a"), up > 0.3 + 0.12 * book)
     timber = wood(x, z, rgb("6e4527"), rgb("8f5f38"))
-    upright = np.abs(x / 1.24 - np.round(x / 1.24)) * 1.24 < 0.03
+    upright = _from_line(x, 1.24) < 0.03
     return _skirting(mix(color, timber, (up > 0.45) | upright), z)
 
 
@@ -118,7 +123,7 @@ def _pattern_wall(x: np.ndarray, z: np.ndarray) -> np.ndarray:
     paper = mix(paper, rgb("f0d9a0"), distance < petals)
     paper = mix(paper, rgb("d9694a"), distance < 0.033)
     panel = wood(z, x, rgb("7a4f2e"), rgb("a3703f"))
-    groove = np.abs(x / 0.31 - np.round(x / 0.31)) * 0.31 < 0.012
+    groove = _from_line(x, 0.31) < 0.012
     panel = mix(panel, panel * 0.4, groove | (z > -0.62))
     return _skirting(mix(panel, paper, z > -0.58), z)
 
@@ -136,7 +141,7 @@ def _window_wall(y: np.ndarray, z: np.ndarray) -> np.ndarray:
 
 
 def _ceiling(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    beam = np.abs(x / 1.24 - np.round(x / 1.24)) * 1.24 < 0.1
+    beam = _from_line(x, 1.24) < 0.1
     return mix(rgb("f3ead8") * (0.95 + 0.1 * noise(x * 3, y * 3)), wood(y, x, rgb("6e4527"), rgb("8f5f38")), beam)
 
 

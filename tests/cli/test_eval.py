@@ -19,8 +19,9 @@ def test_scores_are_those_of_training(splat, run_copy):
     before = RunDir(run_copy).metrics()
     result = splat("eval", run_copy, "--device", "cpu")
     assert result.code == 0, result.err
-    assert "a_03.jpg" in result.out
-    assert "mean" in result.out
+    title, *rows = result.out.split("\n\n")[0].splitlines()
+    assert [row.split()[0] for row in rows] == ["a_00.jpg", "a_03.jpg", "a_06.jpg", "mean"]
+    assert {len(row) for row in rows} == {len(title)}
     after = RunDir(run_copy).metrics()
     assert after["steps"]["20"]["psnr"] == pytest.approx(before["steps"]["20"]["psnr"], abs=0.01)
     assert after["steps"]["20"]["seconds"] == before["steps"]["20"]["seconds"]
