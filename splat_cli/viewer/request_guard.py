@@ -8,7 +8,7 @@ Therefore `Host` must be a name that strangers cannot own, and `Origin`, if pres
 If other machines can connect, a request also needs the server's token: in the query of its address (`/?token=...`), or
 in the cookie that the response to such a request sets for the page's files and its websocket.
 
-The script slows down rotation by dragging, and keeps three.js from culling splats.
+The script (static/live.js) slows down rotation by dragging and changes how splats are drawn.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from http import HTTPStatus
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -35,35 +36,11 @@ if TYPE_CHECKING:
 
 DRAG_SHARE = 0.4
 """Rotation of the camera relative to viser's, for the same movement of the pointer."""
-_SCRIPT = """<script>
-{
-  // Scale the movement of a drag that began on the canvas.
-  const share = SHARE, begin = {clientX: 0, clientY: 0, pageX: 0, pageY: 0, movementX: 0, movementY: 0};
-  let dragging = false;
-  addEventListener("pointerdown", (event) => {
-    dragging = false;
-    for (const name of Object.keys(begin)) begin[name] = name.startsWith("movement") ? 0 : event[name];
-    dragging = event.button === 0 && event.pointerType === "mouse" && event.target instanceof HTMLCanvasElement;
-  }, true);
-  for (const name of ["pointerup", "pointercancel", "blur"]) addEventListener(name, () => { dragging = false; }, true);
-  for (const name of Object.keys(begin)) {
-    const read = Object.getOwnPropertyDescriptor(MouseEvent.prototype, name).get;
-    Object.defineProperty(MouseEvent.prototype, name, { configurable: true, get() {
-      const value = read.call(this), moves = this.type === "pointermove" || this.type === "mousemove";
-      return dragging && moves ? begin[name] + share * (value - begin[name]) : value;
-    }});
-  }
-
-  // three.js announces each scene to its developer tools.
-  const tools = globalThis.__THREE_DEVTOOLS__ ??= new EventTarget();
-  tools.addEventListener("observe", ({detail: scene}) => {
-    if (scene.isScene) scene.onBeforeRender = () => scene.traverse(({geometry}) => {
-      if (geometry?.attributes?.position?.itemSize === 2)
-        geometry.boundingSphere ??= {center: {x: 0, y: 0, z: 0}, radius: Infinity};
-    });
-  });
-}
-</script>""".replace("SHARE", str(DRAG_SHARE))
+_SCRIPT = (
+    "<script>"
+    + (Path(__file__).parent / "static" / "live.js").read_text().replace("SHARE", str(DRAG_SHARE))
+    + "</script>"
+)
 
 
 def add_script(response: Response) -> None:

@@ -1,5 +1,6 @@
 """Pages in a real browser: headless Chromium, without a GPU."""
 
+import dataclasses
 import json
 import time
 from io import BytesIO
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from splat_cli.config import TrainConfig
 from splat_cli.config.presets import load_config
 from splat_cli.eval.metrics import psnr
 from splat_cli.gaussians.arrays import SplatArrays
@@ -29,7 +31,7 @@ from splat_cli.terminal.console import Display
 from splat_cli.viewer.html import Stop, write_html
 from splat_cli.viewer.initial_camera import find_initial_camera
 from splat_cli.viewer.server import serving
-from splat_cli.viewer.splat_source import open_source
+from splat_cli.viewer.splat_source import FileSource, open_source
 from splat_cli.viewer.window import Window
 from tests.subprocesses import HANG
 from tests.views import render_view
@@ -90,19 +92,24 @@ def test_the_page_shows_what_splat_renders(chromium, sample_run, tmp_path, open_
     wait_for(page, lambda: psnr(screenshot(page), rendered) < 25)
 
 
-@pytest.mark.parametrize("antialiased", [True, False])
-def test_page_draws_splats_of_all_sizes_as_in_training(chromium, tmp_path, open_device, antialiased):
-    """Smaller than a pixel, larger than the window, beside the frame, in two orders of depth: colours within 1 %."""
+ALL_SIZES = [  # number, corners of a box, size, logit of opacity
+    (4000, (-2, -1.5, -1), (2, 1.5, 1), 0.002, 3.0),
+    (300, (-2, -1.5, -1), (2, 1.5, 2), 0.03, 1.0),
+    (20, (-2, -1.5, -1), (2, 1.5, 2), 2.0, -1.0),
+    (20, (1, -1, -3.6), (2, 1, -3), 0.2, 1.0),
+]
+"""Smaller than a pixel, larger than the window, beside the frame, in two orders of depth."""
+AT_START = View(
+    "view", None, SIZE["width"], SIZE["height"], 300.0, 300.0, 240.0, 180.0,
+    look_at(np.array([0.0, 0.0, -4.0]), np.zeros(3), UP),
+)  # fmt: skip
+
+
+def splats_of_all_sizes(kinds, antialiased):
     rng = np.random.default_rng(0)
-    kinds = [  # number, corners of a box, size, logit of opacity
-        (4000, (-2, -1.5, -1), (2, 1.5, 1), 0.002, 3.0),
-        (300, (-2, -1.5, -1), (2, 1.5, 2), 0.03, 1.0),
-        (20, (-2, -1.5, -1), (2, 1.5, 2), 2.0, -1.0),
-        (20, (1, -1, -3.6), (2, 1, -3), 0.2, 1.0),
-    ]
     n = sum(kind[0] for kind in kinds)
     sizes, logits = (np.concatenate([np.full(kind[0], kind[i], np.float32) for kind in kinds]) for i in (3, 4))
-    splats = SplatArrays(
+    return SplatArrays(
         means=np.concatenate([rng.uniform(low, high, (num, 3)) for num, low, high, _, _ in kinds]).astype(np.float32),
         log_scales=np.log(sizes)[:, None] + rng.normal(0, 0.4, (n, 3)).astype(np.float32),
         quats=rng.normal(size=(n, 4)).astype(np.float32),
@@ -111,15 +118,38 @@ def test_page_draws_splats_of_all_sizes_as_in_training(chromium, tmp_path, open_
         shN=np.zeros((n, 0, 3), np.float32),
         antialiased=antialiased,
     )
-    w2c = look_at(np.array([0.0, 0.0, -4.0]), np.zeros(3), UP)
-    view = View("view", None, SIZE["width"], SIZE["height"], 300.0, 300.0, 240.0, 180.0, w2c)
-    write_html(tmp_path / "a.html", splats, [Stop(view)], UP)
+
+
+@pytest.mark.parametrize("antialiased", [True, False])
+def test_page_draws_splats_of_all_sizes_as_in_training(chromium, tmp_path, open_device, antialiased):
+    """Colours within 1 %."""
+    splats = splats_of_all_sizes(ALL_SIZES, antialiased)
+    write_html(tmp_path / "a.html", splats, [Stop(AT_START)], UP)
     page = chromium.new_page(viewport=SIZE)
     page.goto(f"{(tmp_path / 'a.html').as_uri()}?noui")
     page.wait_for_selector("body[data-state=ready]", timeout=1000 * HANG)
     backend = open_device("cpu")
-    rendered = to_8bit(render_view(backend, Splats.from_arrays(backend, splats), view, antialias=antialiased))
+    rendered = to_8bit(render_view(backend, Splats.from_arrays(backend, splats), AT_START, antialias=antialiased))
     wait_for(page, lambda: psnr(screenshot(page), rendered) > 43)
+    np.testing.assert_allclose(screenshot(page).mean(axis=(0, 1)), rendered.mean(axis=(0, 1)), rtol=0.01)
+
+
+def test_the_live_viewer_draws_splats_of_all_sizes_as_in_training(chromium, tmp_path, open_device):
+    """Colours within 1 %, also of splats beside the frame and larger than it."""
+    pytest.importorskip("viser", reason="the live viewer needs viser (extra viewer)")
+    backend = open_device("cpu")
+    arrays = splats_of_all_sizes(ALL_SIZES, False)
+    arrays = dataclasses.replace(arrays, sh0=np.clip(arrays.sh0, -1.7, 1.7))  # viser's colours end at 0 and 1
+    splats = Splats.from_arrays(backend, arrays)
+    source = FileSource(splats, TrainConfig(antialias=False, background="black"), [AT_START], {}, None)
+    rendered = to_8bit(render_view(backend, splats, AT_START, antialias=False))
+    with serving("127.0.0.1", 18080, Display()) as server:
+        window = Window(server, source, tmp_path / "views.json", 1)
+        page = chromium.new_page(viewport=SIZE)
+        page.goto(f"http://127.0.0.1:{server.get_port()}")
+        page.get_by_role("checkbox", name="Show", exact=True).uncheck()  # the pyramids
+        page.add_style_tag(content="body * { visibility: hidden } canvas { visibility: visible !important }")
+        wait_for(page, lambda: psnr(screenshot(page), rendered) > 46.5, window.work)
     np.testing.assert_allclose(screenshot(page).mean(axis=(0, 1)), rendered.mean(axis=(0, 1)), rtol=0.01)
 
 
