@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Sequence
+import json
+import os
+import pickle
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,7 +17,9 @@ from typing import Any
 import numpy as np
 
 from splat_cli.device import num_cores
+from splat_cli.errors import SplatError
 from splat_cli.io.image_files import open_image
+from splat_cli.processes.child_process import end_with_parent, ending, kill, start_worker
 from splat_cli.processes.threads import run_in_threads
 from splat_cli.scene.colmap.model import SPHERE
 from splat_cli.terminal.interrupt import kept_signal_handlers
@@ -30,6 +37,8 @@ _MAX_ERROR = 2.0  # pixels from the epipolar line
 _TRIALS = (50, 500)  # of RANSAC
 _STRONG = 0.6  # ratio of matches that are hardly ever wrong
 _SAME = 2.0  # of 255: mean difference of thumbnails of two photographs of one moment
+_LEAST = 8  # photographs of a child process, which starts in about the time of five
+_PROGRAM = f"from {__name__} import main; main()"
 
 Finder = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 """Luminance float32 [H, W] of 0 to 1 -> pixels float32 [n, 2], descriptors uint8 [n, 128]."""
@@ -82,15 +91,50 @@ class Pair:
 
 
 def measure(paths: Sequence[Path], progress: Callable[[int], object]) -> list[Photograph]:
-    """The photographs that can be decoded. progress: called with 1 for each file."""
-    find = _feature_finder()
+    """The photographs that can be decoded. progress: called with 1 for each file. SplatError if a child ends."""
+    num = min(num_cores(), len(paths) // _LEAST)
     found = []
-    for path in paths:
-        photograph = _measured(path, find)
+    for photograph in _measured_by_children(paths, num) if num > 1 else _all_measured(paths):
         progress(1)
         if photograph is not None:
             found.append(photograph)
     return found
+
+
+def _all_measured(paths: Sequence[Path]) -> Iterator[Photograph | None]:
+    find = _feature_finder()
+    return (_measured(path, find) for path in paths)
+
+
+def _measured_by_children(paths: Sequence[Path], num: int) -> Iterator[Photograph | None]:
+    """The same from `num` child processes, which run `main`: threads would wait, as SIFT holds the lock of Python."""
+    with ExitStack() as started:
+        processes = [start_worker(_PROGRAM) for _ in range(num)]
+        for number, process in enumerate(processes):
+            started.callback(kill, process)
+            assert process.stdin is not None
+            with suppress(BrokenPipeError):  # it has ended: named below
+                process.stdin.write(json.dumps([str(path) for path in paths[number::num]]).encode() + b"\n")
+                process.stdin.flush()
+        for number, path in enumerate(paths):
+            process = processes[number % num]
+            assert process.stdout is not None
+            try:
+                yield pickle.load(process.stdout)
+            except (EOFError, pickle.UnpicklingError):
+                reason = ending(process.wait())
+                raise SplatError(f"looking at {path} failed ({reason}): leave it out, or save it again") from None
+
+
+def main() -> None:
+    """Write the photographs that the first line of standard input lists to standard output, as pickles."""
+    paths = map(Path, json.loads(sys.stdin.buffer.readline()))
+    end_with_parent()
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # discards messages of COLMAP
+    for photograph in _all_measured(list(paths)):
+        pickle.dump(photograph, answers)
+        answers.flush()
 
 
 def _feature_finder() -> Finder | None:

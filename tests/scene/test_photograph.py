@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFilter
 
+from splat_cli.errors import SplatError
+from splat_cli.scene import photograph
 from splat_cli.scene.photograph import find_pairs, measure, sharpness
 from tests.wide_picture import crops, wide_picture
 
@@ -48,6 +50,25 @@ def test_files_that_cannot_be_decoded_are_left_out(tmp_path):
     assert [one.path.name for one in found] == ["a.png"]
     assert (found[0].width, found[0].height) == (64, 64)
     assert counted == [1, 1]
+
+
+def test_child_processes_measure_in_the_order_of_the_files(tmp_path, monkeypatch):
+    paths = [tmp_path / f"{number}.png" for number in range(17)]
+    for number, path in enumerate(paths):
+        wide_picture(64, 64 + number).save(path)
+    paths[3].write_bytes(b"not a picture")
+    monkeypatch.setattr(photograph, "num_cores", lambda: 2)
+    counted = []
+    found = measure(paths, counted.append)
+    assert [(one.path, one.height) for one in found] == [(paths[i], 64 + i) for i in range(17) if i != 3]
+    assert counted == [1] * 17
+
+
+def test_child_process_that_ends_names_the_photograph(tmp_path, monkeypatch):
+    monkeypatch.setattr(photograph, "num_cores", lambda: 2)
+    monkeypatch.setattr(photograph, "_PROGRAM", "import sys; sys.exit(3)")
+    with pytest.raises(SplatError, match=r"0\.png failed \(exit code 3\): leave it out"):
+        measure([tmp_path / f"{number}.png" for number in range(16)], lambda done: None)
 
 
 def test_shared_points_exposure_and_movement_of_pairs(tmp_path):
