@@ -3,8 +3,9 @@
     python scripts/bench/lens_scores.py SCENE RUN...
 
 Prints the PSNR of all pixels that the lens sees, and of rings by their angle to the axis. With `--lens undistort` a
-run sees only a part of each photograph: this shows what it lacks. The last column is the PSNR of undistorted
-photographs: each run is rendered as it was trained, and pictures with a lens are then undistorted.
+run sees only a part of each photograph: this shows what it lacks. The last columns are the PSNR of undistorted
+photographs: each run is rendered as it was trained, and pictures with a lens are then undistorted ("undistorted"); or
+by a pinhole camera, as viewers show it ("pinhole").
 """
 
 import argparse
@@ -48,16 +49,20 @@ def main() -> None:
         )
     )
     rings = " ".join(f"{a:>3}-{b:<3}" for a, b in itertools.pairwise(RINGS))
-    print(f"{'run':30} {'all':>7} {rings} {'undistorted':>11}")
+    print(f"{'run':30} {'all':>7} {rings} {'undistorted':>11} {'pinhole':>7}")
     for folder in options.runs:
         run = RunDir(folder)
-        values = [*scores(backend, run, photographs), undistorted_score(backend, run, photographs, undistorted)]
-        print(f"{folder.name:30} " + " ".join(f"{value:7.2f}" for value in values))
+        keeps = run.config().lens == "keep"
+        values = scores(backend, run, photographs)
+        ends = [undistorted_score(backend, run, photographs, undistorted, through) for through in (keeps, False)]
+        cells = " ".join(f"{value:7.2f}" for value in values)
+        print(f"{folder.name:30} {cells} {ends[0]:11.2f} {ends[1]:7.2f}", flush=True)
 
 
-def undistorted_score(backend: Backend, run: RunDir, photographs: ImageSet, undistorted: ImageSet) -> float:
-    """Mean PSNR in dB of the undistorted photographs."""
-    keeps = run.config().lens == "keep"
+def undistorted_score(
+    backend: Backend, run: RunDir, photographs: ImageSet, undistorted: ImageSet, keeps: bool
+) -> float:
+    """Mean PSNR in dB of the undistorted photographs; keeps: rendered through the lens first."""
     renderer = renderer_of(backend, run, photographs if keeps else undistorted)
     found = []
     for index, (view, pinhole) in enumerate(zip(photographs.views, undistorted.views, strict=True)):
