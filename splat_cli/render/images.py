@@ -83,6 +83,6 @@ def png_names(names: Sequence[str]) -> list[PurePosixPath]:
     """
     safe = [PurePosixPath(*(part for part in PurePosixPath(name).parts if part.strip("./"))) for name in names]
     short = [name.with_suffix(".png") if name.name else PurePosixPath(f"{i}.png") for i, name in enumerate(safe)]
-    if len(set(short)) == len(short):
+    if len({str(name).casefold() for name in short}) == len(short):  # some file systems ignore case
         return short
     return [name.with_name(f"{i:05d}-{name.name}") for i, name in enumerate(short)]

@@ -10,7 +10,7 @@ from splat_cli.render.output.video import require_video
 
 RECORDS = [
     "config.toml", "cameras.json", "inputs.json", "split.json", "result.json", "metrics.json", "train.jsonl",
-    "checkpoints/step_20.npz", "point_cloud/iteration_20/point_cloud.ply",
+    "checkpoints/step_20.npz", "point_cloud/iteration_20/point_cloud.ply", "Point_Cloud/iteration_20/POINT_CLOUD.PLY",
 ]  # fmt: skip
 
 

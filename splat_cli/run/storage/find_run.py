@@ -54,7 +54,8 @@ def find_splats(path: Path) -> tuple[Path, RunDir | None]:
     if path.is_file():
         around = path.resolve().parents
         run = RunDir(around[2]) if len(around) > 2 and is_run(around[2]) else None
-        return path, run if run and path.resolve() in map(run.ply_path, run.saved_steps()) else None
+        saved = map(run.ply_path, run.saved_steps()) if run else ()
+        return path, run if any(map(path.samefile, saved)) else None
     if not path.exists():
         raise UsageError(f"{path} does not exist; name the folder of a run or a file of splats")
     run = open_run(path)

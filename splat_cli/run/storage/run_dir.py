@@ -48,7 +48,11 @@ _RECORDS = (
 
 
 def is_record(path: Path) -> bool:
-    """Whether a path, relative to a run's folder, is one of its records, checkpoints or saved splats."""
+    """Whether a path, relative to a run's folder, is one of its records, checkpoints or saved splats.
+
+    In any case: some file systems ignore it.
+    """
+    path = Path(str(path).lower())
     return str(path) in _RECORDS or path.parts[0] == "checkpoints" or path.match("point_cloud/*/point_cloud.ply")
 
 

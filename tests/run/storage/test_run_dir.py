@@ -1,6 +1,7 @@
 """The folder of a run: creation, checks, contents, recognition."""
 
 import json
+import os
 import re
 import shutil
 
@@ -126,6 +127,8 @@ def test_find_splats_knows_the_run_of_a_file(run, tmp_path):
     early = _save(run, 7000)
     ply, found = find_splats(early)
     assert (ply, found) == (early, RunDir(run.path.resolve()))
+    os.link(early, early.with_name("Point_Cloud.ply"))  # as a file system that ignores case finds it
+    assert find_splats(early.with_name("Point_Cloud.ply"))[1] == found
     other = tmp_path / "other.ply"
     other.touch()
     assert find_splats(other) == (other, None)
