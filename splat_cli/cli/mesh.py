@@ -50,6 +50,8 @@ def command(
     """
     from splat_cli.commands.mesh import mesh_of_run, require_mesh, write_mesh
     from splat_cli.device import open_backend
+    from splat_cli.run.storage.find_run import is_run
+    from splat_cli.run.storage.run_dir import RunDir
 
     require_mesh(out)
     mesh, size = mesh_of_run(source, open_backend(device), display, voxel, max_depth, min_part)
@@ -57,4 +59,6 @@ def command(
     mib = out.stat().st_size / 2**20
     line = f"{len(mesh.faces):,} triangles, {len(mesh.vertices):,} vertices, voxels of {size:.3g}, {mib:.1f} MiB: {out}"
     data = {"file": out, "triangles": len(mesh.faces), "vertices": len(mesh.vertices), "voxel": size}
-    return Output([line], data)
+    origin = RunDir(source).origin().tolist() if is_run(source) else [0.0] * 3
+    shift = [f"coordinates are relative to {', '.join(f'{value:.0f}' for value in origin)}"] * any(origin)
+    return Output([line, *shift], {**data, "origin": origin})

@@ -129,6 +129,11 @@ class ExportJob:
     def _edited(self, found: Sequence[tuple[SplatArrays, RunDir | None]]) -> SplatArrays:
         judged = [self._part(splats, run) for splats, run in found]
         parts = [part for part, _ in judged]
+        if len({part.antialiased for part in parts}) > 1:
+            self.notes.append(
+                "some of the sources are antialiased and some are not: no viewer shows both as trained; give runs of "
+                "one kind, or leave out --no-bake"
+            )
         splats = merged(parts)
         edits = self.edits
         too_many = edits.max_splats is not None and len(splats) > edits.max_splats

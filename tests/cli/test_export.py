@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -338,3 +339,13 @@ def test_large_pages_are_reported(splat, trained, monkeypatch):
     monkeypatch.setattr("splat_cli.commands.exported_file._MANY", 10)
     assert "are slow on phones" in splat("export", trained, "a.html").out
     assert "are slow on phones" not in splat("export", trained, "a.sog").out
+
+
+def test_sources_with_and_without_antialiasing_are_named(splat, trained, tmp_path):
+    """One file says of all its splats how they are shown."""
+    assert splat("export", trained, "one.ply", "--no-bake").code == 0
+    other = shutil.copytree(trained, tmp_path / "other")
+    config = other / "config.toml"
+    config.write_text(config.read_text().replace("antialias = true", "antialias = false"))
+    assert "are antialiased and some are not" in splat("export", "one.ply", other, "two.ply").out
+    assert "are antialiased and some are not" not in splat("export", trained, other, "two.ply").out

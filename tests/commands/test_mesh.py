@@ -6,8 +6,10 @@ import numpy as np
 import plyfile
 import pytest
 
+from splat_cli.commands import mesh
 from splat_cli.commands.mesh import Mesh, merged_vertices, without_small_parts, write_mesh, zero_surface
 from splat_cli.gaussians.formats.gltf import read_container
+from splat_cli.run.storage.run_dir import RunDir
 
 pytest.importorskip("skimage")
 MESH = Mesh(
@@ -117,3 +119,10 @@ def test_wrong_names_are_refused_before_work(splat, trained, tmp_path):
     done = splat("mesh", tmp_path / "alone.ply", tmp_path / "a.ply", "--device", "cpu")
     assert done.code == 2
     assert "has no views: give the folder of a run" in done.err
+
+
+def test_the_origin_of_geographic_coordinates_is_named(splat, run_copy, monkeypatch):
+    run = RunDir(run_copy)
+    run.save_config(run.config(), run.scene_path(), "CPU", (437200, 5421300, 110))
+    monkeypatch.setattr(mesh, "mesh_of_run", lambda *arguments: (MESH, 0.1))
+    assert "coordinates are relative to 437200, 5421300, 110" in splat("mesh", run_copy, "a.ply", "--device", "cpu").out

@@ -12,6 +12,7 @@ from splat_cli.commands.city.seconds import timed
 from splat_cli.commands.evaluate import evaluate_run
 from splat_cli.device import Backend
 from splat_cli.errors import FormatError
+from splat_cli.gaussians.editing.move import with_origin
 from splat_cli.gaussians.formats.streamed_sog import NAME, write_streamed_sog
 from splat_cli.gaussians.ply import count_splats, read_ply, write_ply
 from splat_cli.run.storage.result import RunSummary, read_result
@@ -27,6 +28,7 @@ def merge_cells(coarse: RunDir, out: Path, plan: CityPlan) -> RunDir:
     """
     run, config, last = RunDir(out), coarse.config(), CellFiles.of(out, None).run
     splats = last_splats(last) if last.result() else merged_splats(coarse, out, plan)
+    splats = with_origin(splats, coarse.origin())  # cells do not know it
     runs = trained_runs(out, plan)
     steps = max(read_result(one).steps for one in runs)
     _index(run).unlink(missing_ok=True)  # if the clock was set back, file times do not show that it is older

@@ -19,11 +19,12 @@ from splat_cli.cli.main import run
 from splat_cli.commands.city.cell import merged_splats, own_splats
 from splat_cli.commands.city.city import open_city, read_city
 from splat_cli.commands.city.coarse_views import CoarseViews
+from splat_cli.commands.city.merge import merge_cells
 from splat_cli.commands.city.plan import CellFiles, read_plan
 from splat_cli.config.presets import load_config
 from splat_cli.device.cpu import CpuBackend
 from splat_cli.errors import DiskError
-from splat_cli.gaussians.ply import read_ply
+from splat_cli.gaussians.ply import origin_of_file, read_ply
 from splat_cli.run.setup.memory_plan import MemoryPlan
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.sample import make_sample_city
@@ -211,6 +212,15 @@ def test_cells_refuse_photographs_that_changed_since_the_coarse_run(city, copy, 
     refused = splat("cell", copy, "0", "--device", "cpu")
     assert refused.code == 2
     assert "has another photograph" in refused.err
+
+
+def test_the_merged_splats_state_the_origin(city, copy):
+    """Cells are trained in coordinates relative to it and do not know it."""
+    coarse = RunDir(copy / "coarse")
+    coarse.save_config(coarse.config(), city[0], "CPU", (500_000, 5_400_000, 350))
+    run = merge_cells(coarse, copy, read_plan(copy))
+    assert origin_of_file(run.ply_path(40)) == (500_000, 5_400_000, 350)
+    np.testing.assert_array_equal(last(copy).means, last(city[1]).means)
 
 
 def test_cells_keep_the_background_of_transparent_photographs(tmp_path):
