@@ -1,7 +1,9 @@
 """Batch training: one process per scene; finished runs are skipped, interrupted ones resumed."""
 
+import dataclasses
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,8 @@ from splat_cli.engine.engine import open_engine
 from splat_cli.engine.job import JobResult, train_job
 from splat_cli.errors import SplatError
 from splat_cli.io.files import make_folder, replacing, require_writable
+from splat_cli.run.resume import other_options
+from splat_cli.run.setup.training_data import with_fixed_paths
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.terminal.console import Display
 
@@ -59,6 +63,10 @@ def run_batch(
     for scene in scenes:
         if before := _result_before(scene):
             add(before)
+            if before.status == "skipped" and (options := _other_options(scene)):
+                display.warn(
+                    f"{scene.run} was trained with another {', '.join(options)}, and is kept: name another -o to train again"
+                )
         else:
             left[scene.name] = scene
     if left:
@@ -91,6 +99,17 @@ def _result_before(scene: BatchScene) -> SceneResult | None:
         return SceneResult(scene.name, "failed", {"error": str(error), "exit_code": error.exit_code})
     is_finished = finished.get("steps", 0) >= (scene.config.steps or 1)
     return SceneResult(scene.name, "skipped", finished) if is_finished else None
+
+
+def _other_options(scene: BatchScene) -> list[str]:
+    """Options that a finished run was given with other values; not those that making a scene of photographs changes."""
+    run, names = RunDir(scene.run), ["format", "images", "masks", "invert_masks"]
+    if scene.config.steps:
+        names.append("steps")  # a longer run is finished, too
+    with suppress(SplatError):  # damaged files are told by commands that use them
+        read = {name: getattr(run.config(), name) for name in names}
+        return other_options(run, with_fixed_paths(dataclasses.replace(scene.config, **read), run.scene_path()))
+    return []
 
 
 def _scene_result(scene: BatchScene, ended: JobResult) -> SceneResult:

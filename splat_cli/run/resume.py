@@ -51,12 +51,18 @@ def interrupted_run(folders: Iterable[Path], scene: Path, config: TrainConfig) -
 
 
 def _is_interrupted(run: RunDir, scene: Path, wanted: TrainConfig) -> bool:
+    same = not other_options(run, wanted)
+    return same and not run.result() and run.provenance().get("scene") == str(scene.resolve())
+
+
+def other_options(run: RunDir, wanted: TrainConfig) -> list[str]:
+    """Options whose values in the run are not those of a new run with the settings `wanted` (`with_fixed_paths`)."""
     before = run.config()
     asked = wanted if wanted.batch else dataclasses.replace(wanted, batch=before.batch)
     if wanted.steps is None and wanted.free_space is None and run.trials():
         asked = dataclasses.replace(asked, free_space=before.free_space)
-    same = before == with_whole_batches(asked, asked.steps or before.num_steps)
-    return same and not run.result() and run.provenance().get("scene") == str(scene.resolve())
+    asked = with_whole_batches(asked, asked.steps or before.num_steps)
+    return [declared.option for name, declared in SETTINGS.items() if getattr(before, name) != getattr(asked, name)]
 
 
 def plan_resumption(run: RunDir, scene: Path | None, changes: dict[str, Any], display: Display) -> Resumption:

@@ -103,8 +103,9 @@ def test_masks_and_depth_maps_with_names_of_no_photograph_are_refused_or_named(s
 
 def test_split_from_a_file(trained_run, tmp_path):
     names = tmp_path / "cwd" / "held_out.txt"
-    names.write_text("a_02.jpg\na_05.jpg\n")
-    run, _ = trained_run(write_small_scene(tmp_path / "scene"), "--eval", "--split", "held_out.txt")
+    names.write_text("a_02.jpg\na_05.jpg\nA_06.jpg\n")
+    run, trained = trained_run(write_small_scene(tmp_path / "scene"), "--eval", "--split", "held_out.txt")
+    assert f"{names} holds out 1 names that no photograph has: A_06.jpg" in trained.err
     assert [view.name for view in run.views("test")] == ["a_02.jpg", "a_05.jpg"]
     assert len(run.views("train")) == 7
     assert json.loads(run.split_path.read_text())["test"] == ["a_02.jpg", "a_05.jpg"]

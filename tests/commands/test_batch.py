@@ -141,11 +141,15 @@ def test_batch_trains_skips_and_isolates(splat, scene, tmp_path):
     assert (second["scene"], second["status"], second["exit_code"]) == ("bad", "failed", 2)
     assert str(bad) in second["error"]
     assert json.loads((out / "summary.json").read_text()) == [first, second]
-    table = splat(*arguments).out.splitlines()
+    again = splat(*arguments)
+    assert "was trained with another" not in again.err
+    table = again.out.splitlines()
     assert table[1].startswith("good  skipped  ")
     assert table[2].startswith("bad   failed   ")
     assert table[3] == f"1 of 2 scenes failed: see {out}/NAME.log; the same command tries them again"
     assert len(table) == 4
+    other = splat(*arguments, "--sh-degree", 1, "--seed", 2).err
+    assert f"{out}/good was trained with another --seed, --sh-degree, and is kept" in other
 
 
 def test_result_of_another_shape_fails_alone(splat, scene, tmp_path):

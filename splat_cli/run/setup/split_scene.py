@@ -24,6 +24,13 @@ def split_scene(scene: Scene, config: TrainConfig) -> tuple[list[View], list[Vie
     return train, test, names is not None
 
 
+def unknown_names(scene: Scene, config: TrainConfig) -> list[str]:
+    """Names in the file of --split that no photograph of the scene has, sorted."""
+    if not config.eval or config.split is None:
+        return []
+    return sorted(read_split(Path(config.split)) - {view.name for view in scene.views})
+
+
 def _why_no_split(scene: Scene, config: TrainConfig, has_train: bool) -> str:
     """Error message if no photograph is left for training, or for evaluation."""
     if config.split is None and scene.test_names is None:

@@ -16,7 +16,7 @@ from splat_cli.device import Backend
 from splat_cli.errors import SceneError, UsageError
 from splat_cli.io.files import entries
 from splat_cli.run.plan import RunPlan, resolve_plan
-from splat_cli.run.setup.split_scene import split_scene
+from splat_cli.run.setup.split_scene import split_scene, unknown_names
 from splat_cli.scene.depth_maps import load_depth_maps
 from splat_cli.scene.extent import units_warning
 from splat_cli.scene.images.image_set import ImageSet, load_images
@@ -82,6 +82,8 @@ def load_data(scene: Scene, config: TrainConfig, backend: Backend, display: Disp
     if config.free_space and not len(scene.points):
         raise SceneError(f"{scene.root} has no points to find free space with: leave out --free-space")
     train, test, by_name = split_scene(scene, config)
+    if unknown := unknown_names(scene, config):
+        display.warn(f"{config.split} holds out {len(unknown):,} names that no photograph has: {first_of(unknown)}")
     budget = image_budget(backend, config, train, test)
     lazily = budget is not None and not budget.on_host
     training = load_image_set(train, config, backend, display, lazily)
