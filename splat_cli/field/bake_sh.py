@@ -19,6 +19,7 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.contribution import view_contributions
 from splat_cli.render.iter_state import IterState
+from splat_cli.scene.quaternion import world_to_camera
 from splat_cli.scene.view import View, evenly_spread
 
 MAX_VIEWS = 128  # number of views used, evenly spread over all
@@ -110,9 +111,4 @@ def _views_around(field: ColorField) -> list[View]:
     angle = np.pi * (3 - 5**0.5) * np.arange(AROUND)
     directions = np.stack([np.sqrt(1 - z * z) * np.cos(angle), np.sqrt(1 - z * z) * np.sin(angle), z], axis=1)
     places = field.frame["center"] + directions * 1e4 / field.frame["inv_radius"]
-    views = []
-    for place in places:
-        w2c = np.eye(4)
-        w2c[:3, 3] = -place
-        views.append(View("around", None, 1, 1, 1.0, 1.0, 0.5, 0.5, w2c))
-    return views
+    return [View("around", None, 1, 1, 1.0, 1.0, 0.5, 0.5, world_to_camera(np.eye(3), place)) for place in places]

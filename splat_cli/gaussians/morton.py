@@ -9,10 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from splat_cli.device import Backend, DeviceArray
-from splat_cli.device.launch import ceil_div
+from splat_cli.device.launch import launch
 
 CELL_BITS = 21
-THREADS = 256
 
 
 def curve_positions(points: np.ndarray) -> np.ndarray:
@@ -31,17 +30,7 @@ def device_curve_positions(
     num_held: the first `num_held` points get their indices as codes, which are lower than all other codes.
     """
     codes = backend.xp.empty(num, "uint64")
-    if num:
-        backend.kernel("morton", "morton_codes")(
-            (ceil_div(num, THREADS),),
-            (THREADS,),
-            means,
-            means.shape[1],
-            num_held,
-            num,
-            backend.upload(bounds),
-            codes,
-        )
+    launch(backend, "morton", "morton_codes", num, means, means.shape[1], num_held, num, backend.upload(bounds), codes)
     return codes
 
 

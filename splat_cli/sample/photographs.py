@@ -14,7 +14,7 @@ from splat_cli.io.files import write_error
 from splat_cli.scene.colmap.model import Camera, Image, Model
 from splat_cli.scene.colmap.write import write_model
 from splat_cli.scene.lens import RollingShutter, lens_of
-from splat_cli.scene.quaternion import quat_from_matrix
+from splat_cli.scene.quaternion import quat_from_matrix, world_to_camera
 
 FOCAL = 0.86
 """Focal length over the image's width: a phone's wide camera."""
@@ -85,12 +85,8 @@ def look_at(center: np.ndarray, target: np.ndarray, roll: float = 0.0) -> np.nda
     right = np.cross(forward, [0, 0, 1])
     right /= np.linalg.norm(right)
     down = np.cross(forward, right)
-    matrix = np.eye(4)
-    matrix[0, :3] = np.cos(roll) * right + np.sin(roll) * down
-    matrix[1, :3] = np.cos(roll) * down - np.sin(roll) * right
-    matrix[2, :3] = forward
-    matrix[:3, 3] = -matrix[:3, :3] @ center
-    return matrix
+    turned = np.cos(roll) * right + np.sin(roll) * down, np.cos(roll) * down - np.sin(roll) * right
+    return world_to_camera(np.array([*turned, forward]), center)
 
 
 def pinhole(width: int, height: int) -> Camera:

@@ -18,7 +18,7 @@ from splat_cli.io.files import replacing
 from splat_cli.io.json_input import parse_json, read_json_text
 from splat_cli.scene.lens import MAX_SIDE, RollingShutter
 from splat_cli.scene.lens.distortion import distortion_from_dict, distortion_to_dict
-from splat_cli.scene.quaternion import is_rotation
+from splat_cli.scene.quaternion import is_rotation, world_to_camera
 from splat_cli.scene.view import MAX_NUMBER, View
 
 
@@ -85,10 +85,8 @@ def _view(entry: Any, where: str) -> View:
         raise FormatError(f"{where}: {width}x{height} is not the size of an image")
     if not is_rotation(rotation):
         raise FormatError(f"{where}: `rotation` is not a rotation matrix")
-    w2c = np.eye(4)
-    w2c[:3, :3] = rotation.T
     with np.errstate(over="ignore", invalid="ignore"):
-        w2c[:3, 3] = -rotation.T @ position
+        w2c = world_to_camera(rotation.T, position)
     view = View(name, None, width, height, *focal, *center, w2c, camera_id=camera_id, radial=radial, distortion=lens)
     if shutter is not None and lens is not None:
         view = dataclasses.replace(view, rolling_shutter=shutter)

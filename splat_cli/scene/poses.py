@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from splat_cli.scene.quaternion import nearest_rotation, rotation_from_vector, vector_from_rotation
+from splat_cli.scene.quaternion import nearest_rotation, rotation_from_vector, vector_from_rotation, world_to_camera
 from splat_cli.scene.view import View
 
 
@@ -67,10 +67,8 @@ class Similarity:
 
     def apply(self, view: View) -> View:
         """The view after the transform."""
-        w2c = np.eye(4)
-        w2c[:3, :3] = view.w2c[:3, :3] @ self.rotation.T
         center = self.scale * self.rotation @ view.center + self.translation
-        w2c[:3, 3] = -w2c[:3, :3] @ center
+        w2c = world_to_camera(view.w2c[:3, :3] @ self.rotation.T, center)
         shutter = view.rolling_shutter and view.rolling_shutter.scaled(self.scale)
         return dataclasses.replace(view, w2c=w2c, rolling_shutter=shutter)
 

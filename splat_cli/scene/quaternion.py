@@ -1,4 +1,4 @@
-"""Rotations as quaternions (wxyz), matrices and vectors, and the camera centre of a pose."""
+"""Rotations as quaternions (wxyz), matrices and vectors; poses from rotations and camera centres."""
 
 from collections.abc import Sequence
 
@@ -70,6 +70,14 @@ def nearest_rotation(matrix: np.ndarray) -> np.ndarray:
     """The rotation nearest to a matrix [3, 3], by least squares."""
     u, _, vt = np.linalg.svd(matrix)
     return u @ np.diag([1.0, 1.0, np.linalg.det(u @ vt)]) @ vt
+
+
+def world_to_camera(rotation: np.ndarray, center: np.ndarray) -> np.ndarray:
+    """Pose w2c, float64 [4, 4], of a camera at `center` [3] whose axes are the rows of `rotation` [3, 3]."""
+    w2c = np.eye(4)
+    w2c[:3, :3] = rotation
+    w2c[:3, 3] = -w2c[:3, :3] @ center
+    return w2c
 
 
 def camera_center(w2c: np.ndarray) -> np.ndarray:

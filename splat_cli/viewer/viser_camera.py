@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splat_cli.scene.quaternion import matrix_from_quat, quat_from_matrix
+from splat_cli.scene.quaternion import matrix_from_quat, quat_from_matrix, world_to_camera
 from splat_cli.scene.view import View
 
 if TYPE_CHECKING:
@@ -42,8 +42,5 @@ def view_from(camera: CameraHandle, name: str) -> View:
     """The browser's camera as a view with even width and height."""
     width, height = (max(2, side - side % 2) for side in (camera.image_width, camera.image_height))
     focal = height / 2 / math.tan(camera.fov / 2)
-    rotation = matrix_from_quat(camera.wxyz)
-    w2c = np.eye(4)
-    w2c[:3, :3] = rotation.T
-    w2c[:3, 3] = -rotation.T @ np.asarray(camera.position, np.float64)
+    w2c = world_to_camera(matrix_from_quat(camera.wxyz).T, np.asarray(camera.position, np.float64))
     return View(name, None, width, height, focal, focal, width / 2, height / 2, w2c)

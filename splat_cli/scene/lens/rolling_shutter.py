@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from splat_cli.scene.quaternion import camera_center, rotation_from_vector, vector_from_rotation
+from splat_cli.scene.quaternion import camera_center, rotation_from_vector, vector_from_rotation, world_to_camera
 
 MAX_ANGLE = np.deg2rad(30)
 """Largest rotation during a photograph, radians: kernels use a series for its sine and cosine."""
@@ -29,9 +29,7 @@ class RollingShutter:
         """Pose at mid-height, and the motion, from w2c float64 [4, 4] at the top and at the bottom edge."""
         rotation = vector_from_rotation(bottom[:3, :3] @ top[:3, :3].T)
         center, moved = (camera_center(top) + camera_center(bottom)) / 2, camera_center(bottom) - camera_center(top)
-        w2c = np.eye(4)
-        w2c[:3, :3] = rotation_from_vector(rotation / 2) @ top[:3, :3]
-        w2c[:3, 3] = -w2c[:3, :3] @ center
+        w2c = world_to_camera(rotation_from_vector(rotation / 2) @ top[:3, :3], center)
         (a, b, c), (x, y, z) = rotation.tolist(), (w2c[:3, :3] @ moved).tolist()
         return w2c, cls((a, b, c), (x, y, z))
 
@@ -51,10 +49,8 @@ class RollingShutter:
 
     def pose(self, w2c: np.ndarray, time: float) -> np.ndarray:
         """w2c float64 [4, 4] at a time, from that at mid-height."""
-        moved = np.eye(4)
-        moved[:3, :3] = rotation_from_vector(time * np.array(self.rotation))
-        moved[:3, 3] = -moved[:3, :3] @ (time * np.array(self.shift))
-        return moved @ w2c
+        rotation = rotation_from_vector(time * np.array(self.rotation))
+        return world_to_camera(rotation, time * np.array(self.shift)) @ w2c
 
     def moved(self, points: np.ndarray, times: np.ndarray) -> np.ndarray:
         """Points [..., 3] in coordinates of the camera at times [...], from those at mid-height."""

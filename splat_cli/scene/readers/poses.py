@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from splat_cli.scene.dataset import Unusable
+from splat_cli.scene.quaternion import world_to_camera
 
 _FLIP_Y_AND_Z = np.diag([1.0, -1.0, -1.0, 1.0])  # OpenGL's camera looks along -z with y up
 _MAX_SHEAR = 1.01
@@ -36,10 +37,7 @@ def w2c_from_opengl(c2w: np.ndarray) -> np.ndarray:
         raise Unusable("its pose mirrors the picture")
     if scales[0] > _MAX_SHEAR * scales[2]:
         raise Unusable("its pose shears the picture; expected a rotation, a scale and a shift")
-    w2c = np.eye(4)
-    w2c[:3, :3] = (u @ vt).T
-    w2c[:3, 3] = -w2c[:3, :3] @ center
-    return w2c
+    return world_to_camera((u @ vt).T, center)
 
 
 def w2c_from_opencv(c2w: np.ndarray) -> np.ndarray:

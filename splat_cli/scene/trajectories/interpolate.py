@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from splat_cli.scene.quaternion import nearest_rotation
+from splat_cli.scene.quaternion import nearest_rotation, world_to_camera
 from splat_cli.scene.view import View
 
 
@@ -21,10 +21,7 @@ def interpolate_path(views: Sequence[View], num_frames: int) -> list[View]:
     frames = []
     for number, time in enumerate(np.linspace(0.0, times[-1], num_frames)):
         pose = _hermite(poses, slopes, times, float(time))
-        rotation = nearest_rotation(pose[:, :3])
-        w2c = np.eye(4)
-        w2c[:3, :3] = rotation.T
-        w2c[:3, 3] = -rotation.T @ pose[:, 3]
+        w2c = world_to_camera(nearest_rotation(pose[:, :3]).T, pose[:, 3])
         frames.append(dataclasses.replace(views[0], name=f"{number:05d}", path=None, w2c=w2c))
     return frames
 

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 
+from splat_cli.scene.quaternion import world_to_camera
 from splat_cli.scene.trajectories.capture import perpendicular
 from splat_cli.scene.view import MAX_NUMBER, View
 
@@ -21,10 +22,7 @@ def look_at(position: np.ndarray, target: np.ndarray, up: np.ndarray) -> np.ndar
     if np.linalg.norm(right) < 1e-6 * np.linalg.norm(up):  # vertical direction: arbitrary
         right = perpendicular(forward)
     right /= np.linalg.norm(right)
-    w2c = np.eye(4)
-    w2c[:3, :3] = np.stack([right, np.cross(forward, right), forward])
-    w2c[:3, 3] = -w2c[:3, :3] @ position
-    return w2c
+    return world_to_camera(np.stack([right, np.cross(forward, right), forward]), position)
 
 
 def levelled(view: View, up: np.ndarray) -> View:
