@@ -25,7 +25,7 @@ MIN_SIDE = 4  # px of the smallest photograph at a reduced resolution
 DEPTH_WEIGHT = 0.1  # with depth maps: docs/experiments/depth.md
 FREE_SPACE_WEIGHT = 0.1  # with --appearance grid: docs/experiments/appearance.md
 STEPS_PER_VIEW = 120  # default maximum; with more steps, held-out views get worse
-STEPS_RANGE = (15_000, 30_000)
+STEPS_RANGE = (10_000, 30_000)
 # few photographs, of which few show each point, overfit to more steps and splats: docs/experiments/validation.md
 FEW_VIEWS, FEW_VIEWS_PER_POINT = 30, 15.0
 STEPS_OF_FEW, BUDGET_OF_FEW, MIN_BUDGET_OF_FEW, DROPOUT_OF_FEW = 5_000, 0.44, 5_000, 0.3

@@ -65,10 +65,10 @@ def test_given_settings_are_kept():
 
 
 def test_steps_follow_the_number_of_photographs():
-    assert [default_steps(count) for count in (9, 125, 126, 200, 250, 10_000)] == [
-        15_000,
-        15_000,
-        15_120,
+    assert [default_steps(count) for count in (9, 83, 84, 200, 250, 10_000)] == [
+        10_000,
+        10_000,
+        10_080,
         24_000,
         30_000,
         30_000,
@@ -86,14 +86,14 @@ def test_few_photographs_that_overlap_little_get_fewer_steps_and_splats(count, s
     points = np.concatenate([np.repeat(seen, 100 * share, axis=0), np.repeat(unseen, 100 * (1 - share), axis=0)])
     plan = resolve_plan(TrainConfig(), views, points)
     assert plan.is_sparse is is_sparse
-    assert plan.config.steps == (5_000 if is_sparse else 15_000)
+    assert plan.config.steps == (5_000 if is_sparse else 10_000)
     assert (plan.config.dropout == 0.3) is is_sparse
     factor = 0.44 if is_sparse else 1.74
     assert plan.config.max_splats == max(int(factor * (count * 120_000) ** (2 / 3)), 5_000)
-    assert plan.with_max_splats(2_000).config.dropout == (0.3 if is_sparse else dropout_for(15_000, count, 2_000))
+    assert plan.with_max_splats(2_000).config.dropout == (0.3 if is_sparse else dropout_for(10_000, count, 2_000))
     given = resolve_plan(TrainConfig(steps=1_000, splat_budget=1.74), views, points).config
     assert (given.dropout < 0.1, given.max_splats) == (True, int(1.74 * (count * 120_000) ** (2 / 3)))
-    assert resolve_plan(TrainConfig(), views, points, from_splats=True).config.steps == 15_000
+    assert resolve_plan(TrainConfig(), views, points, from_splats=True).config.steps == 10_000
 
 
 @pytest.mark.parametrize(

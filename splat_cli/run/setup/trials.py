@@ -33,7 +33,7 @@ from splat_cli.terminal.phase_timer import PhaseTimer
 VIEWS = (36, 250)  # training photographs: with fewer, too few are left out; more have never overfitted
 LEFT_OUT_EVERY, FIRST_LEFT_OUT = 6, 3
 MAX_PIXELS = 80_000  # per photograph; at most a quarter of the original's
-SHARES = (1 / 6, 1 / 3)  # steps of a short and a long trial, relative to the default
+LONG_SHARE, MIN_LONG = 1 / 3, 5_000  # steps of a long trial, relative to the default; a short one has half of them
 PENALTY = 1.0  # --free-space
 MIN_GAIN = 0.2  # dB, from which the penalty or fewer steps are chosen; trials of other seeds differ by about 0.1
 OVERFITTED = 0.4  # dB that the long trial gains; scenes that gain more have never been better with the penalty
@@ -117,9 +117,9 @@ class _Runner:
 
     def run(self) -> Trials:
         given = self.config.free_space
-        short, long = (round(share * self.default) for share in SHARES)
+        long = max(round(LONG_SHARE * self.default), MIN_LONG)
         start = self._initial_state(long)
-        trials = [self._trial(steps, given or 0.0, start) for steps in (short, long)]
+        trials = [self._trial(steps, given or 0.0, start) for steps in (long // 2, long)]
         if given is None and self.has_points and gain(*trials) < OVERFITTED:
             trials.append(self._trial(long, PENALTY, start))
         return Trials(*self.size, [view.name for view in self.left_out.views], trials, choose(trials, self.default))

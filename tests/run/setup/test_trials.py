@@ -23,7 +23,7 @@ from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.terminal.console import Display
 from tests.small_scene import write_small_scene
 
-DEFAULT = 15_000
+DEFAULT = 10_000
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,8 @@ def test_which_runs_need_trials(settings, num_views, expected):
 def short_runs(monkeypatch):
     """Runs of 24 steps by default, 12 of them in the long trials."""
     monkeypatch.setattr(plan, "STEPS_RANGE", (24, 24))
-    monkeypatch.setattr(trials, "SHARES", (1 / 4, 1 / 2))
+    monkeypatch.setattr(trials, "LONG_SHARE", 1 / 2)
+    monkeypatch.setattr(trials, "MIN_LONG", 1)
 
 
 @pytest.fixture(scope="module")
