@@ -64,9 +64,8 @@ def run_batch(
         if before := _result_before(scene):
             add(before)
             if before.status == "skipped" and (options := _other_options(scene)):
-                display.warn(
-                    f"{scene.run} was trained with another {', '.join(options)}, and is kept: name another -o to train again"
-                )
+                changed = f"{scene.run} was trained with another {', '.join(options)}"
+                display.warn(f"{changed}, and is kept: name another -o to train again")
         else:
             left[scene.name] = scene
     if left:
