@@ -28,6 +28,7 @@ _NUM_DIRECTIONS = 72
 _MAX_IMPOSSIBLE = 0.03  # fraction of the photographs
 _MIN_CAMERAS = 5
 _MAX_FOCAL_SPREAD = 1.35  # 90th percentile / 10th percentile
+_MAX_OFF_CENTER = 0.3  # of the principal point, relative to the side
 _MIN_FOCAL = 0.2  # focal length / longer side: 136 degrees
 _MIN_VIEWS, _MIN_POINTS = 5, 50
 _DOT = 0.02  # radius that holds 90% of the points / median distance of the cameras from their middle
@@ -67,7 +68,7 @@ def signs_of_wrong_poses(scene: Scene) -> list[str]:
     """
     if cause := panoramas_or_fisheyes([view.path for view in scene.views if view.path and not _has_fisheye(view)]):
         return [f"the photographs {cause}"]
-    checks = (_impossible_lenses, _focal_lengths, _places, _points, _tracks, _groups)
+    checks = (_impossible_lenses, _focal_lengths, _principal_points, _places, _points, _tracks, _groups)
     signs = [sign for check in checks if (sign := check(scene)) is not None]
     num = len(scene.views) + _num_unregistered(scene.root)
     if len(scene.views) < _MIN_REGISTERED * num:
@@ -204,6 +205,19 @@ def _focal_lengths(scene: Scene) -> str | None:
                 f"for most; {_ANOTHER_MODEL}, with --one-camera unless a zoom lens took them"
             )
     return None
+
+
+def _principal_points(scene: Scene) -> str | None:
+    """Principal points far from the middle: photographs of another size than their cameras, which state none."""
+    lenses = [view.lens or view for view in scene.views]
+    places = np.array([(lens.cx / lens.width, lens.cy / lens.height) for lens in lenses])
+    x, y = np.median(places, axis=0)
+    if max(abs(x - 0.5), abs(y - 0.5)) <= _MAX_OFF_CENTER:
+        return None
+    return (
+        f"the principal points of the cameras are at {x:.0%} of the width and {y:.0%} of the height: use photographs "
+        "of the size with which the poses were estimated"
+    )
 
 
 def _is_zoom(views: Sequence[View]) -> bool:

@@ -86,6 +86,12 @@ def test_a_focal_length_too_short_for_a_lens_without_fisheye(tmp_path):
     assert "the focal length is 6 pixels at a width of 40" in one_sign(good_scene(tmp_path, views))
 
 
+def test_principal_points_of_photographs_that_were_downscaled(tmp_path):
+    """3D Scanner App and some transforms.json state no size."""
+    views = [dataclasses.replace(view, width=20, height=15) for view in ring_of_views(12)]
+    assert "are at 105% of the width and 87% of the height" in one_sign(good_scene(tmp_path, views))
+
+
 def test_cameras_that_no_lens_has(tmp_path):
     scene = good_scene(tmp_path)
     scene.skipped = [f"b.jpg: its camera 3 has a focal length {IMPOSSIBLE} (-5)"]

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from splat_cli.errors import SceneError
 from splat_cli.scene import SceneOptions, read_scene
@@ -86,6 +87,20 @@ def test_bundler_with_names_of_several_words(tmp_path, views):
     for view in views:
         (tmp_path / "images" / view.name).rename(tmp_path / "images" / view.name.replace("a_0", "photo of 0"))
     assert len(read_scene(tmp_path).views) == 5
+
+
+def test_bundler_with_photographs_that_were_downscaled(tmp_path, views):
+    """The focal length is in pixels of a size that the file does not state."""
+    write_bundler(tmp_path, views, POINTS, np.zeros((len(POINTS), 3), int))
+    seen = (tmp_path / "bundle.out").read_text().replace("0 0 1.0 2.0 1 0 3.0 4.0", "0 0 1.0 -14.0 1 0 -19.0 4.0")
+    (tmp_path / "bundle.out").write_text(seen)
+    assert len(read_scene(tmp_path).views) == 5
+    for view in views:
+        path = tmp_path / "images" / view.name
+        Image.open(path).resize((20, 15)).save(path)
+    skipped = read_scene(tmp_path).skipped
+    assert "images/a_00.jpg: is 20x15, but its camera saw points across 2x28: use the original size" in skipped
+    assert "images/a_01.jpg: is 20x15, but its camera saw points across 38x8: use the original size" in skipped
 
 
 def test_bundler_without_its_list(tmp_path, views):

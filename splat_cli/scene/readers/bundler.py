@@ -27,6 +27,8 @@ _NUMBERS_OF_NAME = re.compile(r"\s+\d+\s+[\d.eE+-]+$")
 _CAMERA_NUMBERS = 15
 _MAX_NUMBER = 1e15
 _CHUNK, _MAX_WORD = 1 << 20, 1 << 10
+_SOME = 4096  # points
+_SLACK = 1.1  # points at the edge of an undistorted photograph lie outside of it
 _FLIP_Y_AND_Z = np.diag([1.0, -1.0, -1.0])
 
 
@@ -54,10 +56,10 @@ def read_bundler(root: Path, options: SceneOptions) -> Dataset:
         raise SceneError(f"{path} declares {num_cameras} cameras and has fewer: it is truncated; export it again")
     check_count(path, "cameras", num_cameras)
     images = ImageIndex(export_image_folder(root, options))
-    entries = zip(_labels(path, num_cameras), cameras.reshape(-1, _CAMERA_NUMBERS), strict=False)
-    registered = ((label, camera) for label, camera in entries if camera[0] != 0)
+    points, reach = _points(values[2 + len(cameras) :], num_points, num_cameras)
+    entries = zip(_labels(path, num_cameras), cameras.reshape(-1, _CAMERA_NUMBERS), reach, strict=False)
+    registered = ((label, (camera, half)) for label, camera, half in entries if camera[0] != 0)
     frames, skipped = usable_frames(registered, partial(_frame, images))
-    points = _points(values[2 + len(cameras) :], num_points)
     return Dataset(f"Bundler's cameras in {path}", images.folder, frames, points, skipped)
 
 
@@ -90,9 +92,14 @@ def _labels(path: Path, num: int) -> list[str]:
     raise SceneError(f"beside {path} there is no list.txt with the names of its photographs: export it, too")
 
 
-def _frame(images: ImageIndex, label: str, camera: np.ndarray) -> Frame:
+def _frame(images: ImageIndex, label: str, entry: tuple[np.ndarray, np.ndarray]) -> Frame:
+    """The file states no sizes: a photograph must hold the points that its camera saw."""
+    camera, reach = entry
     file = images.find_label(label)
     width, height = images.size(file)
+    if (2 * reach > _SLACK * np.array([width, height])).any():
+        x, y = 2 * reach
+        raise Unusable(f"is {width}x{height}, but its camera saw points across {x:.0f}x{y:.0f}: use the original size")
     focal, k1, k2 = (float(value) for value in camera[:3])
     if not (np.abs(camera).max() < _MAX_NUMBER and focal > 0):
         raise Unusable("its camera is not made of finite numbers with a positive focal length")
@@ -106,11 +113,16 @@ def _frame(images: ImageIndex, label: str, camera: np.ndarray) -> Frame:
     return Frame(sanitize_name(file), file, lens, w2c)
 
 
-def _points(values: np.ndarray, num: int) -> Points:
-    """Each is a position, a colour, and a list of observations of four numbers; read up to the first damaged one."""
+def _points(values: np.ndarray, num: int, num_cameras: int) -> tuple[Points, np.ndarray]:
+    """The points, and by camera the largest |x| and |y| at which it saw one, pixels [num_cameras, 2].
+
+    Each is a position, a colour, and a list of observations: camera, key, x, y, from the middle of the photograph. Read
+    up to the first damaged one.
+    """
     positions: list[np.ndarray] = []
     colors: list[np.ndarray] = []
     lengths: list[int] = []
+    seen, reach = list[np.ndarray](), np.zeros((num_cameras, 2))
     at = 0
     while len(positions) < num and at + 7 <= len(values):
         length = values[at + 6]
@@ -119,8 +131,20 @@ def _points(values: np.ndarray, num: int) -> Points:
         positions.append(values[at : at + 3])
         colors.append(values[at + 3 : at + 6])
         lengths.append(int(length))
+        seen.append(values[at + 7 : at + 7 + 4 * int(length)])
+        if len(seen) == _SOME:
+            _widen(reach, seen)
+            seen = []
         at += 7 + 4 * int(length)
     if not positions:
-        return Points()
+        return Points(), reach
+    _widen(reach, seen)
     levels = np.clip(np.nan_to_num(np.array(colors)), 0, 255).astype(np.uint8)
-    return Points(np.array(positions), levels, track_lengths=np.array(lengths))
+    return Points(np.array(positions), levels, track_lengths=np.array(lengths)), reach
+
+
+def _widen(reach: np.ndarray, seen: list[np.ndarray]) -> None:
+    """Raise `reach` to the observations of some points."""
+    rows = np.concatenate([one[: len(one) // 4 * 4] for one in seen] or [np.zeros(0)]).reshape(-1, 4)
+    rows = rows[np.isfinite(rows).all(axis=1) & (rows[:, 0] >= 0) & (rows[:, 0] < len(reach))]
+    np.maximum.at(reach, rows[:, 0].astype(int), np.abs(rows[:, 2:]))
