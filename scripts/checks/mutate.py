@@ -72,6 +72,13 @@ TESTS = {
 }
 """Modules of splat_cli/, and the files or folders of tests/ that must kill their mutants."""
 
+PROJECTION = [
+    "render/test_project.py", "render/test_lens.py", "render/test_pipeline.py", "render/test_dropout.py",
+    "render/test_smooth_3d.py", "render/test_nonfinite_splats.py", "model", "train/test_batch.py",
+    "train/test_frozen.py", "train/test_unseen.py", "train/test_nonfinite.py", "train/test_units.py",
+    "joint/depth/test_sparse_depth.py",
+]  # fmt: skip
+
 KERNEL_TESTS = {
     "density/shares.cu": ["ranks"],
     "density/unseen.cu": ["train/test_unseen.py", "density"],
@@ -81,7 +88,7 @@ KERNEL_TESTS = {
     "density/sampling.cu": ["density/test_sampling.py"],
     "optim/begin_step.cu": ["model/test_begin_step.py", "train", "ranks/test_ranks.py", "density"],
     "optim/langevin_noise.cuh": ["model/test_langevin_noise.py", "train/test_units.py"],
-    "optim/*adam.cuh": ["model"],
+    "optim/*adam.cuh": ["model", "train/test_units.py"],
     "optim/moments.cuh": ["model"],
     "optim/l1_ssim.cu": ["joint/test_loss.py"],
     "optim/ssim_window.cuh": ["joint/test_loss.py"],
@@ -101,8 +108,9 @@ KERNEL_TESTS = {
     "raster/blend_scores.cu": ["render/test_contribution.py", "render/test_fixed_sums.py", "density/test_ratings.py"],
     "raster/blend*": ["render/test_blend.py", "render/test_pipeline.py", "render/test_fixed_sums.py"],
     "raster/unscented*": ["render/test_lens.py"],
-    "raster/*_backward.cu*": ["render/test_project.py", "render/test_pipeline.py", "model/test_adam.py"],
-    "raster/project*": ["render/test_project.py", "render/test_pipeline.py", "model/test_adam.py"],
+    "raster/project_share.cu": ["ranks/test_exchange.py", "ranks/test_slots.py", "ranks/test_ranks.py"],
+    "raster/*_backward.cu*": PROJECTION,
+    "raster/project*": PROJECTION,
     "raster/exchange.cu": ["ranks/test_exchange.py", "ranks/test_ranks.py"],
     "raster/receive_splats.cu": ["ranks/test_slots.py", "ranks/test_ranks.py"],
     "raster/*": ["render", "model"],

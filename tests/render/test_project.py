@@ -12,7 +12,7 @@ from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import project as reference
 from tests.reference import project_backward as reference_backward
 from tests.reference.project import Options
-from tests.reference.random_scene import Scene
+from tests.reference.random_scene import Scene, hard_scene
 from tests.render.on_device import OnDevice, blend_backward_of_noise, by_parameter, on_device, projected_gradients
 
 
@@ -27,6 +27,25 @@ def check_forward(comparison: Comparison, device: OnDevice, scene: Scene, option
 
 def test_project(backend: Backend, comparison: Comparison, scene: Scene, options: Options) -> None:
     check_forward(comparison, on_device(backend, scene, options), scene, options)
+
+
+def test_project_upside_down_in_several_blocks(backend: Backend, comparison: Comparison) -> None:
+    """In the other scenes, splats outside of the picture lie to its right and below; here to its left and above."""
+    scene = hard_scene(4, num=600)
+    turned = np.diag([-1.0, -1.0, 1.0, 1.0]) @ scene.camera.w2c
+    scene = replace(scene, camera=replace(scene.camera, w2c=turned))
+    check_forward(comparison, on_device(backend, scene, Options()), scene, Options())
+
+
+def test_nothing_is_projected_or_updated_after_an_overflow(backend: Backend, scene: Scene) -> None:
+    device = on_device(backend, scene, Options())
+    blend_backward_of_noise(device)
+    d_params = device.backend.xp.zeros_like(device.splats.params)
+    device.state.write(overflowed=1)
+    device.update(Update(d_params=d_params))
+    project(device.splats, device.cameras, device.state, False, device.projection)
+    assert not d_params.any()
+    assert not device.projection.tile_counts.any()
 
 
 @pytest.mark.parametrize("sh_degree", [0, 1, 2])
