@@ -3,7 +3,7 @@
 //     dL/dsh[k] = sum over views of Y_k(direction) dL/dcolour          one view, or BATCH; dL/dcolour is already divided by BATCH
 //
 // This is not part of project_backward, because a thread that updates all 16 coefficients waits for each before it can load the next.
-// One lane owns one coefficient of one splat, or COEFFICIENTS of them one after another. For the indices see project_backward.cu.
+// One lane updates COEFFICIENTS coefficients of one splat one after another. For the indices see project_backward.cu.
 #include "lanes.cuh"
 #include "raster/sh.cuh"
 #include "raster/slots.cuh"
@@ -11,9 +11,7 @@
 #include "raster/visible.cuh"
 #include "optim/splat_adam.cuh"
 
-#ifndef COEFFICIENTS                // coefficients that one lane updates
-#define COEFFICIENTS 1
-#endif
+#define COEFFICIENTS 8              // render/project_backward.py knows the same number
 
 // Gradient of the lane's coefficient k if m holds. depths, d_rays: the lane's own elements of the first slot.
 __device__ __forceinline__ vfloat3 coefficient_gradient(
@@ -23,13 +21,12 @@ __device__ __forceinline__ vfloat3 coefficient_gradient(
     const size_t columns = layout.columns;
     vfloat3 sum = make_vec(0.0f, 0.0f, 0.0f);
     for (int slot = 0; slot < NUM_SLOTS; ++slot) {
-        vbool visible = m;
-        if (NUM_SLOTS > 1) visible = seen_in(depths, layout, slot, m);
+        const vbool visible = seen_in(depths, layout, slot, m);
         if (!some(visible)) continue;
         const float* rays = d_rays + 6 * slot * columns;
         const vfloat3 direction = load_vec(rays, columns, visible), d_color = load_vec(rays + 3 * columns, columns, visible);
         const vfloat3 g = scale(sh_basis(k, direction), d_color);
-        sum = NUM_SLOTS == 1 ? g : select(visible, add(sum, g), sum);
+        sum = select(visible, add(sum, g), sum);
     }
     return sum;
 }
@@ -38,8 +35,8 @@ __device__ __forceinline__ vfloat3 coefficient_gradient(
 // that saves 2.1 of 3.4 ms, and held-out images are as good (docs/experiments/optimizer.md, "Adam on visible splats"). The constant
 // colour is updated whenever the geometry is.
 //
-// Consecutive blocks handle the same splats, so that their rays come from the cache. If only visible splats are updated, most warps
-// have nothing to do; if gradients are stored, a warp moves a sixth of the bytes. In both cases a larger COEFFICIENTS saves warps.
+// Consecutive blocks handle the same splats, so that their rays come from the cache. With one coefficient per lane, most warps would have
+// nothing to do, because most splats are invisible.
 extern "C" __global__ void color_backward(
     const IterState* __restrict__ state,    // [1]
     int capacity,
@@ -58,28 +55,33 @@ extern "C" __global__ void color_backward(
     const int num_parts = (num_coefficients + COEFFICIENTS - 1) / COEFFICIENTS;
     const int first_own = (blockIdx.x / num_parts * blockDim.y + threadIdx.y) * 32, begin = blockIdx.x % num_parts * COEFFICIENTS;
     const int first = splat_of(share, first_own), i = own(first_own);
-    const int degree = state->sh_degree, n = state->num_splats;
-    if (first >= n || state->overflowed || begin >= (degree + 1) * (degree + 1)) return;
+    const int degree = state->sh_degree, end = min(begin + COEFFICIENTS, (degree + 1) * (degree + 1));
+    if (first >= (int)state->num_splats || state->overflowed || begin >= end) return;
     if (FUSED && !losses_are_finite(*state, views)) return;
-    const size_t stride = capacity;
     const vbool trained = trainable(*state, first);
-    vbool on = trained;
-    if (!is_updated(options.warps, depths + i, layout, on)) return;
-    if (!options.dense || (FUSED && begin > 0)) on = seen(depths + i, layout, on);
-    if (FUSED) on = on & (fabsf(load_own(d_rays + 3 * (size_t)layout.columns + i, on)) < UNUSABLE);
-    const vbool stored = FUSED ? sectors_of(on) & trained : on;
-    if (!some(stored)) return;
+    if (!is_updated(options.warps, depths + i, layout, trained)) return;
+    vbool on = trained;                                             // splats whose view-dependent coefficients change
+    if (FUSED || !options.dense) on = seen(depths + i, layout, on);
+    vbool on_first = options.dense && begin == 0 ? trained : on;    // splats whose coefficient `begin` changes
+    if (FUSED) {
+        const vbool used = fabsf(load_own(d_rays + 3 * (size_t)layout.columns + i, on_first)) < UNUSABLE;
+        on = on & used;
+        on_first = on_first & used;
+    }
+    const vbool stored = FUSED ? sectors_of(on) & trained : on, stored_first = FUSED ? sectors_of(on_first) & trained : on_first;
+    if (!some(stored_first)) return;
 
-    const size_t moment_stride = stride - first_moment(*state);
-    int k = begin;
-    do {
+    const size_t stride = capacity, moment_stride = stride - first_moment(*state);
+    for (int k = begin; k < end; ++k) {
+        const vbool moved = k == begin ? on_first : on;
         const size_t row = ROW_SH0 + 3 * k, plane = row * stride + i, moments = row * moment_stride + i - first_moment(*state);
-        const vfloat3 g = coefficient_gradient(depths + i, d_rays + i, layout, k, on);
+        const vfloat3 g = coefficient_gradient(depths + i, d_rays + i, layout, k, moved);
         if (FUSED) {
             const AdamPlanes planes = {params + plane, {moments1 + moments, moments2 + moments}, stride, moment_stride};
-            step_color(planes, g, k, *state, first + lane_id(), on, stored);
+            step_color(planes, g, k, *state, first + lane_id(), moved, k == begin ? stored_first : stored);
         } else {
-            store_vec(d_params + plane, stride, g, on);
+            store_vec(d_params + plane, stride, g, moved);
         }
-    } while (COEFFICIENTS > 1 && ++k < min(begin + COEFFICIENTS, (degree + 1) * (degree + 1)));
+        if (!some(stored)) return;                                  // only the constant colour changes
+    }
 }

@@ -83,7 +83,7 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
     const float* __restrict__ sent,         // [slots, sent_stride] index of the rows of d_splats (visible.cuh); null: row j
     const float* __restrict__ d_means,      // [slots, 3, capacity] further gradients of visible splats; may be null
     const float* __restrict__ smooth_3d_sigmas, // [1, capacity] see smooth_3d.cuh; may be null
-    float* __restrict__ d_rays,             // [slots, 6, columns] viewing direction and d rgb, for color_backward
+    float* __restrict__ d_rays,             // [slots, 6, columns] viewing direction and d rgb of visible splats, for color_backward
     float* __restrict__ params,             // [rows, capacity]
     float* __restrict__ moments1,           // [rows, capacity - first_moment] see optim/moments.cuh; only with FUSED_ADAM
     float* __restrict__ moments2,           // [rows, capacity - first_moment]; only with FUSED_ADAM and without BF16_MOMENTS
@@ -130,8 +130,13 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
         }
         sum = slot == 0 ? d.geometry : add_view(sum, d.geometry);
         float* ray = d_rays + 6 * slot * columns + i;
-        store_vec(ray, columns, d.direction, on);
-        store_vec(ray + 3 * columns, columns, d.color, on);
+        const vbool stored = sectors_of(visible) & on;      // memory writes whole sectors faster
+        if (some(stored)) {
+            store_vec(ray, columns, d.direction, stored);
+            store_vec(ray + 3 * columns, columns, d.color, stored);
+        } else if (slot == 0) {
+            store_own(ray + 3 * columns, vfloat(0.0f), on);     // UNUSABLE is looked up for all splats
+        }
     }
     if (NUM_SLOTS > 1) sum = scaled(1.0f / NUM_SLOTS, sum);
     add_regularizers(sum, raw, options, n - (int)state->num_frozen);

@@ -16,7 +16,7 @@ from splat_cli.render.project import LANES, SPLAT_SUMS, THREADS, ProjectedBatch,
 GEOMETRY_THREADS = 128
 GEOMETRY_LANES = (32, GEOMETRY_THREADS // 32)  # a block of project_backward
 ALL_WARPS, UNSEEN_WARPS, SEEN_WARPS = range(3)  # as in cuda_src/raster/update.cuh
-FEW_BLOCKS = {"COEFFICIENTS": 4}  # coefficients per block of color_backward, where most blocks have little work
+COEFFICIENTS = 8  # per lane of color_backward, as in cuda_src/raster/color_backward.cu
 
 # Mirrors `struct UpdateOptions` in cuda_src/raster/update.cuh.
 UPDATE_OPTIONS_DTYPE = np.dtype([
@@ -62,11 +62,6 @@ class Update:
         """Defines of project_backward and color_backward."""
         packed = self.moments1 is not None and self.moments2 is None
         return ({"FUSED_ADAM": 1} if self.moments1 is not None else {}) | moment_defines(packed, self.has_frozen)
-
-    @property
-    def color_defines(self) -> dict[str, int]:
-        """Defines of color_backward."""
-        return self.defines | ({} if self.dense and self.moments1 is not None else FEW_BLOCKS)
 
     @property
     def targets(self) -> tuple[DeviceArray, DeviceArray, DeviceArray]:
@@ -127,11 +122,11 @@ def _geometry_backward(
 
 def _color_backward(splats: Splats, state: IterState, antialias: bool, batch: ProjectedBatch, update: Update) -> None:
     """The second half: the rows of colours."""
-    defines = update.color_defines | batch.defines
+    defines = update.defines | batch.defines
     blocks, num_coefficients = ceil_div(batch.columns, THREADS), (splats.sh_degree + 1) ** 2
     if update.warps == UNSEEN_WARPS:
         num_coefficients = 1  # the others do not change
-    parts = ceil_div(num_coefficients, defines.get("COEFFICIENTS", 1))
+    parts = ceil_div(num_coefficients, COEFFICIENTS)
     options = splats.capacity, num_coefficients, update.options(antialias), batch.share.struct, batch.layout
     inputs = state.array, *options, batch.views, batch.depths, batch.d_rays
     kernel = splats.backend.kernel("raster/color_backward", "color_backward", **defines)

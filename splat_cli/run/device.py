@@ -13,7 +13,7 @@ from splat_cli.device.cuda import why_no_cuda
 from splat_cli.eval.picture_scorer import SCORE_KERNELS
 from splat_cli.joint.depth.free_space import FREE_SPACE_KERNELS
 from splat_cli.render.project import batch_size_defines
-from splat_cli.render.project_backward import FEW_BLOCKS, moment_defines
+from splat_cli.render.project_backward import moment_defines
 from splat_cli.render.tiles import SORT_DEFINES
 from splat_cli.run.plan import MIN_VIEWS_OF_BATCH, STEPS_RANGE, default_batch, resolve_schedule
 from splat_cli.terminal.console import Display
@@ -61,7 +61,7 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
         ("raster/blend", {}),
         *([("raster/blend", {"FEW_TILES": 1})] if device == "cuda" else []),  # for small photographs
         ("raster/project_backward", update | projection),
-        ("raster/color_backward", update | (FEW_BLOCKS if config.visible_adam else {})),
+        ("raster/color_backward", update),
         ("optim/l1_ssim", {}),
         ("raster/tiles", {}),
         ("raster/project", projection),

@@ -85,3 +85,18 @@ def test_adam(backend: Backend, comparison: Comparison, dense: bool, size: float
     assert not touched.all()
     kernel = f"Adam, {'dense' if dense else 'sparse'}{', own axes' if reference_size else ''}"
     check(comparison, kernel, before, after, grads, touched, reference_size)
+
+
+def test_rays_of_an_earlier_update_are_not_read(backend: Backend) -> None:
+    """A warp of splats that the view does not show leaves its rays as they were."""
+    params = []
+    for stale in (0.0, 1e3):
+        device, moments = prepared(backend, REFERENCE_SIZE)
+        device.splats.params[0, 32:64] = 1e6
+        device.forward()
+        assert not device.visible()[32:64].any()
+        device.set_d_image(np.ones(device.image().shape))
+        device.rasterizer.updated.d_rays[...] = stale
+        device.backward(Update(moments1=moments.first, moments2=moments.second))
+        params.append(device.download(device.splats.params)[:, : device.splats.num])
+    np.testing.assert_allclose(params[1], params[0], rtol=1e-3, atol=1e-3)

@@ -7,7 +7,6 @@ import pytest
 
 from splat_cli.device import Backend, open_backend
 from splat_cli.model.model import Moments
-from splat_cli.render import project_backward
 from splat_cli.render.project_backward import Update
 from splat_cli.run.checkpoints.state import capture_state
 from splat_cli.train.trainer import Trainer
@@ -27,13 +26,6 @@ PLAIN = {
 }
 
 
-@pytest.fixture
-def same_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use the kernels of Adam on all splats, because a compiler may round differently in other code."""
-    monkeypatch.setattr(project_backward, "FEW_BLOCKS", {})
-
-
-@pytest.mark.usefixtures("same_kernels")
 @pytest.mark.parametrize("packed", [False, True], ids=["float32", "bf16"])
 def test_visible_splats_move_as_with_adam_on_all(packed: bool) -> None:
     """Results are bit-identical; parameters and moments of other splats keep their bits."""
@@ -85,7 +77,6 @@ def hide(trainer: Trainer, mask: np.ndarray) -> None:
     trainer.splats.params[:3, :NUM][:, mask] = 1e6
 
 
-@pytest.mark.usefixtures("same_kernels")
 @pytest.mark.parametrize("changes", [{}, {"moments": "bf16"}, {"batch": 2}, {"local_frame_adam": False}], ids=str)
 def test_no_difference_if_every_view_shows_every_splat(changes: dict[str, object]) -> None:
     planes = []

@@ -58,7 +58,7 @@ def test_every_kernel_compiles(path, defines, arch):
         assert k.shared <= 48 * 1024
         if arch == 90:
             known = SPILLS.get((k.kernel, k.defines), 0)
-            if k.kernel == "project_backward" and {"BATCH", "FUSED_ADAM"} <= set(defines):
+            if k.kernel == "project_backward" and "BATCH" in defines:
                 known = SPILLS_OF_BATCHES
             assert k.spills <= known, f"{k.kernel} spills {k.spills} bytes"
 
