@@ -40,8 +40,15 @@ def run(scene: Path, preset: str, seed: int, options: Sequence[str], results: Pa
                 command = [sys.executable, "-m", "splat_cli", "eval", f"{folder}/run"]
                 subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             steps = json.loads(Path(folder, "run", "metrics.json").read_text())["steps"]
-        out.write_text(json.dumps(steps[max(steps, key=int)] | {"steps": max(map(int, steps))}))
+            trials = trial_seconds(Path(folder, "run", "train.jsonl"))
+        out.write_text(json.dumps(steps[max(steps, key=int)] | {"steps": max(map(int, steps)), "trials": trials}))
     return json.loads(out.read_text())
+
+
+def trial_seconds(log: Path) -> float:
+    """Seconds of the trial runs before training, by a run's log."""
+    entries = (json.loads(line) for line in log.read_text().splitlines())
+    return sum(entry["phases"]["trial runs"] for entry in entries if "phases" in entry)
 
 
 def cell(runs: list[dict[str, Any]], key: str, digits: int, unit: float = 1) -> str:
@@ -75,14 +82,14 @@ def main(
     with tempfile.TemporaryDirectory() as folder:
         kept = results or Path(folder)
         kept.mkdir(parents=True, exist_ok=True)
-        print("| scene | preset | PSNR | SSIM | FLIP | splats | seconds | peak GB |\n|" + " --- |" * 8)
+        print("| scene | preset | PSNR | SSIM | FLIP | splats | trials, s | training, s | peak GB |\n|" + " --- |" * 9)
         for scene in scenes:
             for preset in presets.split(","):
                 print_row(
                     scene.name, preset, [run(scene, preset, int(seed), options, kept) for seed in seeds.split(",")]
                 )
             for program, figures in others.get(scene.name, {}).items():
-                print(f"| {scene.name} | {program} | {figures} | | | | | |", flush=True)
+                print(f"| {scene.name} | {program} | {figures} | | | | | | |", flush=True)
 
 
 def print_row(scene: str, preset: str, runs: list[dict[str, Any]]) -> None:
@@ -92,6 +99,7 @@ def print_row(scene: str, preset: str, runs: list[dict[str, Any]]) -> None:
         cell(runs, "ssim", 4),
         cell(runs, "flip", 4),
         cell(runs, "num_splats", 0),
+        cell(runs, "trials", 1),
         cell(runs, "seconds", 1),
         cell(runs, "peak_bytes", 2, 1e9),
     ]
