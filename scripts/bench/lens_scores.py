@@ -11,6 +11,7 @@ by a pinhole camera, as viewers show it ("pinhole").
 import argparse
 import itertools
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -48,12 +49,13 @@ def main() -> None:
             for lens in ("keep", "undistort")
         )
     )
+    angles = [np.degrees(np.arccos(np.clip(view.rays()[..., 2], -1, 1))) for view in photographs.views]
     rings = " ".join(f"{a:>3}-{b:<3}" for a, b in itertools.pairwise(RINGS))
     print(f"{'run':30} {'all':>7} {rings} {'undistorted':>11} {'pinhole':>7}")
     for folder in options.runs:
         run = RunDir(folder)
         keeps = run.config().lens == "keep"
-        values = scores(backend, run, photographs)
+        values = scores(backend, run, photographs, angles)
         ends = [undistorted_score(backend, run, photographs, undistorted, through) for through in (keeps, False)]
         cells = " ".join(f"{value:7.2f}" for value in values)
         print(f"{folder.name:30} {cells} {ends[0]:11.2f} {ends[1]:7.2f}", flush=True)
@@ -82,17 +84,14 @@ def renderer_of(backend: Backend, run: RunDir, photographs: ImageSet) -> ViewRen
     return ViewRenderer(backend, splats, photographs.views, run.config().antialias)
 
 
-def scores(backend: Backend, run: RunDir, photographs: ImageSet) -> list[float]:
-    """PSNR in dB of all pixels, and of each ring: mean over photographs."""
+def scores(backend: Backend, run: RunDir, photographs: ImageSet, angles: Sequence[np.ndarray]) -> list[float]:
+    """PSNR in dB of all pixels, and of each ring: mean over photographs. angles: of pixels to the axis, degrees."""
     renderer = renderer_of(backend, run, photographs)
     found = []
-    for index, (view, photo, mask) in enumerate(
-        zip(photographs.views, photographs.images, photographs.masks, strict=True)
-    ):
+    for index, (photo, mask, angle) in enumerate(zip(photographs.images, photographs.masks, angles, strict=True)):
         errors = (to_8bit(renderer.render(index, run.background())).astype(float) - photo) ** 2
-        angles = np.degrees(np.arccos(np.clip(view.rays()[..., 2], -1, 1)))
-        used = np.isfinite(angles) if mask is None else mask > 0
-        rings = [used & (angles >= a) & (angles < b) for a, b in itertools.pairwise(RINGS)]
+        used = np.isfinite(angle) if mask is None else mask > 0
+        rings = [used & (angle >= a) & (angle < b) for a, b in itertools.pairwise(RINGS)]
         found.append(
             [-10 * np.log10(errors[ring].mean() / 255**2) if ring.any() else np.nan for ring in [used, *rings]]
         )
