@@ -409,7 +409,7 @@ def _settings(data: RunData) -> Markup:
         rows[name in changed].append(tag("tr", tag("th", tag("code", declared.option)), value, default))
     first = tag("table", *rows[True]) if changed else tag("p", "All settings have their default values.")
     summary = tag("summary", f"{len(rows[False])} settings with default values")
-    return join(first, tag("details", summary, tag("table", *rows[False])))
+    return join(first, tag("details", summary, tag("div", tag("table", *rows[False]), class_="columns")))
 
 
 def _foot(data: RunData) -> Markup:
