@@ -64,6 +64,15 @@ def test_realityscan_with_the_names_of_its_newer_versions(tmp_path):
         read_scene(tmp_path)
 
 
+def test_a_transposed_pose_is_left_out(tmp_path, views):
+    write_scanner_app(tmp_path, views)
+    path = tmp_path / "frame_00002.json"
+    content = json.loads(path.read_text())
+    content["cameraPoseARFrame"] = np.reshape(content["cameraPoseARFrame"], (4, 4)).T.ravel().tolist()
+    path.write_text(json.dumps(content))
+    assert "it may be transposed" in read_scene(tmp_path).skipped[0]
+
+
 def test_bundler(tmp_path):
     views = [dataclasses.replace(view, fy=view.fx, cx=20.0, cy=15.0) for view in ring_of_views(5)]
     colors = np.random.default_rng(1).integers(0, 256, (len(POINTS), 3), dtype=np.uint8)

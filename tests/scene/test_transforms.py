@@ -151,6 +151,19 @@ def test_split_of_the_dataset(tmp_path):
     views = ring_of_views(3)
     write_transforms(tmp_path, views, test_filenames=[f"images/{views[1].name}"])
     assert read_scene(tmp_path).test_names == {f"images/{views[1].name}"}
+    write_transforms(tmp_path, views, val_filenames=[f"images/{views[2].name}"])
+    assert read_scene(tmp_path).test_names == {f"images/{views[2].name}"}
+
+
+def test_transposed_poses_are_left_out(tmp_path):
+    """Their cameras would all be at the origin."""
+    views = ring_of_views(3)
+    frames = [frame_entry(view) for view in views]
+    frames[1]["transform_matrix"] = np.transpose(frames[1]["transform_matrix"]).tolist()
+    write_transforms(tmp_path, views, frames)
+    scene = read_scene(tmp_path)
+    assert len(scene.views) == 2
+    assert "with a last row of 0 0 0 1" in scene.skipped[0]
 
 
 @pytest.mark.parametrize("text", [True, False])

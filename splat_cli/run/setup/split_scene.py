@@ -25,10 +25,12 @@ def split_scene(scene: Scene, config: TrainConfig) -> tuple[list[View], list[Vie
 
 
 def unknown_names(scene: Scene, config: TrainConfig) -> list[str]:
-    """Names in the file of --split that no photograph of the scene has, sorted."""
-    if not config.eval or config.split is None:
+    """Held-out names, of --split or of the dataset, that no photograph has; those skipped do not count."""
+    names = scene.test_names if config.split is None else read_split(Path(config.split))
+    if not config.eval or names is None:
         return []
-    return sorted(read_split(Path(config.split)) - {view.name for view in scene.views})
+    skipped = {line.partition(": ")[0] for line in scene.skipped}
+    return sorted(names - {view.name for view in scene.views} - skipped)
 
 
 def _why_no_split(scene: Scene, config: TrainConfig, has_train: bool) -> str:

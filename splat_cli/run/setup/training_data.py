@@ -83,7 +83,8 @@ def load_data(scene: Scene, config: TrainConfig, backend: Backend, display: Disp
         raise SceneError(f"{scene.root} has no points to find free space with: leave out --free-space")
     train, test, by_name = split_scene(scene, config)
     if unknown := unknown_names(scene, config):
-        display.warn(f"{config.split} holds out {len(unknown):,} names that no photograph has: {first_of(unknown)}")
+        by = config.split or "the dataset"
+        display.warn(f"{by} holds out {len(unknown):,} names that no photograph has: {first_of(unknown)}")
     budget = image_budget(backend, config, train, test)
     lazily = budget is not None and not budget.on_host
     training = load_image_set(train, config, backend, display, lazily)

@@ -45,12 +45,17 @@ def text(values: dict[str, Any], key: str) -> str | None:
 
 
 def matrix(value: Any) -> np.ndarray | None:
-    """float64 [4, 4] from 3 or 4 rows of 4 finite numbers, divided by the last of 16; None for other values."""
+    """float64 [4, 4] from 3 or 4 rows of 4 finite numbers, divided by the last of 16; None for other values.
+
+    A last row other than 0 0 0 w is that of a transposed matrix, for example.
+    """
     if not isinstance(value, list) or len(value) not in (3, 4):
         return None
     for row in value:
         if not (isinstance(row, list) and len(row) == 4 and all(_is_finite(entry) for entry in row)):
             return None
+    if len(value) == 4 and max(map(abs, value[3][:3])) > 1e-6:
+        return None
     full = np.eye(4)
     full[:3] = value[:3]
     if len(value) == 4 and value[3][3] > 1e-12:  # homogeneous coordinates; some programs leave the last row 0

@@ -17,6 +17,8 @@ def pose_matrix(numbers: Sequence[float]) -> np.ndarray:
     values = np.array(numbers, np.float64)
     if values.size not in (12, 16) or not np.isfinite(values).all() or np.abs(values).max() > 1e100:
         raise Unusable("its pose is not a matrix of 12 or 16 finite numbers")
+    if values.size == 16 and np.abs(values[12:15]).max() > 1e-6:
+        raise Unusable("its pose has a last row that is not 0 0 0 1: it may be transposed")
     full = np.eye(4)
     full[:3] = values.reshape(-1, 4)[:3]
     if abs(np.linalg.det(full[:3, :3])) < 1e-12:

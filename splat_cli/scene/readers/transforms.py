@@ -127,8 +127,8 @@ def _points(root: Path, document: dict[str, Any], applied: np.ndarray | None) ->
 
 
 def _test_names(document: dict[str, Any], photos: Path, match_basename: bool) -> frozenset[str] | None:
-    """nerfstudio's `test_filenames`, as the frames' files are located."""
-    names = document.get("test_filenames")
+    """nerfstudio's `test_filenames`, or else `val_filenames`, as the frames' files are located."""
+    names = document.get("test_filenames") or document.get("val_filenames")
     if not isinstance(names, list) or not names:
         return None
     found = set()
@@ -221,7 +221,7 @@ def _pose(values: dict[str, Any]) -> tuple[np.ndarray, RollingShutter | None]:
 def _w2c(values: dict[str, Any], key: str) -> np.ndarray:
     c2w = matrix(values.get(key))
     if c2w is None or abs(np.linalg.det(c2w[:3, :3])) < 1e-12:
-        raise Unusable(f"its `{key}` is not an invertible matrix of finite numbers")
+        raise Unusable(f"its `{key}` is not an invertible matrix of finite numbers with a last row of 0 0 0 1")
     return w2c_from_opengl(c2w)
 
 
