@@ -126,6 +126,7 @@ def told(owner: Any, name: str) -> Iterator[None]:
 @click.option("--steps", default=20)
 @click.option("--size", default="1600x1066", metavar="WIDTHxHEIGHT", help="Size of the photographs.")
 @click.option("--moments", default="float32")
+@click.option("--max-memory", type=float, metavar="GIB", help="More rows than fit into it are in host memory.")
 @click.option("--visible-adam", is_flag=True)
 @click.option("--folder", type=Path, required=True, help="Folder of the scene, which is made if it is missing.")
 @click.option("--only-make", is_flag=True, help="Make the scene without training.")
@@ -138,6 +139,7 @@ def main(
     steps: int,
     size: str,
     moments: str,
+    max_memory: float | None,
     visible_adam: bool,
     folder: Path,
     only_make: bool,
@@ -161,6 +163,7 @@ def main(
             "gpus": gpus,
             "batch": batch,
             "moments": moments,
+            "max_memory": max_memory,
             "visible_adam": visible_adam,
             "init_from": str(splats),
             "max_splats": num,
