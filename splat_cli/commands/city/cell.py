@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -42,6 +43,7 @@ from splat_cli.terminal.console import Display
 from splat_cli.terminal.phase_timer import PhaseTimer
 
 _QUALITY = 98  # quality of JPEG files
+_KEPT = 0.5  # fraction of the splats with which the last pass starts: docs/optimizations/several_gpus.md
 
 
 def train_cell(out: Path, number: int | None, device: str, display: Display, timer: PhaseTimer) -> RunSummary:
@@ -89,29 +91,41 @@ def prepare_cell(coarse: RunDir, out: Path, plan: CityPlan, number: int, backend
 
 
 def prepare_last_pass(city: City, plan: CityPlan, backend: Backend, display: Display) -> None:
-    """Write the files of the last pass, which trains as many splats as fit: those that cover most of all photographs.
+    """Write the files of the last pass. If all splats fit, it starts with the most opaque ones and adds others.
 
-    UsageError if the photographs are gone, or if the splats do not fit even if most of them are frozen.
+    Otherwise it trains as many as fit: those that cover most of all photographs. UsageError if the photographs are
+    gone, or if the splats do not fit even if most of them are frozen.
     """
     files, coarse = CellFiles.of(city.out, None), city.coarse
     splats = merged_splats(coarse, city.out, plan)
     names = [view.name for view in coarse.views("train")]
     photographs = _photographs(coarse, city.out, names, "the last pass", backend, display)
-    count = _num_trainable(city, photographs.views, splats, backend)
+    count, share = _num_trainable(city, photographs.views, splats, backend)
     _run_all(partial(_write_picture, files, photographs, index) for index in range(len(photographs.views)))
     if count == len(splats):
-        _write_splats(files, photographs.views, splats, splats.select(slice(0)))
+        kept = splats.select(_largest(splats.logit_opacities, math.ceil(share * count)))
+        _write_splats(files, photographs.views, kept, splats.select(slice(0)))
         return
     display.say(f"The last pass trains {count:,} of {len(splats):,} splats: the others do not fit into memory")
     pictures = CoarseViews(backend, splats, photographs.views, coarse.background())
     weights = np.sum([pictures.weights(index) for index in range(len(photographs.views))], axis=0, dtype=np.float64)
-    trained = np.zeros(len(splats), bool)
-    trained[np.argsort(-weights, kind="stable")[:count]] = True
+    trained = _largest(weights, count)
     _write_splats(files, photographs.views, splats.select(trained), splats.select(~trained))
 
 
-def _num_trainable(city: City, views: Sequence[View], splats: SplatArrays, backend: Backend) -> int:
-    """How many of the splats the last pass can train in the memory of device and host. UsageError if too few."""
+def _largest(values: np.ndarray, count: int) -> np.ndarray:
+    """Mask of the `count` largest values [N]."""
+    mask = np.zeros(len(values), bool)
+    mask[np.argsort(-values, kind="stable")[:count]] = True
+    return mask
+
+
+def _num_trainable(city: City, views: Sequence[View], splats: SplatArrays, backend: Backend) -> tuple[int, float]:
+    """How many of the splats the last pass can train in the memory of device and host, and the fraction to keep.
+
+    The fraction is _KEPT, or more in a short pass, whose rounds of density control cannot add the others. UsageError if
+    too few fit.
+    """
     num = len(splats)
     config = dataclasses.replace(city.config, steps=city.last_steps, max_splats=num, splat_budget=0.0)
     resolved = resolve_plan(config, views, splats.means, from_splats=True).config
@@ -119,7 +133,8 @@ def _num_trainable(city: City, views: Sequence[View], splats: SplatArrays, backe
     count = memory.trainable_of(num)
     if count < min(MIN_SPLATS, num):
         raise UsageError(f"{num:,} splats do not fit into memory: --last-steps 0 leaves out the last pass")
-    return count
+    rounds = (resolved.densify_stop - resolved.densify_start) // resolved.densify_interval
+    return count, max(_KEPT, (1 + resolved.growth_rate) ** -rounds)
 
 
 def merged_splats(coarse: RunDir, out: Path, plan: CityPlan) -> SplatArrays:

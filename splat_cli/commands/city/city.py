@@ -114,8 +114,11 @@ class City:
             relocate_unseen=is_last and self.config.relocate_unseen,  # other photographs may show them
             frozen=str(files.frozen) if files.frozen.is_file() else None,
         )
-        growth = 1.0 if is_last else plan.growth
-        return self._within(round(growth * count_splats(files.start)), config)
+        num = count_splats(files.start)
+        limit = round(plan.growth * num)
+        if is_last:
+            limit = num if config.frozen else max(num, self.max_splats)
+        return self._within(limit, config)
 
     def _within(self, max_splats: int, config: TrainConfig) -> TrainConfig:
         return dataclasses.replace(config, max_splats=max_splats, splat_budget=0.0, report=False, save_at=())

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+from math import ceil
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -16,7 +17,7 @@ import pytest
 from PIL import Image
 
 from splat_cli.cli.main import run
-from splat_cli.commands.city.cell import merged_splats, own_splats
+from splat_cli.commands.city.cell import merged_splats, own_splats, prepare_last_pass
 from splat_cli.commands.city.city import open_city, read_city
 from splat_cli.commands.city.coarse_views import CoarseViews
 from splat_cli.commands.city.merge import merge_cells
@@ -115,11 +116,19 @@ def test_cells_fit_together(city):
     assert found + len(untrained) == len(merged)
 
 
-def test_the_last_pass_trains_all_splats_on_all_photographs(city):
+def test_the_last_pass_replaces_transparent_splats_and_shows_all_photographs(city, copy):
     out = city[1]
-    files, coarse = CellFiles.of(out, None), RunDir(out / "coarse")
-    start = read_ply(files.start)
-    assert keys(start) == keys(merged_splats(coarse, out, read_plan(out)))
+    files, coarse, plan = CellFiles.of(out, None), RunDir(out / "coarse"), read_plan(out)
+    start, merged = read_ply(files.start), merged_splats(coarse, out, plan)
+    assert len(start) == ceil(len(merged) / 1.2)  # its only round adds a fifth
+    assert files.run.config().max_splats == 1500 >= len(last(out)) > len(start)
+    long = dataclasses.replace(read_city(copy, "cpu"), last_steps=1000)
+    prepare_last_pass(long, plan, CpuBackend(), Display())
+    half = read_ply(CellFiles.of(copy, None).start)
+    assert len(half) == ceil(len(merged) / 2)
+    for kept in (start, half):
+        is_kept = np.array([row in rows(kept) for row in keys(merged)])
+        assert merged.logit_opacities[is_kept].min() >= merged.logit_opacities[~is_kept].max()
     names = [sorted(view.name for view in views) for views in (read_scene(files.scene).views, coarse.views("train"))]
     assert names[0] == names[1]
     assert not files.frozen.exists()
