@@ -96,7 +96,9 @@ class MemoryPlan:
         num = self.wanted_splats + self.num_frozen
         frozen = f" and {self.num_frozen:,} frozen ones" if self.num_frozen else ""
         host = self.on_host[0] * num
-        offloaded = f"; {_gib(host)} of view-dependent colours in host memory: slower, same quality" if host else ""
+        offloaded = f"; {_gib(host)} of view-dependent colours in host memory: slower, same result" if host else ""
+        if host and self.config.moments == "float32":
+            offloaded += "; --moments bf16 halves what a step moves"
         return (
             f"Memory: {_gib(self.splat_bytes(num))} for {self.wanted_splats:,} splats{frozen}, "
             f"{_gib(self.photographs)} for photographs, {_gib(self.pictures)} for rendering, of "

@@ -172,6 +172,7 @@ def test_rows_go_to_the_host_until_the_splats_fit(moments):
         assert rows.params == 59 or rows.moments == 14  # moments go first
         assert plan.on_host[0] == 4 * (59 - rows.params + num_moments * (59 - rows.moments))
         assert "iB of view-dependent colours in host memory" in plan.line()
+        assert ("--moments bf16" in plan.line()) == (moments == "float32")
     least = plans[-1]
     assert (least.on_device.params, least.on_device.moments) == (14, 14)
     assert 1_000_000 < least.max_splats < 10_000_000
