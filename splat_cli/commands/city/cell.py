@@ -108,7 +108,9 @@ def prepare_last_pass(city: City, plan: CityPlan, backend: Backend, display: Dis
         return
     display.say(f"The last pass trains {count:,} of {len(splats):,} splats: the others do not fit into memory")
     pictures = CoarseViews(backend, splats, photographs.views, coarse.background())
-    weights = np.sum([pictures.weights(index) for index in range(len(photographs.views))], axis=0, dtype=np.float64)
+    weights = np.zeros(len(splats))
+    for index in range(len(photographs.views)):
+        weights += pictures.weights(index)
     trained = _largest(weights, count)
     _write_splats(files, photographs.views, splats.select(trained), splats.select(~trained))
 
