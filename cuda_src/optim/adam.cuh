@@ -34,3 +34,16 @@ __device__ __forceinline__ void adam_update(
 {
     param -= adam_step(moment1, moment2, gradient, lr, state);
 }
+
+// Sets the bias corrections for `num_steps` steps; log1p and expm1, because 1 - beta^t would cancel.
+__device__ __forceinline__ void set_bias(IterState& s, float num_steps)
+{
+    s.inv_bias1 = -1.0f / expm1f(num_steps * log1pf(BETA1 - 1.0f));
+    s.inv_root_bias2 = rsqrtf(-expm1f(num_steps * log1pf(BETA2 - 1.0f)));
+}
+
+// Learning rate from `first` to `last`, linear in its logarithm; progress: from 0, more than 1 counts as 1. 0 stays 0.
+__device__ __forceinline__ float log_linear(float first, float last, float progress)
+{
+    return first > 0.0f ? first * powf(last / first, fminf(progress, 1.0f)) : 0.0f;
+}

@@ -61,10 +61,8 @@ __device__ __forceinline__ void begin_view(IterState& s, const Schedule& k, cons
 // Sets the learning rates of the update after step s.step.
 __device__ __forceinline__ void set_rates(IterState& s, const Schedule& k)
 {
-    s.inv_bias1 = -1.0f / expm1f(s.step * log1pf(BETA1 - 1.0f));
-    s.inv_root_bias2 = rsqrtf(-expm1f(s.step * log1pf(BETA2 - 1.0f)));
-    const float progress = fminf((float)s.step / (float)max(k.max_steps, 1), 1.0f);
-    s.lr[LR_MEANS] = k.lr_means > 0.0f ? k.lr_means * powf(k.lr_means_final / k.lr_means, progress) : 0.0f;
+    set_bias(s, (float)s.step);
+    s.lr[LR_MEANS] = log_linear(k.lr_means, k.lr_means_final, (float)s.step / (float)max(k.max_steps, 1));
     s.reference_size = k.reference_size;
     const float late = (float)max(s.step - k.lr_decay_start, 0) / (float)max(k.max_steps - k.lr_decay_start, 1);
     const float decay = powf(k.lr_decay, fminf(late, 1.0f));

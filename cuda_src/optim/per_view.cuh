@@ -34,22 +34,20 @@ __device__ __forceinline__ void sum_rows(float* shared, const float* __restrict_
 // Learning rate of this step: log-linear from lr to lr_final over max_steps.
 __device__ __forceinline__ float decayed(float lr, float lr_final, const IterState& state, int max_steps)
 {
-    return lr > 0.0f ? lr * powf(lr_final / lr, fminf((float)state.step / (float)max_steps, 1.0f)) : 0.0f;
+    return log_linear(lr, lr_final, (float)state.step / (float)max_steps);
 }
 
 // The same, but constant in the first half of max_steps and log-linear in the second.
 __device__ __forceinline__ float decayed_late(float lr, float lr_final, const IterState& state, int max_steps)
 {
-    const float late = fmaxf(2.0f * (float)state.step / (float)max_steps - 1.0f, 0.0f);
-    return lr > 0.0f ? lr * powf(lr_final / lr, fminf(late, 1.0f)) : 0.0f;
+    return log_linear(lr, lr_final, fmaxf(2.0f * (float)state.step / (float)max_steps - 1.0f, 0.0f));
 }
 
 // The state with bias corrections for `num_steps` steps.
 __device__ __forceinline__ IterState with_bias(const IterState& state, float num_steps)
 {
     IterState own = state;
-    own.inv_bias1 = -1.0f / expm1f(num_steps * log1pf(BETA1 - 1.0f));
-    own.inv_root_bias2 = rsqrtf(-expm1f(num_steps * log1pf(BETA2 - 1.0f)));
+    set_bias(own, num_steps);
     return own;
 }
 
