@@ -148,3 +148,13 @@ SPLAT_LANE int warp_max(vint v)
 SPLAT_LANE vfloat4 load4_row(const float4* p, vbool m) { return load4(p, lane_id(), m); }
 
 #endif
+
+// dst[k] = sum over lanes of v[k].
+template <int N> __device__ __forceinline__ void store_sums(float* dst, const vfloat (&v)[N])
+{
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+        const float sum = warp_sum(v[k]);
+        if (leader()) dst[k] = sum;
+    }
+}

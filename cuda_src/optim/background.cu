@@ -21,9 +21,5 @@ extern "C" __global__ void background_backward(
 #pragma unroll
         for (int c = 0; c < 3; ++c) sums[c] += T * load_row(d_image + c * plane + p, in);
     }
-#pragma unroll
-    for (int c = 0; c < 3; ++c) {
-        const float sum = warp_sum(sums[c]);
-        if (leader()) d_background[warp * 3 + c] = sum;
-    }
+    store_sums(d_background + warp * 3, sums);
 }

@@ -151,11 +151,7 @@ __device__ __forceinline__ void sum_gradients(
             }
         }
     }
-#pragma unroll
-    for (int k = 0; k < CORNERS * AFFINE; ++k) {
-        const float sum = warp_sum(sums[k]);
-        if (leader()) out[k] = sum;
-    }
+    store_sums(out, sums);
 }
 
 // One warp per level.

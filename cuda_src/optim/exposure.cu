@@ -62,9 +62,5 @@ extern "C" __global__ void apply_exposure_backward(
         for (int c = 0; c < 3; ++c)
             store_row(d_image + c * plane + p, d[c] + (m.d[c] * d[0] + m.d[4 + c] * d[1] + m.d[8 + c] * d[2]), in);
     }
-#pragma unroll
-    for (int k = 0; k < 12; ++k) {
-        const float sum = warp_sum(sums[k]);
-        if (leader()) d_exposure[warp * 12 + k] = sum;
-    }
+    store_sums(d_exposure + warp * 12, sums);
 }

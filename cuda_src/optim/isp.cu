@@ -136,9 +136,5 @@ extern "C" __global__ void apply_isp_backward(
             store_row(d_image + p, d_r, in); store_row(d_image + plane + p, d_g, in); store_row(d_image + 2 * plane + p, d_b, in);
         }
     }
-#pragma unroll
-    for (int i = 0; i < ISP_SUMS; ++i) {
-        const float sum = warp_sum(sums[i]);
-        if (leader()) d_isp[warp * ISP_SUMS + i] = sum;
-    }
+    store_sums(d_isp + warp * ISP_SUMS, sums);
 }
