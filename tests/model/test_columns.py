@@ -44,6 +44,19 @@ def test_copies_end_at_the_limit(backend, planes):
     np.testing.assert_array_equal(backend.download(planes), expected)
 
 
+def test_planes_may_lack_the_columns_of_the_first_splats(backend, planes):
+    """`planes` begin with splat 64, `out` with splat 32; splats without a column in both are left alone."""
+    before, out = backend.download(planes).copy(), backend.xp.zeros((ROWS, CAPACITY), "float32")
+    source, target = (_index(backend, splats) for splats in ([70, 40, 80, 64], [10, 50, 60, 32]))
+    copy_columns(backend, planes, 4, source, out, target, missing=(64, 32))
+    clear_columns(backend, planes, 2, _index(backend, [30, 69]), missing=64)
+    expected = np.zeros((ROWS, CAPACITY), np.float32)
+    expected[:, [28, 0]] = before[:, [16, 0]]
+    np.testing.assert_array_equal(backend.download(out), expected)
+    before[:, 5] = 0
+    np.testing.assert_array_equal(backend.download(planes), before)
+
+
 def test_clearing_by_index_and_in_a_row(backend, planes):
     expected = backend.download(planes)
     clear_columns(backend, planes, 2, _index(backend, [700, 0]))
