@@ -71,7 +71,8 @@ class DensitySettings:
     )
     growth_rate: float = setting(
         0.05,
-        "Maximum growth per round, as a fraction of all splats, in a run of 30,000 steps; faster in shorter runs.",
+        "Maximum growth per round, as a fraction of all splats, in a run of 30,000 steps; faster in shorter runs. "
+        "Not with --strategy adc.",
         low=0,
         high=1,
     )

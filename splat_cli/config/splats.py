@@ -68,7 +68,10 @@ class SplatSettings:
         False, "Propagate the gradients of the field's colours to the positions of the splats.", needs="--color field"
     )
     sh_degree_interval: int | None = setting(
-        None, "Steps between increments of the SH degree, starting at 0; by default 1/30 of the run.", low=1
+        None,
+        "Steps between increments of the SH degree, starting at 0; by default 1/30 of the run. Not with --init-from or "
+        "--frozen, which start at the maximum.",
+        low=1,
     )
     init: str = setting(
         "auto",

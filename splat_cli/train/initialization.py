@@ -7,12 +7,14 @@ import numpy as np
 
 from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.device import Backend
-from splat_cli.errors import FormatError, UsageError
+from splat_cli.errors import FormatError, SceneError, UsageError
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.attributes import limit_sh_degree
 from splat_cli.gaussians.editing.move import with_origin
 from splat_cli.gaussians.formats import format_for, read_splats
 from splat_cli.gaussians.init import splats_from_points
+from splat_cli.scene.crop import parse_crop
+from splat_cli.scene.georeferenced import relative_crop
 
 
 def check_source(config: TrainConfig) -> None:
@@ -84,6 +86,11 @@ def _from_file(
     splats = with_origin(read_splats(path, config.spz_axes.upper()), origin)
     if len(splats) == 0:
         raise FormatError(f"{path} holds no splats to start from; name another file")
+    if config.crop is not None and config.crop_start:
+        inside = relative_crop(parse_crop(config.crop), np.array(splats.origin)).contains(splats.means)
+        if not inside.any():
+            raise SceneError(f"none of the {len(splats):,} splats of {path} is inside of --crop: choose a larger one")
+        splats = splats.select(inside)
     notices = splats.reading_notes(path)
     if len(splats) > config.max_splats:
         notices.append(

@@ -9,6 +9,7 @@ from PIL import Image
 
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.scene import read_scene
 from tests.scene.transforms_files import write_blender, write_transforms
 from tests.small_scene import write_small_scene
 from tests.views import ring_of_views
@@ -135,3 +136,16 @@ def test_crop_start_initializes_inside_only(trained_run, splat, scene):
     result = splat("train", scene, *FEW_STEPS, "--crop", "9,9,9,0.5", "--crop-start")
     assert (result.code, result.err.count("\n")) == (2, 1)
     assert "choose less strictly" in result.err
+
+
+def test_crop_start_keeps_splats_of_a_file_inside_only(trained_run, splat, scene, tmp_path):
+    first, _ = trained_run(scene)
+    start = first.ply_path(3).rename(tmp_path / "start.ply")
+    means = read_ply(start).means
+    options = [*FEW_STEPS, "--init-from", start, "--crop-start", "--crop"]
+    assert splat("train", scene, "-o", tmp_path / "second", *options, "0,0,0,0.5").code == 0
+    kept = read_ply(RunDir(tmp_path / "second").ply_path(3)).means
+    assert len(kept) == (np.linalg.norm(means, axis=1) <= 0.5).sum() < len(means)
+    x, y, z = read_scene(scene).points[0].tolist()  # the splats have moved away
+    refused = splat("train", scene, *options, f"{x!r},{y!r},{z!r},1e-7")
+    assert "is inside of --crop" in refused.err
