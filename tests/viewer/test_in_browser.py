@@ -134,6 +134,15 @@ def test_page_draws_splats_of_all_sizes_as_in_training(chromium, tmp_path, open_
     np.testing.assert_allclose(screenshot(page).mean(axis=(0, 1)), rendered.mean(axis=(0, 1)), rtol=0.01)
 
 
+def test_page_says_that_the_browser_has_no_webgl(chromium, tmp_path):
+    write_html(tmp_path / "a.html", splats_of_all_sizes(ALL_SIZES, False), [Stop(AT_START)], UP)
+    page = chromium.new_page(viewport=SIZE)
+    page.add_init_script("HTMLCanvasElement.prototype.getContext = () => null")
+    page.goto((tmp_path / "a.html").as_uri())
+    page.wait_for_selector("body[data-state=failed]", timeout=1000 * HANG)
+    assert page.locator("#message").inner_text() == "This browser cannot show the splats: no WebGL 2."
+
+
 def test_the_live_viewer_draws_splats_of_all_sizes_as_in_training(chromium, tmp_path, open_device):
     """Colours within 1 %, also of splats beside the frame and larger than it."""
     pytest.importorskip("viser", reason="the live viewer needs viser (extra viewer)")
