@@ -236,5 +236,5 @@ def training_seconds(num: int, pixels: float) -> float | None:
     if not why_no_cuda():
         return None
     is_sparse = is_sparse_capture(num, overlap=0)  # not known before poses are
-    config = apply_splat_budget(TrainConfig(), int(num * pixels), is_sparse)
+    config = apply_splat_budget(TrainConfig(), num, int(num * pixels), is_sparse)
     return default_steps(num, is_sparse) * step_seconds(pixels, config.max_splats, num_cores())

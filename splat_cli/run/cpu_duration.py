@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from splat_cli.config import ResolvedConfig
 from splat_cli.device import num_cores
-from splat_cli.run.plan import MIN_BUDGET
+from splat_cli.run.plan import MIN_BUDGET, unit_of_budget
 from splat_cli.scene.view import View
 from splat_cli.terminal.console import Display
 
@@ -30,14 +30,16 @@ def duration_warning(config: ResolvedConfig, views: Sequence[View], steps: int, 
     if seconds < _LONG:
         return None
     cores = f"{num_cores} core{'s' * (num_cores > 1)}"
-    return f"training on the CPU ({cores}) will take about {in_words(seconds)}; {_advice(config, pixels, num_cores)}"
+    advice = _advice(config, pixels, len(views), num_cores)
+    return f"training on the CPU ({cores}) will take about {in_words(seconds)}; {advice}"
 
 
-def _advice(config: ResolvedConfig, pixels: float, num_cores: int) -> str:
+def _advice(config: ResolvedConfig, pixels: float, num_views: int, num_cores: int) -> str:
     """Options to train in about _SHORT seconds: the smallest sufficient downscaling, and the number of steps."""
-    low, high = _ADVISED_STEPS
+    (low, high), total = _ADVISED_STEPS, num_views * pixels
     for downscale in _DOWNSCALES:
-        splats = max(int(config.max_splats * downscale ** (-4 / 3)), min(config.max_splats, MIN_BUDGET))
+        fewer = unit_of_budget(num_views, total / downscale**2) / unit_of_budget(num_views, total)
+        splats = max(int(config.max_splats * fewer), min(config.max_splats, MIN_BUDGET))
         step = step_seconds(pixels / downscale**2, splats, num_cores)
         steps = min(int(_SHORT / step) // 500 * 500, high)
         if steps >= low:

@@ -21,6 +21,8 @@ MAX_LR_FACTOR = 5.0  # upper bound in short runs
 MAX_GROWTH = 0.2  # per round, upper bound in short runs
 MIN_UPDATES = 1_000  # with fewer steps, batches reduce quality
 BUDGET, MIN_BUDGET = 1.74, 20_000  # default of splat_budget, and lower bound in splats, for few pixels
+# small photographs need as many splats as those of this size, in pixels: docs/experiments/densification.md
+BUDGETED_SIZE, PIXELS_PER_UNIT = 700_000, 87  # bound for tiny ones: pixels per splat with a budget of 1
 MIN_SIDE = 4  # px of the smallest photograph at a reduced resolution
 DEPTH_WEIGHT = 0.1  # with depth maps: docs/experiments/depth.md
 FREE_SPACE_WEIGHT = 0.1  # with --appearance grid: docs/experiments/appearance.md
@@ -105,7 +107,7 @@ def resolve_plan(
     requested = with_whole_batches(requested, steps)
     steps = requested.num_steps
     num_pixels = sum(view.width * view.height for view in views)
-    budgeted = apply_splat_budget(requested, num_pixels, is_sparse)
+    budgeted = apply_splat_budget(requested, len(views), num_pixels, is_sparse)
     resolved: dict[str, Any] = vars(budgeted) | resolve_schedule(budgeted, steps, from_splats)
     resolved |= coarse_start(requested, views, from_splats)
     for name in ("densify_interval", "opacity_reset_interval"):
@@ -131,14 +133,24 @@ def with_whole_batches(config: TrainConfig, steps: int) -> TrainConfig:
     return dataclasses.replace(config, steps=ceil_div(steps, size) * size, save_at=save_at, batch=size)
 
 
-def apply_splat_budget(config: TrainConfig, num_pixels: int, is_sparse: bool = False) -> TrainConfig:
-    """The settings with max_splats limited by the budget for `num_pixels` training pixels (setting splat_budget)."""
+def apply_splat_budget(config: TrainConfig, num_views: int, num_pixels: int, is_sparse: bool = False) -> TrainConfig:
+    """The settings with max_splats limited by the budget for training photographs with `num_pixels` pixels in all."""
     default, least = (BUDGET_OF_FEW, MIN_BUDGET_OF_FEW) if is_sparse else (BUDGET, MIN_BUDGET)
     factor = default if config.splat_budget is None else config.splat_budget
     if factor == 0:
         return config
-    budget = max(int(factor * num_pixels ** (2 / 3)), least)
+    unit = num_pixels ** (2 / 3) if is_sparse else unit_of_budget(num_views, num_pixels)
+    budget = max(int(factor * unit), least)
     return dataclasses.replace(config, max_splats=min(config.max_splats, budget))
+
+
+def unit_of_budget(num_views: int, num_pixels: float) -> float:
+    """Number of splats for a splat_budget of 1.
+
+    It grows with the number of photographs. Their size matters less: large ones, of phones, are often blurred.
+    """
+    enlarged = max(num_pixels / (num_views * BUDGETED_SIZE), 1.0)
+    return min((num_views * BUDGETED_SIZE) ** (2 / 3) * enlarged ** (1 / 3), num_pixels / PIXELS_PER_UNIT)
 
 
 def coarse_start(config: TrainConfig, views: Sequence[View], from_splats: bool) -> dict[str, Any]:

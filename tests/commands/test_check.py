@@ -7,12 +7,17 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFilter
 
+from splat_cli.commands import photo_checks
 from splat_cli.commands.check import _groups, directions
-from splat_cli.commands.photo_checks import check_photographs, overlap
+from splat_cli.commands.photo_checks import check_photographs, overlap, training_seconds
+from splat_cli.config import TrainConfig
+from splat_cli.run.cpu_duration import step_seconds
+from splat_cli.run.plan import resolve_plan
 from splat_cli.scene.coverage import Gap
 from splat_cli.scene.sfm.photographs import source_files
 from splat_cli.terminal.console import Display
 from tests.textured_ball import photographs_all_around
+from tests.views import ring_of_views
 from tests.wide_picture import crops
 
 
@@ -200,3 +205,10 @@ def test_what_cannot_be_checked(splat, tmp_path):
     assert "at least 3" in result.err
     (tmp_path / "notes.html").write_text("mine")
     assert "not a page of splat" in splat("check", tmp_path / "one", "-o", tmp_path / "notes.html").err
+
+
+def test_training_time_is_that_of_the_plan(monkeypatch):
+    monkeypatch.setattr(photo_checks, "why_no_cuda", lambda: "no GPU")
+    monkeypatch.setattr(photo_checks, "num_cores", lambda: 2)
+    plan = resolve_plan(TrainConfig(), ring_of_views(100, 600, 400)).config
+    assert training_seconds(100, 240_000) == plan.steps * step_seconds(240_000, plan.max_splats, 2)

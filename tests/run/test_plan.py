@@ -88,11 +88,11 @@ def test_few_photographs_that_overlap_little_get_fewer_steps_and_splats(count, s
     assert plan.is_sparse is is_sparse
     assert plan.config.steps == (5_000 if is_sparse else 10_000)
     assert (plan.config.dropout == 0.3) is is_sparse
-    factor = 0.44 if is_sparse else 1.74
-    assert plan.config.max_splats == max(int(factor * (count * 120_000) ** (2 / 3)), 5_000)
+    few = max(int(0.44 * (count * 120_000) ** (2 / 3)), 5_000)
+    assert plan.config.max_splats == (few if is_sparse else count * 120_000 // 50)
     assert plan.with_max_splats(2_000).config.dropout == (0.3 if is_sparse else dropout_for(10_000, count, 2_000))
     given = resolve_plan(TrainConfig(steps=1_000, splat_budget=1.74), views, points).config
-    assert (given.dropout < 0.1, given.max_splats) == (True, int(1.74 * (count * 120_000) ** (2 / 3)))
+    assert (given.dropout < 0.1, given.max_splats > 30_000) == (True, True)
     assert resolve_plan(TrainConfig(), views, points, from_splats=True).config.steps == 10_000
 
 
@@ -225,9 +225,9 @@ def test_dropout_follows_the_splat_budget():
 
 
 def test_background_is_random_behind_opaque_photographs_and_black_behind_others(tmp_path):
-    opaque, transparent, photo = tmp_path / "a.png", tmp_path / "b.jpg", tmp_path / "c.jpg"
+    opaque, transparent, photo = tmp_path / "a.png", tmp_path / "b.png", tmp_path / "c.jpg"
     Image.new("RGB", (40, 30)).save(opaque)
-    Image.new("RGBA", (40, 30)).save(transparent, "PNG")  # with a wrong suffix
+    Image.new("RGBA", (40, 30)).save(transparent)
     Image.new("RGB", (40, 30)).save(photo)
     views = [dataclasses.replace(VIEWS[0], path=path) for path in (opaque, photo, tmp_path / "missing.png")]
     assert resolve_plan(TrainConfig(), views).config.background == "random"
@@ -237,13 +237,27 @@ def test_background_is_random_behind_opaque_photographs_and_black_behind_others(
     assert resolve_plan(TrainConfig(), views).requested.background == "auto"
 
 
-def test_budget_follows_pixels():
-    config = TrainConfig(splat_budget=2)
-    assert apply_splat_budget(config, 10**9).max_splats == 1_000_000
-    assert apply_splat_budget(config, 8_000_000).max_splats in (79_999, 80_000)
-    assert apply_splat_budget(config, 100).max_splats == 20_000
-    assert apply_splat_budget(TrainConfig(splat_budget=2, max_splats=50), 10**9).max_splats == 50
-    assert apply_splat_budget(TrainConfig(splat_budget=0), 100).max_splats == 1_000_000
+@pytest.mark.parametrize(
+    ("num_views", "size", "splats"),
+    [
+        (100, 700_000, 339_700),
+        (100, 300_000, 339_700),  # small photographs need as many
+        (100, 100_000, 229_885),  # one splat for 43.5 pixels
+        (100, 8 * 700_000, 679_400),
+        (800, 700_000, 4 * 339_700),
+        (10_000, 700_000, 2_000_000),
+        (4, 100, 20_000),
+    ],
+)
+def test_budget_follows_photographs_and_their_size(num_views, size, splats):
+    config = TrainConfig(splat_budget=2, max_splats=2_000_000)
+    assert apply_splat_budget(config, num_views, num_views * size).max_splats == pytest.approx(splats, abs=3)
+
+
+def test_limits_of_the_budget():
+    given = TrainConfig(splat_budget=2, max_splats=50)
+    assert apply_splat_budget(given, 1_000, 10**9).max_splats == 50
+    assert apply_splat_budget(TrainConfig(splat_budget=0), 1, 100).max_splats == 1_000_000
 
 
 def test_memory_lowers_the_cap_and_leaves_the_request():

@@ -20,7 +20,7 @@ from splat_cli.device import Backend
 from splat_cli.errors import OutOfMemory
 from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.trained_model import TrainedModel
-from splat_cli.run.plan import LONG_START, default_batch, default_steps
+from splat_cli.run.plan import BUDGET, LONG_START, default_batch, default_steps
 from splat_cli.run.resume import free_memory
 from splat_cli.run.setup.build_run_trainer import build_trainer_within_memory
 from splat_cli.run.setup.initial_state import InitialState, find_initial_state
@@ -137,9 +137,11 @@ class _Runner:
         """Settings of a trial, which starts like a long run."""
         opacity, scale, noise = LONG_START
         config, views = self.config, len(self.data.training.views)
+        budget = BUDGET if config.splat_budget is None else config.splat_budget
         return dataclasses.replace(
             config,
             steps=steps,
+            splat_budget=budget / 2,  # photographs have at most half the width
             free_space=free_space,
             gpus=1,
             batch=default_batch(config, self.default, views) if config.batch is None else config.batch,

@@ -78,6 +78,16 @@ def test_which_runs_need_trials(settings, num_views, expected):
     assert needs_trials(TrainConfig(**settings), data) is expected
 
 
+@pytest.mark.parametrize(("given", "budget"), [(None, 0.87), (4.4, 2.2), (0, 0)])
+def test_trials_have_half_the_splat_budget(given, budget):
+    runner = SimpleNamespace(
+        config=TrainConfig(splat_budget=given),
+        default=DEFAULT,
+        data=SimpleNamespace(training=SimpleNamespace(views=[])),
+    )
+    assert trials._Runner._settings(runner, 5_000, 0.0).splat_budget == budget
+
+
 @pytest.fixture
 def short_runs(monkeypatch):
     """Runs of 24 steps by default, 12 of them in the long trials."""
