@@ -9,6 +9,8 @@ from functools import cached_property
 from numbers import Integral
 from pathlib import Path
 
+import numpy as np
+
 from splat_cli.api.rendered_image import RenderedImage
 from splat_cli.config import TrainConfig
 from splat_cli.errors import UsageError
@@ -21,11 +23,14 @@ from splat_cli.field.coloring import FieldColoring
 from splat_cli.field.parameters import Parameters
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.formats import format_for, write_splats
-from splat_cli.gaussians.ply import finite_splats
+from splat_cli.gaussians.ply import finite_splats, read_ply
 from splat_cli.io.color import color_of
 from splat_cli.render.bake_antialiasing import bake_antialiasing
 from splat_cli.render.images import background_color
 from splat_cli.render.view import render_image
+from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.scene.crop import parse_crop
+from splat_cli.scene.georeferenced import relative_crop
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.view import View
 
@@ -83,11 +88,15 @@ class TrainedScene:
     @cached_property
     def splats(self) -> SplatArrays:
         """The finite splats as NumPy arrays, as trained; a colour field is converted to harmonics."""
-        splats = finite_splats(self._model.splats.to_arrays())
+        field = self._model.field
+        if field is not None and self.path is not None:  # converted and fine-tuned when it was saved
+            splats = read_ply(RunDir(self.path).ply_path(self.steps))
+        else:
+            splats = finite_splats(self._model.splats.to_arrays())
         splats = dataclasses.replace(splats, antialiased=self.config.antialias, origin=self.origin)
-        if self._model.field is None:
+        if field is None or self.path is not None:
             return splats
-        return bake_field(self._model.field, splats, self.views, self.config.sh_degree).splats
+        return bake_field(field, splats, self._trained_views, self.config.sh_degree).splats
 
     def render(self, view: View | str | int = 0, background: str | Sequence[float] | None = None) -> RenderedImage:
         """The picture of the splats from a camera: any `View`, or one of `views` by its name or number.
@@ -122,12 +131,23 @@ class TrainedScene:
 
             result.save("garden.ply")
 
-        Sizes and opacities are adapted to viewers without antialiasing. UsageError for an
-        unknown suffix.
+        As `splat export` does: inside of the region of the setting `crop`, with sizes and opacities adapted to viewers
+        without antialiasing. UsageError for an unknown suffix.
         """
         format_for(Path(path))  # before long work
         splats, backend = self.splats, self._model.splats.backend
-        write_splats(path, bake_antialiasing(backend, splats, self.views) if splats.antialiased else splats)
+        if self.config.crop is not None:
+            region = relative_crop(parse_crop(self.config.crop), np.array(self.origin))
+            splats = splats.select(region.contains(splats.means))
+            if not len(splats):
+                raise UsageError(f"no splat is inside of crop={self.config.crop!r}: choose a larger region")
+        views = self._trained_views
+        write_splats(path, bake_antialiasing(backend, splats, views) if splats.antialiased else splats)
+
+    @property
+    def _trained_views(self) -> list[View]:
+        held_out = {view.name for view in self.held_out}
+        return [view for view in self.views if view.name not in held_out]
 
     @cached_property
     def _photographs(self) -> ImageSet:

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 from PIL.ExifTags import IFD, Base
 
 from splat_cli.device.launch import ceil_div
@@ -28,6 +29,9 @@ _NUM_DIRECTIONS = 72
 _MAX_IMPOSSIBLE = 0.03  # fraction of the photographs
 _MIN_CAMERAS = 5
 _MAX_FOCAL_SPREAD = 1.35  # 90th percentile / 10th percentile
+_DOWNSCALED = re.compile(r"/images_\d+/")
+_CROPS = (0.0, *(0.02 * step for step in range(1, 21)))  # shares of the width and height that are cut off
+_MUCH_LESS = 0.4  # difference of the best crop, relative to that of the whole photograph
 _MAX_OFF_CENTER = 0.3  # of the principal point, relative to the side
 _MIN_FOCAL = 0.2  # focal length / longer side: 136 degrees
 _MIN_VIEWS, _MIN_POINTS = 5, 50
@@ -68,7 +72,7 @@ def signs_of_wrong_poses(scene: Scene) -> list[str]:
     """
     if cause := panoramas_or_fisheyes([view.path for view in scene.views if view.path and not _has_fisheye(view)]):
         return [f"the photographs {cause}"]
-    checks = (_impossible_lenses, _focal_lengths, _principal_points, _places, _points, _tracks, _groups)
+    checks = (_impossible_lenses, _focal_lengths, _principal_points, _crops, _places, _points, _tracks, _groups)
     signs = [sign for check in checks if (sign := check(scene)) is not None]
     num = len(scene.views) + _num_unregistered(scene.root)
     if len(scene.views) < _MIN_REGISTERED * num:
@@ -218,6 +222,45 @@ def _principal_points(scene: Scene) -> str | None:
         f"the principal points of the cameras are at {x:.0%} of the width and {y:.0%} of the height: use photographs "
         "of the size with which the poses were estimated"
     )
+
+
+def _crops(scene: Scene) -> str | None:
+    """Photographs of images_N that show the middle of those in images, where their cameras have another scale."""
+    views = [view for view in scene.views if view.path and _DOWNSCALED.search(view.path.as_posix())]
+    found = [_is_crop(view.path) for view in evenly_spread(views, _SAMPLE) if view.path]
+    if not found or sum(found) < _MOST * len(found):
+        return None
+    return "the downscaled photographs are crops of those in images: make them again, or give --images images"
+
+
+def _is_crop(path: Path) -> bool:
+    """Whether a smaller part of the middle of the whole photograph looks more like the downscaled one."""
+    whole = Path(_DOWNSCALED.sub("/images/", path.as_posix(), count=1))
+    if not whole.is_file():
+        return False
+    small, large = _gray(path), _gray(whole)
+    if small is None or large is None:
+        return False
+    differences = []
+    for share in _CROPS:
+        width, height = (round(side * (1 - share)) for side in large.size)
+        left, top = (large.width - width) // 2, (large.height - height) // 2
+        part = large.crop((left, top, left + width, top + height)).resize(small.size, Image.Resampling.BOX)
+        one, other = (np.asarray(picture, np.float64) for picture in (small, part))
+        one, other = one - one.mean(), other - other.mean()
+        differences.append(1 - float((one * other).mean()) / max(float(one.std() * other.std()), 1.0))
+    return min(differences) < _MUCH_LESS * differences[0]
+
+
+def _gray(path: Path) -> Image.Image | None:
+    try:
+        with open_image(path) as image:
+            image.draft("L", (4 * _SIDE, 4 * _SIDE))
+            gray = image.convert("L")
+    except Exception:  # damaged photographs are told elsewhere
+        return None
+    gray.thumbnail((_SIDE, _SIDE), Image.Resampling.BOX)
+    return gray
 
 
 def _is_zoom(views: Sequence[View]) -> bool:

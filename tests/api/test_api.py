@@ -107,6 +107,16 @@ def test_memory_and_run_train_the_same(scene, tmp_path):
     assert (run.path / "report.html").is_file()
 
 
+def test_saved_splats_are_those_of_splat_export(scene, tmp_path):
+    """Cropped, and adapted to the sizes of training photographs."""
+    settings = {"steps": 5, "eval": True, "test_every": 3, "crop": "0,0,0,0.7", "init": "points"}
+    result = splat.train_scene(scene, out=tmp_path / "run", report=False, **settings, **FAST)
+    result.save(tmp_path / "saved.ply")
+    exported = splat.convert(tmp_path / "run", tmp_path / "exported.ply")
+    assert 0 < len(exported) < len(result.splats)
+    assert (tmp_path / "saved.ply").read_bytes() == (tmp_path / "exported.ply").read_bytes()
+
+
 def test_training_ends_when_the_callback_returns_false(scene, tmp_path):
     for out in (None, tmp_path / "run"):
         result = splat.train_scene(scene, steps=1000, on_progress=lambda progress: progress.step < 3, out=out, **FAST)
@@ -144,6 +154,9 @@ def test_color_field_is_rendered_and_saved(scene, tmp_path):
     scored = splat.evaluate(result.splats, scene, device="cpu").per_image[view.name].psnr
     assert result.evaluate().per_image[view.name].psnr == pytest.approx(scored, abs=1.5)  # with the field baked in
     assert photograph.shape == result.render(view).pixels.shape
+    result.save(tmp_path / "saved.ply")
+    splat.convert(tmp_path / "run", tmp_path / "exported.ply")
+    assert (tmp_path / "saved.ply").read_bytes() == (tmp_path / "exported.ply").read_bytes()
 
 
 def test_pictures(result, tmp_path):

@@ -12,7 +12,7 @@ from tests.compare import BACKWARD, Comparison
 from tests.reference import adam as reference
 from tests.reference.project import Options
 from tests.reference.random_scene import hard_scene
-from tests.render.on_device import OnDevice, on_device
+from tests.render.on_device import OnDevice, blend_backward_of_noise, on_device
 
 # Large, so that rounding of the parameters is small compared with their change.
 RATES = np.array([10.0, 20.0, 3.0, 50.0, 7.0, 1.0])
@@ -100,3 +100,23 @@ def test_rays_of_an_earlier_update_are_not_read(backend: Backend) -> None:
         device.backward(Update(moments1=moments.first, moments2=moments.second))
         params.append(device.download(device.splats.params)[:, : device.splats.num])
     np.testing.assert_allclose(params[1], params[0], rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("sh_degree", [0, 3])
+def test_splats_with_unusable_gradients_keep_everything(backend: Backend, sh_degree: int) -> None:
+    """One sum of blend_backward is too large for Adam: of the geometry, or of one channel of the colour."""
+    device, moments = prepared(backend, REFERENCE_SIZE)
+    device.state.write(sh_degree=sh_degree)  # with 0, gradients of colours do not reach the geometry
+    blend_backward_of_noise(device)
+    shown = device.visible() & (device.download(device.projection.colors)[: device.splats.num, :3] > 0).all(axis=1)
+    rows = np.flatnonzero(shown)[:6]
+    for row, column in zip(rows, (0, 1, 3, 6, 7, 8), strict=True):
+        device.projection.d_splats[int(row), column] = 1e30
+    before = parameters(device, moments)
+    device.update(Update(moments1=moments.first, moments2=moments.second))
+    after = parameters(device, moments)
+    for planes_before, planes_after in zip(before, after, strict=True):
+        np.testing.assert_array_equal(planes_after[:, rows], planes_before[:, rows])
+    others = np.setdiff1d(np.flatnonzero(device.visible()), rows)
+    assert (after[0] != before[0]).any(axis=0)[others].all()
+    assert device.state.read()["skipped_updates"] == len(rows)

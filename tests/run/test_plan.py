@@ -225,9 +225,9 @@ def test_dropout_follows_the_splat_budget():
 
 
 def test_background_is_random_behind_opaque_photographs_and_black_behind_others(tmp_path):
-    opaque, transparent, photo = tmp_path / "a.png", tmp_path / "b.png", tmp_path / "c.jpg"
+    opaque, transparent, photo = tmp_path / "a.png", tmp_path / "b.jpg", tmp_path / "c.jpg"
     Image.new("RGB", (40, 30)).save(opaque)
-    Image.new("RGBA", (40, 30)).save(transparent)
+    Image.new("RGBA", (40, 30)).save(transparent, "PNG")  # with a wrong suffix
     Image.new("RGB", (40, 30)).save(photo)
     views = [dataclasses.replace(VIEWS[0], path=path) for path in (opaque, photo, tmp_path / "missing.png")]
     assert resolve_plan(TrainConfig(), views).config.background == "random"

@@ -92,6 +92,26 @@ def test_principal_points_of_photographs_that_were_downscaled(tmp_path):
     assert "are at 105% of the width and 87% of the height" in one_sign(good_scene(tmp_path, views))
 
 
+@pytest.mark.parametrize("share", [0, 10])
+def test_downscaled_photographs_that_are_crops(tmp_path, share):
+    """Of the same shape, so that their size does not tell."""
+    views = []
+    for number, view in enumerate(ring_of_views(5)):
+        spots = np.random.default_rng(number).integers(0, 256, (15, 20), np.uint8)
+        whole = Image.fromarray(spots).resize((200, 150), Image.Resampling.BICUBIC)
+        whole.save(folder_of(tmp_path, "images") / view.name)
+        part = whole.crop((share, 0.75 * share, 200 - share, 150 - 0.75 * share))
+        part.resize((100, 75)).save(folder_of(tmp_path, "images_2") / view.name)
+        views.append(dataclasses.replace(view, path=tmp_path / "images_2" / view.name))
+    signs = signs_of_wrong_poses(good_scene(tmp_path, views))
+    assert sum("are crops of those in images" in sign for sign in signs) == bool(share)
+
+
+def folder_of(folder, name):
+    (folder / name).mkdir(exist_ok=True)
+    return folder / name
+
+
 def test_cameras_that_no_lens_has(tmp_path):
     scene = good_scene(tmp_path)
     scene.skipped = [f"b.jpg: its camera 3 has a focal length {IMPOSSIBLE} (-5)"]

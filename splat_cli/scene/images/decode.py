@@ -169,12 +169,13 @@ def decode_photo(
 
 def has_alpha(path: Path) -> bool:
     """Whether the header of an image file declares transparency; False for a file that cannot be opened."""
-    if path.suffix.lower() in (".jpg", ".jpeg"):
-        return False
     try:
+        with _regular(path).open("rb") as file:
+            if file.read(len(_START)) == _START:  # the suffix may be wrong
+                return False
         with _opened(path) as image:
             return bool(image.has_transparency_data)
-    except ValueError:
+    except (OSError, ValueError):
         return False
 
 

@@ -84,15 +84,7 @@ class ImageLocator:
         if not np.isfinite(frame.w2c).all():
             raise Unusable("its pose is not finite")
         path = self._photograph(frame.file)
-        try:
-            width, height = image_size(path)
-        except ValueError as error:
-            raise Unusable(str(error)) from error
-        ratio = (width / frame.lens.width) / (height / frame.lens.height)
-        if abs(ratio - 1) > _RATIO_TOLERANCE:
-            raise Unusable(_other_size(width, height, frame.lens))
-        if max(width, height) > MAX_SIDE:
-            raise Unusable(f"is {width}x{height}; sides may have up to {MAX_SIDE} pixels")
+        width, height = _checked_size(path, frame.lens)
         self._check_downscaled(path, width, frame.lens.width)
         lens = self._lens(frame.lens, width, height)
         is_kept = self.options.lens == "keep" or isinstance(lens.distortion, Equirectangular)
@@ -189,6 +181,20 @@ class ImageLocator:
             return None
         named = self.masks / f"{frame.file}.png"
         return next((path for path in (named, (self.masks / frame.file).with_suffix(".png")) if path.is_file()), None)
+
+
+def _checked_size(path: Path, lens: Lens) -> tuple[int, int]:
+    """Width and height of a photograph. Unusable if it is missing, damaged, too large or of another camera."""
+    try:
+        width, height = image_size(path)
+    except ValueError as error:
+        raise Unusable(str(error)) from error
+    ratio = (width / lens.width) / (height / lens.height)
+    if abs(ratio - 1) > _RATIO_TOLERANCE:
+        raise Unusable(_other_size(width, height, lens))
+    if max(width, height) > MAX_SIDE:
+        raise Unusable(f"is {width}x{height}; sides may have up to {MAX_SIDE} pixels")
+    return width, height
 
 
 def _other_size(width: int, height: int, lens: Lens) -> str:

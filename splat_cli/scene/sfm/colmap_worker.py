@@ -42,7 +42,10 @@ _ENOUGH = 3000  # features
 _SAMPLE = 4  # photographs
 _FEW_MATCHES, _FEW_INITIAL, _FEW_INLIERS = 10, 50, 15  # of small copies; COLMAP's: 15, 100, 30
 _MAX_SIDE = 3200  # pixels; COLMAP scales larger photographs down
+_TRIALS = 2000  # of RANSAC; pairs that do not overlap take all of them; COLMAP's: 10,000
 _GROWTH = 1.3  # of a model between two bundle adjustments of the whole; COLMAP's: 1.1
+_LEAST_GAIN = 1e-5  # relative, of an iteration of these; COLMAP's: 0, that is 50 iterations
+_LOCAL_ROUNDS, _ROUNDS = 1, 2  # of adjusting and filtering, at most; COLMAP's: 2, 5
 _MIN_MODEL_SIZE = 3
 _MIN_REGISTERED = 0.8
 _MIN_COMPARED = 8  # photographs; fewer fit better with a camera each in any case
@@ -173,7 +176,7 @@ def _match(pycolmap: Any, database: Path, job: Mapping[str, Any]) -> None:
     num, pairs, device = len(job["names"]), job["pairs"], _device(pycolmap)
     _send(phase="pairs", total=num * (num - 1) // 2 if pairs is None else len(pairs), device=device.name)
     verification = pycolmap.TwoViewGeometryOptions()
-    verification.ransac.random_seed = job["seed"]
+    verification.ransac.random_seed, verification.ransac.max_num_trials = job["seed"], _TRIALS
     if pairs is None:
         pairing = pycolmap.ExhaustivePairingOptions()
         pairing.block_size = min(max(ceil_div(num, _BLOCKS), _MIN_BLOCK), _MAX_BLOCK)
@@ -204,6 +207,8 @@ def _map(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any]) ->
         )
         options.mapper.random_seed = options.triangulation.random_seed = seed
         options.ba_global_frames_ratio = options.ba_global_points_ratio = _GROWTH
+        options.ba_global_function_tolerance = _LEAST_GAIN
+        options.ba_local_max_refinements, options.ba_global_max_refinements = _LOCAL_ROUNDS, _ROUNDS
         if job["are_small"]:
             options.min_num_matches = _FEW_MATCHES
             options.mapper.init_min_num_inliers = _FEW_INITIAL
