@@ -53,7 +53,7 @@ class Cleaning:
     def exported(self) -> SplatArrays:
         """The splats that stay, inside of the region that the run exports (--crop)."""
         kept = self.kept()
-        return kept if self.run is None else kept.select(inside_crop(kept, self.run))
+        return kept if self.run is None else kept.select(inside_crop(kept.means, self.run))
 
     def highlighted(self) -> SplatArrays:
         """All splats; those that go are magenta, and opaque enough to be seen."""

@@ -167,7 +167,7 @@ class ExportJob:
             goes = find_reasons(splats, run, self.edits.clean, None, open_backend(), self.display) != Reason.NONE
         if run is None:
             return splats, goes
-        inside = inside_crop(splats, run) if self.crop_runs else np.ones(len(splats), bool)
+        inside = inside_crop(splats.means, run) if self.crop_runs else np.ones(len(splats), bool)
         if not inside.all():
             splats, goes = splats.select(inside), goes[inside]
         return (bake_for_viewers(splats, run) if self.bake else splats), goes

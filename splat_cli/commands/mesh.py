@@ -17,7 +17,7 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.io.files import replacing, require_writable
 from splat_cli.render.depth_fusion import DepthMaps, render_depth_maps, unprojected
 from splat_cli.run.storage.find_run import refuse_file_of_run
-from splat_cli.run.storage.load_splats import load_trained_splats
+from splat_cli.run.storage.load_splats import inside_crop, load_trained_splats
 from splat_cli.terminal.console import Display
 
 CHUNK = 64
@@ -67,7 +67,7 @@ def mesh_of_run(
     """Mesh of the last splats of a run, and the size of its voxels, world units.
 
     voxel: default: see `_PIXELS`, `_MAX_VOXELS`. max_depth: world units; default: see `_MAX_DEPTH`. min_part: parts
-    with a smaller share of all faces are removed. UsageError without any surface.
+    with a smaller share of all faces are removed, as is what lies outside of --crop. UsageError without any surface.
     """
     arrays, run = load_trained_splats(source)
     if run is None:
@@ -90,7 +90,11 @@ def mesh_of_run(
     vertices, faces = _surface(maps, voxel, max_depth, display)
     if not len(faces):
         raise UsageError(f"{source} shows no surface on which views agree; try larger voxels than {voxel:.3g}")
-    vertices, faces = without_small_parts(*merged_vertices(vertices, faces), min_part)
+    vertices, faces = merged_vertices(vertices, faces)
+    faces = faces[inside_crop(vertices * voxel, run)[faces].all(axis=1)]
+    if not len(faces):
+        raise UsageError(f"{source} shows no surface inside of its --crop: train it with a larger one")
+    vertices, faces = without_small_parts(vertices, faces, min_part)
     points = vertices * voxel
     colors = maps.fuse(points, TRUNCATION * voxel, np.arange(len(views)), with_colors=True).colors
     assert colors is not None

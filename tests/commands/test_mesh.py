@@ -110,6 +110,15 @@ def test_command_writes_a_mesh_of_a_run(splat, trained, tmp_path):
     assert found["voxel"] == 0.2
 
 
+def test_a_mesh_ends_at_the_crop_of_the_run(splat, run_copy):
+    config = run_copy / "config.toml"
+    config.write_text(config.read_text().replace("[run]", 'crop = "0,0,0,0.8"\n\n[run]'))
+    done = splat("mesh", run_copy, "a.ply", "--device", "cpu", "--voxel", "0.2", "--max-depth", "6")
+    assert done.code == 0, done.err
+    vertex = plyfile.PlyData.read("a.ply")["vertex"]
+    assert 0.4 < np.linalg.norm([vertex[name] for name in "xyz"], axis=0).max() <= 0.8
+
+
 def test_wrong_names_are_refused_before_work(splat, trained, tmp_path):
     done = splat("mesh", trained, tmp_path / "a.stl")
     assert done.code == 2

@@ -68,12 +68,12 @@ def load_trained_splats(source: Path, spz_axes: str = "RUB") -> tuple[SplatArray
     return (dataclasses.replace(splats, antialiased=run.config().antialias) if run else splats), run
 
 
-def inside_crop(splats: SplatArrays, run: RunDir) -> np.ndarray:
-    """Whether splats are inside of the region that the run exports (--crop), bool [N]."""
+def inside_crop(positions: np.ndarray, run: RunDir) -> np.ndarray:
+    """Whether positions [N, 3] are inside of the region that the run exports (--crop), bool [N]."""
     crop = run.config().crop
     if crop is None:
-        return np.ones(len(splats), bool)
-    return relative_crop(parse_crop(crop), run.origin()).contains(splats.means)
+        return np.ones(len(positions), bool)
+    return relative_crop(parse_crop(crop), run.origin()).contains(positions)
 
 
 def bake_for_viewers(splats: SplatArrays, run: RunDir | None, backend: Backend | None = None) -> SplatArrays:
