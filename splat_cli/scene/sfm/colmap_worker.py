@@ -44,7 +44,7 @@ _FEW_MATCHES, _FEW_INITIAL, _FEW_INLIERS = 10, 50, 15  # of small copies; COLMAP
 _MAX_SIDE = 3200  # pixels; COLMAP scales larger photographs down
 _TRIALS = 2000  # of RANSAC; pairs that do not overlap take all of them; COLMAP's: 10,000
 _GROWTH = 1.3  # of a model between two bundle adjustments of the whole; COLMAP's: 1.1
-_LEAST_GAIN = 1e-5  # relative, of an iteration of these; COLMAP's: 0, that is 50 iterations
+_LEAST_GAIN = 1e-4  # relative, of an iteration of a bundle adjustment; COLMAP's: 0, that is 25 or 50 iterations
 _LOCAL_ROUNDS, _ROUNDS = 1, 2  # of adjusting and filtering, at most; COLMAP's: 2, 5
 _MIN_MODEL_SIZE = 3
 _MIN_REGISTERED = 0.8
@@ -207,7 +207,7 @@ def _map(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any]) ->
         )
         options.mapper.random_seed = options.triangulation.random_seed = seed
         options.ba_global_frames_ratio = options.ba_global_points_ratio = _GROWTH
-        options.ba_global_function_tolerance = _LEAST_GAIN
+        options.ba_local_function_tolerance = options.ba_global_function_tolerance = _LEAST_GAIN
         options.ba_local_max_refinements, options.ba_global_max_refinements = _LOCAL_ROUNDS, _ROUNDS
         if job["are_small"]:
             options.min_num_matches = _FEW_MATCHES
