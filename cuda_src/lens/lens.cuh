@@ -69,12 +69,12 @@ template <class X> __device__ __forceinline__ X wrapped_near(const Camera& k, X 
 __device__ __forceinline__ Radius lens_radius(const LensModel& lens, vfloat r, vfloat z)
 {
     Radius radius;
-    if (lens.family == FAMILY_FOV) radius = fov_radius(lens.c, r, z);
+    if (lens.family == FAMILY_PERSPECTIVE) radius = perspective_radius(r, z);
+    else if (lens.family == FAMILY_FISHEYE) return fisheye_radius(r, z);
     else if (lens.family == FAMILY_DIVISION) radius = division_radius(lens.c, r, z);
     else if (lens.family == FAMILY_EUCM) radius = eucm_radius(lens.c, r, z);
     else if (lens.family == FAMILY_FTHETA) radius = ftheta_radius(lens.c, r, z);
-    else if (lens.family == FAMILY_FISHEYE) return fisheye_radius(r, z);
-    else radius = perspective_radius(r, z);
+    else radius = fov_radius(lens.c, r, z);
     const vbool outside = r * lens.cos_max > z * lens.sin_max;      // sin(angle - max_angle) > 0
     if (!some(outside)) return radius;
     const Radius angle = fisheye_radius(r, z);
@@ -84,10 +84,10 @@ __device__ __forceinline__ Radius lens_radius(const LensModel& lens, vfloat r, v
     return radius;
 }
 
-// Distance of a point from the axis, not zero: the ratio of radius and r is needed there.
-__device__ __forceinline__ vfloat distance_from_axis(vfloat3 t)
+// Squared distance of a point from the axis, not zero: the ratio of radius and r is needed there.
+__device__ __forceinline__ vfloat square_from_axis(vfloat3 t)
 {
-    return fmaxf(sqrtf(t.x * t.x + t.y * t.y), 1e-6f * fabsf(t.z) + 1e-18f);
+    return fmaxf(t.x * t.x + t.y * t.y, 1e-12f * t.z * t.z + 1e-36f);
 }
 
 __device__ __forceinline__ bool has_polynomial(const LensModel& lens) { return lens.family <= FAMILY_FISHEYE; }
@@ -98,7 +98,7 @@ __device__ LENS_FUNCTION Place still_place(const LensModel& lens, const Camera& 
     Place p;
     if (lens.family == FAMILY_EQUIRECTANGULAR) p = equirectangular_place(t);
     else {
-        const vfloat r = distance_from_axis(t), ratio = lens_radius(lens, r, t.z).value / r;
+        const vfloat square = square_from_axis(t), inv_r = rsqrtf(square), ratio = lens_radius(lens, square * inv_r, t.z).value * inv_r;
         p.x = t.x * ratio; p.y = t.y * ratio;
         if (has_polynomial(lens)) p = extended_polynomial({lens.c, lens.terms}, lens.max_radius, p);
     }
@@ -111,8 +111,8 @@ __device__ LENS_FUNCTION vfloat3 still_backward(const LensModel& lens, const Cam
 {
     d.x = k.fx * d.x; d.y = k.fy * d.y;
     if (lens.family == FAMILY_EQUIRECTANGULAR) return equirectangular_backward(t, d);
-    const vfloat r = distance_from_axis(t), inv_r = 1.0f / r;
-    const Radius radius = lens_radius(lens, r, t.z);
+    const vfloat square = square_from_axis(t), inv_r = rsqrtf(square);
+    const Radius radius = lens_radius(lens, square * inv_r, t.z);
     const vfloat ratio = radius.value * inv_r;
     if (has_polynomial(lens)) {
         Place p;

@@ -4,7 +4,11 @@
 #include "raster/project_splat.cuh"
 #include "raster/splat_sums.cuh"
 
+#ifdef LENS                         // 64 registers instead of 71: 32 warps instead of 24 run on a multiprocessor
+extern "C" __global__ void __launch_bounds__(256, 4) project(
+#else
 extern "C" __global__ void project(
+#endif
     const float* __restrict__ params,       // [rows, capacity]
     int capacity,
     const Camera* __restrict__ cameras,     // [num_views]
