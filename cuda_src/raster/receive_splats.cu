@@ -13,7 +13,7 @@ extern "C" __global__ void receive_splats(
     float2* __restrict__ means2d,           // [capacity] px
     float4* __restrict__ conic_opacity,     // [capacity] conic (a, b, c) in px^-2, opacity
     float4* __restrict__ colors,            // [capacity] rgb, unused
-    unsigned* __restrict__ tile_counts,     // [num_tiles] accumulated: small splats that touch each tile
+    unsigned* __restrict__ tile_counts,     // [num_tiles, COUNT_STRIDE] accumulated: small splats that touch each tile
     unsigned* __restrict__ large_splats,    // [capacity] num_large large splats, for count_large_tiles
     float* __restrict__ d_splats)           // [capacity, SPLAT_SUMS] zeroed for visible splats
 {

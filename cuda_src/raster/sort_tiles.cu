@@ -96,7 +96,7 @@ __device__ __forceinline__ int length_class(unsigned n)
 extern "C" __global__ void scan_tiles(
     const Camera* __restrict__ cameras,         // [num_views]
     IterState* __restrict__ state,          // [1] sets num_pairs, needed_pairs; overflowed if they do not fit
-    const unsigned* __restrict__ tile_counts,   // [num_tiles]
+    const unsigned* __restrict__ tile_counts,   // [num_tiles, COUNT_STRIDE]
     unsigned pair_capacity,
     unsigned* __restrict__ tile_begins,         // [num_tiles + 1] tile t owns pairs tile_begins[t] .. tile_begins[t + 1] - 1
     unsigned* __restrict__ tile_order)          // [num_tiles] longest lists first, up to their class
@@ -111,8 +111,10 @@ extern "C" __global__ void scan_tiles(
     __syncthreads();
     unsigned long long sum = 0;
     for (unsigned t = begin; t < end; ++t) {
-        sum += tile_counts[t];
-        atomicAdd(&lengths[length_class(tile_counts[t])], 1u);
+        const unsigned n = tile_counts[t * COUNT_STRIDE];
+        tile_begins[t] = n;
+        sum += n;
+        atomicAdd(&lengths[length_class(n)], 1u);
     }
     sums[threadIdx.x] = sum;
     __syncthreads();
@@ -127,12 +129,13 @@ extern "C" __global__ void scan_tiles(
         before += t < threadIdx.x ? sums[t] : 0;
         total += sums[t];
     }
-    for (unsigned t = begin; t < end; ++t) {
-        tile_begins[t] = (unsigned)before;
-        before += tile_counts[t];
-    }
     __syncthreads();
-    for (unsigned t = begin; t < end; ++t) tile_order[atomicAdd(&places[length_class(tile_counts[t])], 1u)] = t;
+    for (unsigned t = begin; t < end; ++t) {
+        const unsigned n = tile_begins[t];
+        tile_begins[t] = (unsigned)before;
+        before += n;
+        tile_order[atomicAdd(&places[length_class(n)], 1u)] = t;
+    }
     if (threadIdx.x == 0) {
         const bool fits = total <= pair_capacity;
         tile_begins[num_tiles] = (unsigned)total;

@@ -151,17 +151,17 @@ __device__ __forceinline__ void for_each_tile_of_large(
     }
 }
 
-// tile_counts[tile] += 1 for each tile of a batch.
-__device__ __forceinline__ void count_tiles(unsigned* __restrict__ tile_counts /* [num_tiles] */, const TileBatch& batch)
+// Adds 1 to the count of each tile of a batch.
+__device__ __forceinline__ void count_tiles(unsigned* __restrict__ tile_counts /* [num_tiles, COUNT_STRIDE] */, const TileBatch& batch)
 {
 #pragma unroll
-    for (int k = 0; k < IN_FLIGHT; ++k) atomic_add(tile_counts, batch.tile[k], 1, batch.on[k]);
+    for (int k = 0; k < IN_FLIGHT; ++k) atomic_add(tile_counts, batch.tile[k] * COUNT_STRIDE, 1, batch.on[k]);
 }
 
 // Counts the tiles of the block's small splats and queues its large splats. The block's thread i calls it with splat first + i.
 __device__ __forceinline__ void list_splats(
     TileWork& work, int first, int capacity, vbool visible, const Ellipse& ellipse, const Camera& camera, vfloat depth,
-    IterState* __restrict__ state /* counts num_large */, unsigned* __restrict__ tile_counts /* [num_tiles] */,
+    IterState* __restrict__ state /* counts num_large */, unsigned* __restrict__ tile_counts /* [num_tiles, COUNT_STRIDE] */,
     unsigned* __restrict__ large_splats /* [capacity] */)
 {
     const vint splat = first + first_of_warp() + lane_id();

@@ -36,7 +36,7 @@ extern "C" __global__ void count_large_tiles(
     const float* __restrict__ depths,           // [capacity] 0 if invisible
     const float2* __restrict__ means2d,         // [capacity] px
     const float4* __restrict__ conic_opacity,   // [capacity]
-    unsigned* __restrict__ tile_counts)         // [num_tiles] accumulated: large splats that touch each tile
+    unsigned* __restrict__ tile_counts)         // [num_tiles, COUNT_STRIDE] accumulated: large splats that touch each tile
 {
     __shared__ TileWork work;
     if (state->overflowed) return;
@@ -55,7 +55,7 @@ extern "C" __global__ void emit_tiles(
     const float2* __restrict__ means2d,         // [capacity] px
     const float4* __restrict__ conic_opacity,   // [capacity]
     const unsigned* __restrict__ tile_begins,   // [num_tiles + 1]
-    unsigned* __restrict__ tile_counts,         // [num_tiles] counted down to 0, which the next view needs
+    unsigned* __restrict__ tile_counts,         // [num_tiles, COUNT_STRIDE] counted down to 0, which the next view needs
     Key* __restrict__ keys)                     // [pair_capacity]
 {
     __shared__ TileWork work;
@@ -64,14 +64,14 @@ extern "C" __global__ void emit_tiles(
     const auto emit = [&](const TileBatch& batch) {
         vint left[IN_FLIGHT];                   // free places in the tile's range, including the one taken
 #pragma unroll
-        for (int k = 0; k < IN_FLIGHT; ++k) left[k] = atomic_add(tile_counts, batch.tile[k], -1, batch.on[k]);
+        for (int k = 0; k < IN_FLIGHT; ++k) left[k] = atomic_add(tile_counts, batch.tile[k] * COUNT_STRIDE, -1, batch.on[k]);
 #pragma unroll
         for (int k = 0; k < IN_FLIGHT; ++k) {
             const vbool counted = left[k] > 0;  // true as long as both walks find the same tiles
             const vint place = load(tile_begins, batch.tile[k], batch.on[k]) + left[k] - 1;
             store_pair(keys, place, batch.splat, float_bits(batch.depth), batch.on[k] & counted);
             const vbool missed = batch.on[k] & !counted;
-            if (some(missed)) atomic_add(tile_counts, batch.tile[k], 1, missed);
+            if (some(missed)) atomic_add(tile_counts, batch.tile[k] * COUNT_STRIDE, 1, missed);
         }
     };
     if ((int)blockIdx.x < num_large_blocks) {

@@ -20,6 +20,7 @@ LANES = (32, THREADS // 32)  # the same block in two dimensions, for kernels tha
 SPLAT_SUMS = 12  # columns of `Projection.d_splats`, as in cuda_src/common.cuh
 SUM_COLORS = slice(6, 9)  # columns of d_splats: gradient of the colour
 BATCH_VIEW_BYTES = CAMERA_DTYPE.itemsize + 32  # size of `struct BatchView` in cuda_src/common.cuh
+COUNT_STRIDE = 8  # words per counter of a tile, as in cuda_src/common.cuh
 LARGE_BOX = 64  # splats with more tiles in their bounding box are queued, as in cuda_src/raster/tile_walk.cuh
 
 # Mirrors `struct SlotLayout` in cuda_src/raster/slots.cuh.
@@ -35,7 +36,7 @@ class Projection:
     depths float32 [capacity], z, or 0 for a culled splat.  means2d float32 [capacity, 2] px.
     conic_opacity float32 [capacity, 4] (conic xx, xy, yy in px^-2; opacity).
     colors float32 [capacity, 4] (rgb, unused).
-    tile_counts uint32 [max_tiles]: 0 except between `project` and `TileLists.build`.
+    tile_counts uint32 [max_tiles, COUNT_STRIDE]: in the first column; 0 except between `project` and `build`.
     large_splats uint32 [capacity]: the state's `num_large` splats whose tiles `project` left to `TileLists.build`.
     d_splats float32 [capacity, SPLAT_SUMS] (`struct SplatSums` in cuda_src/raster/splat_sums.cuh), only for training.
     d_means float32 [3, capacity]: gradients of positions that joint models write, if one of them does.
@@ -58,7 +59,7 @@ class Projection:
         per_view = 1 + 4 + (SPLAT_SUMS + 6 * settings.updates) * settings.training + 3 * settings.position_gradients
         fixed_sums = 2 * SPLAT_SUMS * settings.deterministic
         words = (2 + 4) * num_ahead(settings.batch) + 1 + settings.batch * per_view + fixed_sums
-        return MemoryCost(per_splat=4 * words, per_tile=4)
+        return MemoryCost(per_splat=4 * words, per_tile=4 * COUNT_STRIDE)
 
     @classmethod
     def allocate(cls, backend: Backend, capacity: int, max_tiles: int) -> Projection:
@@ -128,7 +129,7 @@ def allocate_views(
     """
     empty, zeros, capacity = backend.xp.empty, backend.xp.zeros, batch.columns
     means2d, conics = ([empty((capacity, n), "float32") for _ in range(num_ahead(settings.batch))] for n in (2, 4))
-    tile_counts, large_splats = zeros(max_tiles, "uint32"), empty(capacity, "uint32")
+    tile_counts, large_splats = zeros((max_tiles, COUNT_STRIDE), "uint32"), empty(capacity, "uint32")
     fixed_sums = zeros((capacity, 2 * SPLAT_SUMS), "float32") if settings.deterministic else None
     return [
         Projection(
