@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import plyfile
 
 from splat_cli.device import Backend
 from splat_cli.errors import UsageError
@@ -95,37 +94,38 @@ def mesh_of_run(
     if not len(faces):
         raise UsageError(f"{source} shows no surface inside of its --crop: train it with a larger one")
     vertices, faces = without_small_parts(vertices, faces, min_part)
-    points = vertices * voxel
-    colors = maps.fuse(points, TRUNCATION * voxel, np.arange(len(views)), with_colors=True).colors
-    assert colors is not None
-    return Mesh(points.astype(np.float32), np.rint(colors).astype(np.uint8), faces.astype(np.int32)), voxel
+    points = (vertices * voxel).astype(np.float32)
+    colors = maps.fuse(backend.upload(points), TRUNCATION * voxel, np.arange(len(views)), with_colors=True).colors
+    return Mesh(points, np.rint(backend.download(colors)).astype(np.uint8), faces.astype(np.int32)), voxel
 
 
 def _sampled(maps: DepthMaps) -> tuple[np.ndarray, np.ndarray]:
     """Surface points [P, 3] of every `_STRIDE`-th row and column of all views, and their depths [P]."""
-    points, depths = [], []
+    points, depths, download = [], [], maps.backend.download
     for index, view in enumerate(maps.views):
         depth, weight = maps.of_view(index)
-        is_surface = weight[::_STRIDE, ::_STRIDE].ravel() > 0
-        points.append(unprojected(view, depth, _STRIDE)[is_surface])
-        depths.append(depth[::_STRIDE, ::_STRIDE].ravel()[is_surface])
+        is_surface = download(weight[::_STRIDE, ::_STRIDE].ravel()) > 0
+        points.append(download(unprojected(maps.backend.xp, view, depth, _STRIDE))[is_surface])
+        depths.append(download(depth[::_STRIDE, ::_STRIDE].ravel())[is_surface])
     return np.concatenate(points), np.concatenate(depths)
 
 
 def _surface(maps: DepthMaps, voxel: float, max_depth: float, display: Display) -> tuple[np.ndarray, np.ndarray]:
     """Vertices float64 [V, 3] in voxels, and faces int64 [F, 3], chunk by chunk; borders of chunks are not joined."""
     chunks = _occupied(maps, voxel, max_depth)
-    steps = np.arange(CHUNK + 1)
-    grid = np.stack(np.meshgrid(steps, steps, steps, indexing="ij"), axis=-1).reshape(-1, 3)
+    backend, steps = maps.backend, np.arange(CHUNK + 1, dtype=np.float32)
+    grid = backend.upload(np.stack(np.meshgrid(steps, steps, steps, indexing="ij"), axis=-1).reshape(-1, 3))
     vertices, faces, num = [np.zeros((0, 3))], [np.zeros((0, 3), np.int64)], 0
     with display.counting("chunks", len(chunks)) as count:
         for chunk in chunks:
             corner = chunk * CHUNK
             center, radius = (corner + CHUNK / 2) * voxel, CHUNK * voxel * np.sqrt(0.75)
-            chosen = maps.views_near(center, radius)
-            fused = maps.fuse((grid + corner) * voxel, TRUNCATION * voxel, chosen)
-            shape = (CHUNK + 1,) * 3
-            part = zero_surface(fused.distances.reshape(shape), fused.totals.reshape(shape) > 0)
+            points = (grid + backend.upload(corner.astype(np.float32))) * voxel
+            fused = maps.fuse(points, TRUNCATION * voxel, maps.views_near(center, radius))
+            distances, totals = (
+                backend.download(values).reshape((CHUNK + 1,) * 3) for values in (fused.distances, fused.totals)
+            )
+            part = zero_surface(distances, totals > 0)
             if part is not None:
                 vertices.append(part[0] + corner)
                 faces.append(part[1] + num)
@@ -207,15 +207,20 @@ def write_mesh(path: Path, mesh: Mesh) -> None:
 
 
 def _write_ply(path: Path, mesh: Mesh) -> None:
-    columns = [*((name, "<f4") for name in "xyz"), *((name, "u1") for name in ("red", "green", "blue"))]
-    vertices = np.empty(len(mesh.vertices), columns)
-    for (name, _), values in zip(columns, [*mesh.vertices.T, *mesh.colors.T], strict=True):
-        vertices[name] = values
-    faces = np.empty(len(mesh.faces), [("vertex_indices", "<i4", (3,))])
-    faces["vertex_indices"] = mesh.faces
-    elements = [plyfile.PlyElement.describe(vertices, "vertex"), plyfile.PlyElement.describe(faces, "face")]
-    with replacing(path) as temporary:
-        plyfile.PlyData(elements, byte_order="<").write(str(temporary))
+    vertices = np.empty(len(mesh.vertices), [("position", "<f4", 3), ("color", "u1", 3)])
+    vertices["position"], vertices["color"] = mesh.vertices, mesh.colors
+    faces = np.empty(len(mesh.faces), [("count", "u1"), ("vertices", "<i4", 3)])
+    faces["count"], faces["vertices"] = 3, mesh.faces
+    header = [
+        "ply", "format binary_little_endian 1.0",
+        f"element vertex {len(vertices)}", *(f"property float {name}" for name in "xyz"),
+        *(f"property uchar {name}" for name in ("red", "green", "blue")),
+        f"element face {len(faces)}", "property list uchar int vertex_indices", "end_header\n",
+    ]  # fmt: skip
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        file.write("\n".join(header).encode())
+        file.write(vertices.tobytes())
+        file.write(faces.tobytes())
 
 
 def _write_obj(path: Path, mesh: Mesh) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,6 @@ from splat_cli.device import Backend, DeviceArray
 from splat_cli.device.launch import ceil_div
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.camera import CameraTable
-from splat_cli.render.images import to_8bit
 from splat_cli.render.rendered_maps import in_camera, splat_normals
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.view import View
@@ -30,15 +30,15 @@ MAX_PIXELS = 1 << 27
 
 @dataclass(frozen=True)
 class FusedPoints:
-    """Result for N points: see cuda_src/image/fuse_depths.cu."""
+    """Result for N points, on the device: see cuda_src/image/fuse_depths.cu."""
 
-    distances: np.ndarray
+    distances: DeviceArray
     """[N] signed distance from -1 (behind the surface) to 1, in units of the truncation"""
-    totals: np.ndarray
+    totals: DeviceArray
     """[N] sum of the weights of the views that know the point"""
-    near_totals: np.ndarray
+    near_totals: DeviceArray
     """[N] the same, of views with a surface within the truncation"""
-    colors: np.ndarray | None = None
+    colors: DeviceArray | None = None
     """[N, 3] 0 to 255"""
 
 
@@ -58,29 +58,34 @@ class DepthMaps:
     weights: DeviceArray
     colors: DeviceArray
 
-    def of_view(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        """Depths and weights of a view, float32 [H, W]."""
-        view = self.views[index]
-        pixels = slice(self.begins[index], self.begins[index] + view.width * view.height)
+    def of_view(self, index: int) -> tuple[DeviceArray, DeviceArray]:
+        """Depths and weights of a view, float32 [H, W], not copied."""
+        pixels, view = self._pixels(index), self.views[index]
         shape = view.height, view.width
-        download = self.backend.download
-        return download(self.depths[pixels]).reshape(shape), download(self.weights[pixels]).reshape(shape)
+        return self.depths[pixels].reshape(shape), self.weights[pixels].reshape(shape)
 
-    def fuse(self, points: np.ndarray, truncation: float, chosen: np.ndarray, with_colors: bool = False) -> FusedPoints:
-        """Fuse the maps of the views `chosen`, int [K], at points [N, 3], world units. truncation: world units."""
+    def _pixels(self, index: int) -> slice:
+        view = self.views[index]
+        return slice(self.begins[index], self.begins[index] + view.width * view.height)
+
+    def fuse(
+        self, points: DeviceArray, truncation: float, chosen: np.ndarray, with_colors: bool = False
+    ) -> FusedPoints:
+        """Fuse the maps of the views `chosen`, int [K], at points float32 [N, 3] on the device, world units.
+
+        truncation: world units.
+        """
         backend, n = self.backend, len(points)
         distances, totals, near_totals = (backend.xp.empty(n, "float32") for _ in range(3))
         means = backend.xp.empty((n, 3), "float32") if with_colors else None
         if n:
             maps = backend.upload(self.begins), self.depths, self.weights, self.colors
             views = backend.upload(chosen.astype(np.int32)), len(chosen)
-            inputs = *views, backend.upload(points.astype(np.float32)), n, float(truncation)
             kernel = backend.kernel("image/fuse_depths", "fuse_depths")
+            inputs = *views, backend.xp.ascontiguousarray(points), n, float(truncation)
             grid = (ceil_div(n, _THREADS),)
             kernel(grid, (_THREADS,), self.cameras.array, *maps, *inputs, distances, totals, near_totals, means)
-        colors = None if means is None else backend.download(means)
-        download = backend.download
-        return FusedPoints(download(distances), download(totals), download(near_totals), colors)
+        return FusedPoints(distances, totals, near_totals, means)
 
     def views_near(self, center: np.ndarray, radius: float) -> np.ndarray:
         """Indices of the views whose image may show a part of a sphere, world units."""
@@ -95,31 +100,30 @@ class DepthMaps:
 
     def without_outliers(self, truncation: float) -> DepthMaps:
         """The maps with weight 0 at pixels whose surface is not confirmed by other views within `truncation`."""
-        weights = self.backend.xp.empty_like(self.weights)
-        everyone = np.arange(len(self.views))
+        xp, everyone = self.backend.xp, np.arange(len(self.views))
+        weights = xp.empty_like(self.weights)
         for index, view in enumerate(self.views):
             depths, own = self.of_view(index)
-            agreeing = self.fuse(unprojected(view, depths), truncation, everyone).near_totals.reshape(own.shape)
-            pixels = slice(self.begins[index], self.begins[index] + own.size)
-            weights[pixels] = self.backend.upload(np.where(agreeing >= _MIN_AGREEING, own, 0).ravel())
+            agreeing = self.fuse(unprojected(xp, view, depths), truncation, everyone).near_totals
+            weights[self._pixels(index)] = xp.where(agreeing >= _MIN_AGREEING, own.ravel(), 0)
         return dataclasses.replace(self, weights=weights)
 
 
-def unprojected(view: View, depths: np.ndarray, stride: int = 1) -> np.ndarray:
+def unprojected(xp: Any, view: View, depths: DeviceArray, stride: int = 1) -> DeviceArray:
     """World positions float32 [pixels, 3] of every `stride`-th row and column of `depths` [H, W], row by row."""
-    (x, y), depths = _slopes(view, stride), depths[::stride, ::stride].astype(np.float32)
-    right, down, forward = view.w2c[:3, :3].astype(np.float32)
-    points = np.empty((*depths.shape, 3), np.float32)
-    for axis, center in enumerate(view.center.astype(np.float32)):
+    (x, y), depths = _slopes(xp, view, stride), depths[::stride, ::stride].astype("float32")
+    right, down, forward = view.w2c[:3, :3].tolist()
+    points = xp.empty((*depths.shape, 3), "float32")
+    for axis, center in enumerate(view.center.tolist()):
         points[..., axis] = (right[axis] * x + (down[axis] * y + forward[axis])) * depths + center
     return points.reshape(-1, 3)
 
 
-def _slopes(view: View, stride: int = 1) -> tuple[np.ndarray, np.ndarray]:
+def _slopes(xp: Any, view: View, stride: int = 1) -> tuple[DeviceArray, DeviceArray]:
     """x / z float32 [W] of pixel columns and y / z float32 [H, 1] of rows, every `stride`-th."""
     column, row = np.arange(0, view.width, stride), np.arange(0, view.height, stride)[:, None]
     x, y = (column + 0.5 - view.cx) / view.fx, (row + 0.5 - view.cy) / view.fy
-    return x.astype(np.float32), y.astype(np.float32)
+    return xp.asarray(x, "float32"), xp.asarray(y, "float32")
 
 
 def render_depth_maps(
@@ -134,19 +138,19 @@ def render_depth_maps(
     views = [_pinhole(view, shrink) for view in views]
     sizes = [view.width * view.height for view in views]
     begins = np.cumsum([0, *sizes], dtype=np.int64)
-    depths, weights = (backend.xp.empty(begins[-1], "float32") for _ in range(2))
-    colors = backend.xp.empty((begins[-1], 3), "uint8")
+    xp = backend.xp
+    depths, weights = (xp.empty(begins[-1], "float32") for _ in range(2))
+    colors = xp.empty((begins[-1], 3), "uint8")
     renderer = ViewRenderer(backend, splats, views, antialias)
     for index, view in enumerate(views):
         pixels = slice(begins[index], begins[index + 1])
-        colors[pixels] = backend.upload(to_8bit(renderer.render(index)).reshape(-1, 3))
-        alpha = renderer.alpha(index)
-        z = in_camera(splats, view.w2c)[:, 2:]
-        depth = renderer.blended_plane(index, z, median=True)
-        normals = renderer.blended(index, splat_normals(splats, view.w2c))
-        weight = np.where((alpha > MIN_ALPHA) & (depth > 0), alpha * _facing(view, normals), 0)
-        depths[pixels] = backend.upload(depth.ravel())
-        weights[pixels] = backend.upload(weight.astype(np.float32).ravel())
+        image = renderer.planes(index).reshape(3, -1)
+        colors[pixels] = xp.rint(xp.nan_to_num(xp.clip(image.T, 0, 1)) * 255).astype("uint8")
+        alpha = renderer.alpha_plane(index)
+        depth = renderer.blended_planes(index, in_camera(splats, view.w2c)[:, 2:], median=True)[0].copy()
+        normals = renderer.blended_planes(index, splat_normals(splats, view.w2c))
+        weight = xp.where((alpha > MIN_ALPHA) & (depth > 0), alpha * _facing(xp, view, normals), 0)
+        depths[pixels], weights[pixels] = depth.ravel(), weight.ravel()
         count(1)
     return DepthMaps(backend, views, renderer.cameras, begins[:-1], depths, weights, colors)
 
@@ -156,10 +160,9 @@ def _pinhole(view: View, shrink: float) -> View:
     return plain.resized(max(1, round(view.width * shrink)), max(1, round(view.height * shrink)))
 
 
-def _facing(view: View, normals: np.ndarray) -> np.ndarray:
-    """Cosine [H, W] between the pixels' rays and normals [H, W, 3] of any length, at least _MIN_FACING."""
-    x, y = _slopes(view)
-    lengths = np.sqrt((x**2 + (y**2 + 1)) * (normals**2).sum(axis=-1))
-    along = x * normals[..., 0] + y * normals[..., 1] + normals[..., 2]
-    cosines: np.ndarray = np.maximum(-along / np.maximum(lengths, 1e-12), _MIN_FACING)
-    return cosines
+def _facing(xp: Any, view: View, normals: DeviceArray) -> DeviceArray:
+    """Cosine [H, W] between the pixels' rays and normals [3, H, W] of any length, at least _MIN_FACING."""
+    x, y = _slopes(xp, view)
+    lengths = xp.sqrt((x**2 + (y**2 + 1)) * (normals**2).sum(axis=0))
+    along = x * normals[0] + y * normals[1] + normals[2]
+    return xp.maximum(-along / xp.maximum(lengths, 1e-12), _MIN_FACING)

@@ -93,27 +93,32 @@ class ViewRenderer:
 
     def alpha(self, index: int) -> np.ndarray:
         """Opacity of the last view, `index`: float32 [H, W], 0 to 1."""
+        alpha: np.ndarray = self.backend.download(self.alpha_plane(index))
+        return alpha
+
+    def alpha_plane(self, index: int) -> DeviceArray:
+        """`alpha` on the device."""
         view = self.cameras.views[index]
-        left = self.rasterizer.picture.final_T[: view.height * view.width]
-        return 1 - self.backend.download(left).reshape(view.height, view.width)
+        return 1 - self.rasterizer.picture.final_T[: view.height * view.width].reshape(view.height, view.width)
 
     def blended(self, index: int, values: DeviceArray) -> np.ndarray:
         """Blend values other than colours in the last view, `index`, over zero.
 
         values: float32 [num, C] on the device, C <= 3, of any sign. Returns float32 [H, W, 3] with C used channels.
         """
-        self._blend_values(values)
+        self.blended_planes(index, values)
         return self._download(index)
 
     def blended_plane(self, index: int, values: DeviceArray, median: bool = False) -> np.ndarray:
         """`blended` for C = 1: float32 [H, W]. Downloads a third of the bytes. median: see `render.blend.blend`."""
-        self._blend_values(values, median)
-        plane: np.ndarray = self.backend.download(self.rasterizer.image(index)[0])
+        plane: np.ndarray = self.backend.download(self.blended_planes(index, values, median)[0])
         return plane
 
-    def _blend_values(self, values: DeviceArray, median: bool = False) -> None:
+    def blended_planes(self, index: int, values: DeviceArray, median: bool = False) -> DeviceArray:
+        """`blended` on the device, float32 [3, H, W]; valid until the next render."""
         self.state.write(background=(0.0, 0.0, 0.0))
         self.rasterizer.blend_values(self.state, values, median)
+        return self.rasterizer.image(index)
 
     def _download(self, index: int) -> np.ndarray:
         image = self.backend.download(self.rasterizer.image(index))

@@ -8,7 +8,7 @@ import pytest
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.camera import CameraTable
-from splat_cli.render.depth_fusion import DepthMaps, render_depth_maps, unprojected
+from splat_cli.render.depth_fusion import DepthMaps, FusedPoints, render_depth_maps, unprojected
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.view import View
 from tests.views import ring_of_views
@@ -54,10 +54,16 @@ def plane_maps(backend, views, depth):
     return DepthMaps(backend, list(views), CameraTable(backend, views), begins[:-1], depths, weights, colors)
 
 
+def fused_at(maps, points, truncation, chosen):
+    """DepthMaps.fuse with colours, on the host."""
+    fused = maps.fuse(maps.backend.upload(points.astype(np.float32)), truncation, chosen, with_colors=True)
+    return FusedPoints(**{name: maps.backend.download(values) for name, values in vars(fused).items()})
+
+
 def test_distances_are_positive_before_the_surface_and_unknown_far_behind(backend):
     maps = plane_maps(backend, [FRONT], 5.0)
     points = np.array([[0, 0, z] for z in (2.0, 4.75, 5.0, 5.25, 6.0)] + [[50.0, 0, 5], [0, 0, -5]])
-    fused = maps.fuse(points, 0.5, np.arange(1), with_colors=True)
+    fused = fused_at(maps, points, 0.5, np.arange(1))
     np.testing.assert_allclose(fused.distances, [1, 0.5, 0, -0.5, 0, 0, 0], atol=1e-6)
     np.testing.assert_array_equal(fused.totals, [1, 1, 1, 1, 0, 0, 0])
     np.testing.assert_array_equal(fused.near_totals, [0, 1, 1, 1, 0, 0, 0])
@@ -69,7 +75,7 @@ def test_fusion_is_the_weighted_mean_of_the_chosen_views(backend):
     maps = plane_maps(backend, [FRONT, beside, FRONT], 5.0)
     pixels = FRONT.width * FRONT.height
     maps.weights[pixels : 2 * pixels] = 3.0
-    fused = maps.fuse(np.array([[0, 0, 4.8]]), 1.0, np.array([0, 1]))
+    fused = fused_at(maps, np.array([[0, 0, 4.8]]), 1.0, np.array([0, 1]))
     np.testing.assert_allclose(fused.distances, [(0.2 + 3 * 0.0) / 4], atol=1e-6)
     assert fused.totals[0] == 4
 
@@ -78,7 +84,7 @@ def test_pixels_that_other_views_contradict_lose_their_weight(backend):
     maps = plane_maps(backend, [FRONT] * 3, 5.0)
     wrong = 8 * FRONT.width + 10
     maps.depths[wrong] = 3.0
-    kept = maps.without_outliers(0.5).of_view(0)[1]
+    kept = backend.download(maps.without_outliers(0.5).of_view(0)[1])
     assert kept[8, 10] == 0
     assert kept.sum() == kept.size - 1
 
@@ -96,19 +102,19 @@ def test_views_near_a_sphere_are_those_that_show_it():
 def test_unprojected_pixels_project_to_their_centres():
     view = ring_of_views()[3]
     depths = np.random.default_rng(0).uniform(1, 5, (view.height, view.width))
-    points = unprojected(view, depths)
+    points = unprojected(np, view, depths)
     pixels, z, _ = view.project(points)
     np.testing.assert_allclose(z, depths.ravel(), rtol=1e-6)
     np.testing.assert_allclose(pixels[view.width + 2], [2.5, 1.5], atol=1e-5)
     every_third = points.reshape(view.height, view.width, 3)[::3, ::3].reshape(-1, 3)
-    np.testing.assert_allclose(unprojected(view, depths, stride=3), every_third, rtol=1e-6)
+    np.testing.assert_allclose(unprojected(np, view, depths, stride=3), every_third, rtol=1e-6)
 
 
 def test_maps_of_a_wall_have_its_depth_and_face_it(backend):
     splats = layers(backend, [4.0], [0.99])
     turned = dataclasses.replace(FRONT, radial=(0.1, 0.0))
     maps = render_depth_maps(backend, splats, [FRONT, turned], False, lambda number: None)
-    depths, weights = maps.of_view(1)
+    depths, weights = map(backend.download, maps.of_view(1))
     assert depths[8, 10] == pytest.approx(4.0)
     assert 0.5 < weights[8, 10] <= 0.99
     assert maps.views[1].radial == (0, 0)
