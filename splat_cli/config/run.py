@@ -16,7 +16,7 @@ class RunSettings:
 
     steps: int | None = setting(
         None,
-        "Number of training steps; by default 120 per training photograph, 10,000 to 30,000, or half of it (--trials).",
+        "Number of training steps; by default 120 per training photograph, 10,000 to 25,000, or half of it (--trials).",
         low=1,
         high=10_000_000,  # the order of the photographs is drawn before the first step
         common=True,

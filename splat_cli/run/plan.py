@@ -22,14 +22,14 @@ MAX_GROWTH = 0.2  # per round, upper bound in short runs
 MIN_UPDATES = 1_000  # with fewer steps, batches reduce quality
 BUDGET, MIN_BUDGET = 1.74, 20_000  # default of splat_budget, and lower bound in splats, for few pixels
 # small photographs need as many splats as those of this size, in pixels: docs/experiments/densification.md
-BUDGETED_SIZE, PIXELS_PER_UNIT = 700_000, 87  # bound for tiny ones: pixels per splat with a budget of 1
+MIN_BUDGETED_SIZE, PIXELS_PER_UNIT = 700_000, 87  # bound for tiny ones: pixels per splat with a budget of 1
 MIN_SIDE = 4  # px of the smallest photograph at a reduced resolution
 DEPTH_WEIGHT = 0.1  # with depth maps: docs/experiments/depth.md
 FREE_SPACE_WEIGHT = 0.1  # with --appearance grid: docs/experiments/appearance.md
 STEPS_PER_VIEW = 120  # default maximum; with more steps, held-out views get worse
-STEPS_RANGE = (10_000, 30_000)
+STEPS_RANGE = (10_000, 25_000)
 # few photographs, of which few show each point, overfit to more steps and splats: docs/experiments/validation.md
-FEW_VIEWS, FEW_VIEWS_PER_POINT = 30, 15.0
+FEW_VIEWS, FEW_SHARE, FEW_PER_POINT = 30, 0.56, 5.0  # of the views, and views, that show a point
 STEPS_OF_FEW, BUDGET_OF_FEW, MIN_BUDGET_OF_FEW, DROPOUT_OF_FEW = 5_000, 0.44, 5_000, 0.3
 COARSE_UNTIL, COARSE_PIXELS = 0.3, 200_000  # pixels per photograph: docs/experiments/start_and_images.md
 SHORT_RUN = 5_000  # steps; shorter runs start with large splats and split them, which converges sooner
@@ -145,12 +145,8 @@ def apply_splat_budget(config: TrainConfig, num_views: int, num_pixels: int, is_
 
 
 def unit_of_budget(num_views: int, num_pixels: float) -> float:
-    """Number of splats for a splat_budget of 1.
-
-    It grows with the number of photographs. Their size matters less: large ones, of phones, are often blurred.
-    """
-    enlarged = max(num_pixels / (num_views * BUDGETED_SIZE), 1.0)
-    return min((num_views * BUDGETED_SIZE) ** (2 / 3) * enlarged ** (1 / 3), num_pixels / PIXELS_PER_UNIT)
+    """Number of splats for a splat_budget of 1. Small photographs count like larger ones, because they are sharper."""
+    return min(max(num_pixels, num_views * MIN_BUDGETED_SIZE) ** (2 / 3), num_pixels / PIXELS_PER_UNIT)
 
 
 def coarse_start(config: TrainConfig, views: Sequence[View], from_splats: bool) -> dict[str, Any]:
@@ -202,8 +198,8 @@ def lr_factor(steps: int) -> float:
 
 
 def is_sparse_capture(num_views: int, overlap: float) -> bool:
-    """Whether there are few photographs, and few show the same point. overlap: `views_per_point`."""
-    return num_views < FEW_VIEWS and overlap < FEW_VIEWS_PER_POINT
+    """Whether there are few photographs, and few of them show the same point. overlap: `views_per_point`."""
+    return num_views < FEW_VIEWS and overlap < max(FEW_SHARE * num_views, FEW_PER_POINT)
 
 
 def default_steps(num_views: int, is_sparse: bool = False) -> int:

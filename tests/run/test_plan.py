@@ -12,6 +12,7 @@ from splat_cli.run.plan import (
     apply_splat_budget,
     default_steps,
     dropout_for,
+    is_sparse_capture,
     resolve_plan,
     sh_lr_factor,
     views_per_point,
@@ -65,20 +66,29 @@ def test_given_settings_are_kept():
 
 
 def test_steps_follow_the_number_of_photographs():
-    assert [default_steps(count) for count in (9, 83, 84, 200, 250, 10_000)] == [
+    assert [default_steps(count) for count in (9, 83, 84, 200, 209, 10_000)] == [
         10_000,
         10_000,
         10_080,
         24_000,
-        30_000,
-        30_000,
+        25_000,
+        25_000,
     ]
     plan = resolve_plan(TrainConfig(), ring_of_views(150))
     assert plan.config.steps == plan.requested.steps == plan.requested.num_steps == 18_000
     assert resolve_plan(TrainConfig(steps=7), VIEWS).requested.steps == 7
 
 
-@pytest.mark.parametrize(("count", "share", "is_sparse"), [(29, 0.5, True), (30, 0.5, False), (17, 0.95, False)])
+def test_captures_are_sparse_by_the_share_of_photographs_that_show_a_point():
+    assert is_sparse_capture(12, 6.0)  # 50 %
+    assert not is_sparse_capture(12, 7.4)
+    assert is_sparse_capture(6, 4.2)  # too few, though 70 %
+
+
+@pytest.mark.parametrize(
+    ("count", "share", "is_sparse"),
+    [(29, 0.5, True), (30, 0.5, False), (17, 0.95, False), (24, 0.6, False)],
+)
 def test_few_photographs_that_overlap_little_get_fewer_steps_and_splats(count, share, is_sparse):
     """A point in front of all cameras, and one that none of them sees."""
     views = [ring_of_views(count, 400, 300)[0]] * count
@@ -243,7 +253,7 @@ def test_background_is_random_behind_opaque_photographs_and_black_behind_others(
         (100, 700_000, 339_700),
         (100, 300_000, 339_700),  # small photographs need as many
         (100, 100_000, 229_885),  # one splat for 43.5 pixels
-        (100, 8 * 700_000, 679_400),
+        (100, 8 * 700_000, 4 * 339_700),
         (800, 700_000, 4 * 339_700),
         (10_000, 700_000, 2_000_000),
         (4, 100, 20_000),
