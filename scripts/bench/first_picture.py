@@ -13,8 +13,9 @@ from pathlib import Path
 
 import click
 import numpy as np
-from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
+
+from splat_cli.io.image_files import open_image
 
 _OPTIONS = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist"]
 _SECONDS = 12.0
@@ -36,7 +37,7 @@ def first_picture(browser: Browser, url: str) -> float:
     page.goto(url, wait_until="commit")
     page.wait_for_timeout(1000 * _SECONDS)
     for at, data in frames:
-        if np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("L")).std() > 5:
+        if np.asarray(open_image(io.BytesIO(base64.b64decode(data))).convert("L")).std() > 5:
             return float(at - began)
     return float("inf")
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
+from filelock import FileLock, Timeout
 
 from splat_cli.errors import SplatError, UsageError, escape_unprintable
 
@@ -157,12 +157,12 @@ def _acquire(folder: Path, make: bool) -> FileLock:
             if make:
                 folder.mkdir(parents=True, exist_ok=True)
             lock.acquire()
-            if not isinstance(lock, SoftFileLock):  # its text shows others whether its process has ended
+            if _pid_without_flock(path) is None:  # that text shows others whether its process has ended
                 _write_holder(path)
             return lock
         except Timeout:
             if path.exists():
-                raise FolderInUse(f"{folder} is in use by {_in_use(lock, path)}") from None
+                raise FolderInUse(f"{folder} is in use by {_in_use(path)}") from None
         except FileNotFoundError as error:
             lock.release()
             if not make:
@@ -207,11 +207,21 @@ def _computer() -> str:
     return platform.node() or "this computer"
 
 
-def _in_use(lock: BaseFileLock, path: Path) -> str:
+def _in_use(path: Path) -> str:
     """The holder of a lock, and what to do."""
-    if isinstance(lock, SoftFileLock):  # the disk has no flock: the file stays after its process was killed
-        return f"process {lock.pid}: wait until it ends, or stop it; if it has ended on all computers, remove {path}"
+    pid = _pid_without_flock(path)
+    if pid is not None:  # the file stays after its process was killed
+        return f"process {pid}: wait until it ends, or stop it; if it has ended on all computers, remove {path}"
     return f"{_holder(path)}: wait until it ends, or stop it"
+
+
+def _pid_without_flock(path: Path) -> int | None:
+    """The process in a lock's file on a disk without flock, where filelock writes its number first; otherwise None."""
+    try:
+        first = path.read_bytes().split(b"\n", 1)[0]
+    except OSError:
+        return None
+    return int(first) if first.isdigit() else None
 
 
 def _holder(path: Path) -> str:
