@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import plyfile
 
 from splat_cli.device import Backend
 from splat_cli.errors import UsageError
@@ -207,20 +208,15 @@ def write_mesh(path: Path, mesh: Mesh) -> None:
 
 
 def _write_ply(path: Path, mesh: Mesh) -> None:
-    vertices = np.empty(len(mesh.vertices), [("position", "<f4", 3), ("color", "u1", 3)])
-    vertices["position"], vertices["color"] = mesh.vertices, mesh.colors
-    faces = np.empty(len(mesh.faces), [("count", "u1"), ("vertices", "<i4", 3)])
-    faces["count"], faces["vertices"] = 3, mesh.faces
-    header = [
-        "ply", "format binary_little_endian 1.0",
-        f"element vertex {len(vertices)}", *(f"property float {name}" for name in "xyz"),
-        *(f"property uchar {name}" for name in ("red", "green", "blue")),
-        f"element face {len(faces)}", "property list uchar int vertex_indices", "end_header\n",
-    ]  # fmt: skip
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        file.write("\n".join(header).encode())
-        file.write(vertices.tobytes())
-        file.write(faces.tobytes())
+    columns = [*((name, "<f4") for name in "xyz"), *((name, "u1") for name in ("red", "green", "blue"))]
+    vertices = np.empty(len(mesh.vertices), columns)
+    for (name, _), values in zip(columns, [*mesh.vertices.T, *mesh.colors.T], strict=True):
+        vertices[name] = values
+    faces = np.empty(len(mesh.faces), [("vertex_indices", "<i4", (3,))])
+    faces["vertex_indices"] = mesh.faces
+    elements = [plyfile.PlyElement.describe(vertices, "vertex"), plyfile.PlyElement.describe(faces, "face")]
+    with replacing(path) as temporary:
+        plyfile.PlyData(elements, byte_order="<").write(str(temporary))
 
 
 def _write_obj(path: Path, mesh: Mesh) -> None:
