@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from splat_cli.device.launch import ceil_div
 from splat_cli.scene.trajectories.capture import Capture
 from splat_cli.scene.trajectories.focus import focus_point, up_direction
 from splat_cli.scene.trajectories.look_at import levelled
@@ -15,6 +16,8 @@ _NEAR_PIVOT = 0.4
 _CENTRAL = 0.17
 """Half size of the central region, relative to width and height."""
 _MAX_VIEWS = 64
+_MAX_SPLATS = 20_000
+"""Number of splats from which a median distance is estimated: a page computes one for each of its photographs."""
 _CORE = (0.1, 0.9)
 """Quantiles of the splats to frame along each axis, without cameras."""
 
@@ -56,6 +59,7 @@ def seen_points(means: np.ndarray, views: Sequence[View]) -> np.ndarray:
 def pivot_point(means: np.ndarray, view: View) -> np.ndarray:
     """Point [3] on the camera's axis at the median distance of the splats [N, 3] around the axis."""
     view = view.pinhole
+    means = means[:: ceil_div(len(means), _MAX_SPLATS) or 1]
     points = means @ view.w2c[:3, :3].T + view.w2c[:3, 3]
     depths = points[:, 2]
     reach = np.abs(points[:, :2]) * [view.fx / view.width, view.fy / view.height]
