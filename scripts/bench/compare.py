@@ -23,6 +23,8 @@ from typing import Any
 import click
 
 from splat_cli.eval.metrics import has_flip
+from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.run.storage.train_log import sum_phases
 
 
 def run(scene: Path, preset: str, seed: int, options: Sequence[str], results: Path) -> dict[str, Any]:
@@ -40,15 +42,9 @@ def run(scene: Path, preset: str, seed: int, options: Sequence[str], results: Pa
                 command = [sys.executable, "-m", "splat_cli", "eval", f"{folder}/run"]
                 subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             steps = json.loads(Path(folder, "run", "metrics.json").read_text())["steps"]
-            trials = trial_seconds(Path(folder, "run", "train.jsonl"))
+            trials = sum_phases(RunDir(Path(folder, "run")).log.entries())["trial runs"]
         out.write_text(json.dumps(steps[max(steps, key=int)] | {"steps": max(map(int, steps)), "trials": trials}))
     return json.loads(out.read_text())
-
-
-def trial_seconds(log: Path) -> float:
-    """Seconds of the trial runs before training, by a run's log."""
-    entries = (json.loads(line) for line in log.read_text().splitlines())
-    return sum(entry["phases"]["trial runs"] for entry in entries if "phases" in entry)
 
 
 def cell(runs: list[dict[str, Any]], key: str, digits: int, unit: float = 1) -> str:

@@ -92,7 +92,7 @@ def quality_svg(table: list[Row]) -> str:
 def _row(programs: list[str], split: int, cells: list[str]) -> Row:
     others = {name: found for name, cell in zip(programs, cells[split + 1 :], strict=False) if (found := _result(cell))}
     splat = [found for cell in cells[1:split] if (found := _result(cell))]
-    return Row(cells[0].split(",")[0], splat, {name: others[name] for name in programs if name in others})
+    return Row(cells[0].split(",")[0], splat, others)
 
 
 def _cells(line: str) -> list[str]:
@@ -101,7 +101,7 @@ def _cells(line: str) -> list[str]:
 
 def _result(cell: str) -> Result | None:
     """The result in a cell such as "**30.4, 30.5** / 0.91, 18.4 s"; None if it is empty or has no figures."""
-    psnr, seconds = _numbers(cell.split("/")[0].rsplit(" s", 1)[0]), re.search(r"([\d.]+) s$", cell)
+    psnr, seconds = _numbers(cell.split("/")[0]), re.search(r"([\d.]+) s$", cell)
     if "/" not in cell:  # no SSIM: one figure, and seconds
         psnr = psnr[:1]
     return Result(mean(psnr), float(seconds[1]) if seconds else None) if psnr else None
