@@ -111,7 +111,7 @@ def small_kernels(request: pytest.FixtureRequest, open_device: Callable[..., Bac
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
-    """A headless browser without a GPU, driven with playwright; skips the test if there is none."""
+    """A headless browser without a GPU, driven with playwright; skips the test without a browser."""
     api = pytest.importorskip("playwright.sync_api", reason="browsers are driven with playwright (extra browser)")
     found = shutil.which("chromium") or shutil.which("google-chrome")
     if found is None:

@@ -76,7 +76,7 @@ def wait_for_checkpoint(process: "subprocess.Popen[str]", run: Path, newest: Seq
 
 
 def newest_checkpoint(run: Path) -> list[Path]:
-    """A list of the path of a run's newest checkpoint, empty if there is none."""
+    """A list of the path of a run's newest checkpoint, empty without checkpoints."""
     return checkpoint_paths(RunDir(run).checkpoints_path)[:1]
 
 

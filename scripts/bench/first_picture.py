@@ -22,7 +22,7 @@ _SECONDS = 12.0
 
 
 def first_picture(browser: Browser, url: str) -> float:
-    """Seconds from the navigation to the first frame that is not one colour; inf if there is none in _SECONDS."""
+    """Seconds from the navigation to the first frame that is not one colour; inf without one in _SECONDS."""
     page = browser.new_page(viewport={"width": 1280, "height": 800})
     page.goto("about:blank")
     session, frames = page.context.new_cdp_session(page), []

@@ -318,7 +318,7 @@ class Trials:
         return ended.struck
 
     def check(self, name: str, number: int, kind: str) -> str:
-        """Run with a fault at operation `number`, then repeat; returns the defect found, empty if there is none."""
+        """Run with a fault at operation `number`, then repeat; returns the defect found, or an empty text."""
         scenario, path = self.scenarios[name], self.folder / f"trial-{os.getpid()}"
         scenario.prepare(path)
         ended = self._splat(scenario, path, number, KINDS.index(kind) + 1)

@@ -14,7 +14,7 @@ def is_run(path: Path) -> bool:
 
 
 def open_run(path: Path) -> RunDir:
-    """The run at `path`; UsageError if there is none."""
+    """The run at `path`; UsageError if no run is there."""
     if not path.exists():
         raise UsageError(f"{path} does not exist; name the folder of a run")
     if not is_run(path):
@@ -38,7 +38,7 @@ def _advice(path: Path) -> str:
 
 
 def _run_around(path: Path) -> Path | None:
-    """The run in whose folder the path lies; None if there is none."""
+    """The run in whose folder the path lies; None outside of runs."""
     return next(filter(is_run, (*path.parents, *path.resolve().parents)), None)
 
 

@@ -31,7 +31,7 @@ def new_run_folder(path: Path) -> Iterator[RunDir]:
 
 @contextmanager
 def existing_run(path: Path) -> Iterator[RunDir]:
-    """The run at `path`, locked for writing. UsageError if there is none, or another process has locked it."""
+    """The run at `path`, locked for writing. UsageError if no run is there, or another process has locked it."""
     run = open_run(path)
     with locked_folder(path):
         remove_leftovers(path)
