@@ -16,11 +16,12 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 import numpy as np
 
@@ -97,6 +98,7 @@ def _register(
     Before feature extraction: COLMAP then skips what an interrupted process has done.
     """
     if _num_registered(pycolmap, database) == len(job["names"]):
+        _rename(pycolmap, database, _original)  # after an interruption of `_match`
         return
     for path in database.parent.glob(f"{database.name}*"):
         path.unlink()
@@ -181,16 +183,37 @@ def _match(pycolmap: Any, database: Path, job: Mapping[str, Any]) -> None:
         pairing = pycolmap.ExhaustivePairingOptions()
         pairing.block_size = min(max(ceil_div(num, _BLOCKS), _MIN_BLOCK), _MAX_BLOCK)
         pycolmap.match_exhaustive(database, pairing_options=pairing, verification_options=verification, device=device)
-    elif any(" " in name for name in job["names"]):  # spaces separate the names in a list of pairs
-        pycolmap.match_sequential(database, verification_options=verification, device=device)
     else:
+        _rename(pycolmap, database, _listable)
         with tempfile.TemporaryDirectory() as folder:
             listed = Path(folder) / "pairs.txt"
-            listed.write_text("".join(f"{first} {second}\n" for first, second in pairs), encoding="utf-8")
+            listed.write_text("".join(f"{_listable(first)} {_listable(second)}\n" for first, second in pairs))
             listing = pycolmap.ImportedPairingOptions(match_list_path=listed, block_size=_LISTED_BLOCK)
             pycolmap.match_image_pairs(
                 database, pairing_options=listing, verification_options=verification, device=device
             )
+        _rename(pycolmap, database, _original)
+
+
+def _listable(name: str) -> str:
+    """The name in a list of pairs, where spaces separate names and # begins a comment; "/" marks quoted ones."""
+    quoted = quote(name)
+    return name if quoted == name else f"/{quoted}"
+
+
+def _original(name: str) -> str:
+    return unquote(name[1:]) if name.startswith("/") else name
+
+
+def _rename(pycolmap: Any, database: Path, change: Callable[[str], str]) -> None:
+    """Change the names of the photographs in the database."""
+    opened = pycolmap.Database.open(database)
+    with pycolmap.DatabaseTransaction(opened):
+        for image in opened.read_all_images():
+            if change(image.name) != image.name:
+                image.name = change(image.name)
+                opened.update_image(image)
+    opened.close()
 
 
 def _map(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any]) -> list[Any]:

@@ -248,6 +248,48 @@ print("MODELS", json.dumps([sorted(model.images[i].name for i in model.reg_image
 """
 
 
+MATCHING = """
+import json, os, sys
+from pathlib import Path
+import pycolmap
+from splat_cli.scene.sfm import colmap_worker as worker
+
+folder, names = Path(sys.argv[1]), json.loads(sys.argv[2])
+pycolmap.logging.minloglevel = 2
+file = folder / "database.db"
+is_killed = not file.exists()
+opened = pycolmap.Database.open(file)
+if is_killed:
+    options = pycolmap.SyntheticDatasetOptions(num_rigs=1, num_cameras_per_rig=1, num_frames_per_rig=len(names))
+    options.num_points3D = 40
+    pycolmap.synthesize_dataset(options, opened)
+    for image, image.name in zip(opened.read_all_images(), names):
+        opened.update_image(image)
+    opened.clear_matches()
+    opened.clear_two_view_geometries()
+    opened.close()
+    pycolmap.match_image_pairs = lambda *args, **options: os._exit(9)
+worker._send = lambda **message: None
+job = {"names": names, "pairs": [names[:2], names[1:3]], "seed": 0}
+worker._register(pycolmap, file, folder, job, [])
+worker._match(pycolmap, file, job)
+opened = pycolmap.Database.open(file)
+images = {image.image_id: image.name for image in opened.read_all_images()}
+pairs = [sorted(map(images.get, pair)) for pair in map(pycolmap.pair_id_to_image_pair, opened.read_all_matches()[0])]
+print("RESULT", json.dumps([sorted(images.values()), sorted(pairs)]))
+"""
+
+
+def test_only_the_listed_pairs_are_matched_whatever_the_names(tmp_path):
+    """Also after an interruption, which leaves other names in the database."""
+    pytest.importorskip("pycolmap")
+    names = ["# 1.jpg", "a b/2.jpg", "a%20b/2.jpg", "plain.jpg"]
+    killed, done = (finished([sys.executable, "-c", MATCHING, str(tmp_path), json.dumps(names)]) for _ in range(2))
+    assert killed.returncode == 9, killed.stderr
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+    assert json.loads(line.removeprefix("RESULT ")) == [names, [names[:2], names[1:3]]]
+
+
 def test_an_interrupted_mapping_continues(tmp_path):
     """Killed in the first and in the second of two models, which share no photograph."""
     pytest.importorskip("pycolmap")
