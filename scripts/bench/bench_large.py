@@ -3,8 +3,9 @@
   python scripts/bench/bench_large.py --splats 100000000 --gpus 2 --folder /tmp/large
 
 Makes a room of that many splats (a PLY of SH degree 0, 68 bytes per splat) and 8 photographs of noise. Each of them
-shows about 30 % of the splats. Runs `splat train --init-from` on it without density control. The result is saved only
-with --save: as a PLY of degree 3 it has 248 bytes per splat.
+shows about 30 % of the splats. Runs `splat train --init-from` on it without density control. One GPU sorts the splats
+first, as rounds of density control do; several GPUs, and --shuffled, leave them in random order. The result is saved
+only with --save: as a PLY of degree 3 it has 248 bytes per splat.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from splat_cli.scene.colmap.write import write_model
 from splat_cli.scene.quaternion import quat_from_matrix
 from splat_cli.terminal.console import Display, Progress
 from splat_cli.train import initialization, trainer
+from splat_cli.train.buffers import make_model
 from splat_cli.train.ranked.ranked_views import RankedViews
 from splat_cli.train.ranked.shares import SharedSplats
 from splat_cli.train.trainer import Trainer
@@ -119,6 +121,13 @@ def told(owner: Any, name: str) -> Iterator[None]:
         yield
 
 
+def sorted_model(*arguments: Any) -> Any:
+    """A model with splats in the order of training."""
+    model = make_model(*arguments)
+    model.sort_spatially()
+    return model
+
+
 @click.command()
 @click.option("--splats", "num", type=int, required=True)
 @click.option("--gpus", default=1)
@@ -128,6 +137,7 @@ def told(owner: Any, name: str) -> Iterator[None]:
 @click.option("--moments", default="float32")
 @click.option("--max-memory", type=float, metavar="GIB", help="More rows than fit into it are in host memory.")
 @click.option("--visible-adam", is_flag=True)
+@click.option("--shuffled", is_flag=True, help="Leave the splats in random order.")
 @click.option("--folder", type=Path, required=True, help="Folder of the scene, which is made if it is missing.")
 @click.option("--only-make", is_flag=True, help="Make the scene without training.")
 @click.option("--save", is_flag=True, help="Write the result, too.")
@@ -141,6 +151,7 @@ def main(
     moments: str,
     max_memory: float | None,
     visible_adam: bool,
+    shuffled: bool,
     folder: Path,
     only_make: bool,
     save: bool,
@@ -178,6 +189,8 @@ def main(
     display = Timed(config.batch_size)
     backend = open_device(device, config, display)
     with ExitStack() as stack:
+        if gpus == 1 and not shuffled:
+            stack.enter_context(patch.object(trainer, "make_model", sorted_model))
         peak, out = stack.enter_context(PeakMemory()), stack.enter_context(tempfile.TemporaryDirectory(dir=folder))
         for owner, name in (
             (initialization, "read_splats"),
