@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 @click.command(hidden=True)
 @click.argument("out", type=PATH)
 @click.argument("number", type=int, required=False)
+@click.option("--gpus", default=1)
 @device_option
 @display_options
-def command(out: Path, number: int | None, device: str, display: "Display") -> Output:
+def command(out: Path, number: int | None, gpus: int, device: str, display: "Display") -> Output:
     """Prepare and train cell NUMBER of the city in OUT; without NUMBER, run the last pass."""
     timer = PhaseTimer("starting")
     from splat_cli.commands.city.cell import train_cell
 
-    result = train_cell(out, number, device, display, timer)
+    result = train_cell(out, number, gpus, device, display, timer)
     return Output(result.lines(), result.to_dict())

@@ -46,10 +46,12 @@ _QUALITY = 98  # quality of JPEG files
 _KEPT = 0.5  # fraction of the splats with which the last pass starts: docs/optimizations/several_gpus.md
 
 
-def train_cell(out: Path, number: int | None, device: str, display: Display, timer: PhaseTimer) -> RunSummary:
+def train_cell(
+    out: Path, number: int | None, gpus: int, device: str, display: Display, timer: PhaseTimer
+) -> RunSummary:
     """Prepare a cell of the city in `out`, and train it. The run is locked from the start. UsageError.
 
-    number: None for the last pass.
+    number: None for the last pass. gpus: number of GPUs that train it; one if some splats are frozen.
     """
     city, plan, files = read_city(out, device), read_plan(out), CellFiles.of(out, number)
     if plan is None or number not in (None, *range(len(plan.cells))):
@@ -66,9 +68,11 @@ def train_cell(out: Path, number: int | None, device: str, display: Display, tim
                 else:
                     prepare_cell(city.coarse, out, plan, number, backend, display)
             free_memory(backend)  # training plans with the free memory
-        start = Resumption(files.scene, city.cell_config(plan, number), None)
+        config = city.cell_config(plan, number)
+        config = dataclasses.replace(config, gpus=1 if config.frozen else gpus)
+        start = Resumption(files.scene, config, None)
         if is_run(files.run.path):
-            start = plan_resumption(files.run, files.scene, {}, display)
+            start = plan_resumption(files.run, files.scene, {"gpus": config.gpus}, display)
         return train_scene(start.scene, files.run, start.config, backend, display, start.checkpoint, timer=timer)
 
 
@@ -162,7 +166,11 @@ def _photographs(
 
 
 def _write_splats(files: CellFiles, views: list[View], start: SplatArrays, frozen: SplatArrays) -> None:
-    """Write the trained and the frozen splats and the model of the pictures; the former last."""
+    """Write the trained and the frozen splats and the model of the pictures; the former last.
+
+    The model's points are the splats, also for --free-space: the coarse run has removed floaters with the dataset's
+    points, and cells then have as few (docs/optimizations/several_gpus.md).
+    """
     if len(frozen):
         write_ply(files.frozen, frozen)
     _write_model(files, views, start.means)

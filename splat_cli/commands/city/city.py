@@ -20,6 +20,7 @@ from splat_cli.gaussians.ply import count_splats
 from splat_cli.io.files import replacing
 from splat_cli.run.device import open_device
 from splat_cli.run.plan import default_steps, lr_factor, resolve_plan
+from splat_cli.run.ranks import rank_counts
 from splat_cli.run.setup.memory_plan import plan_memory
 from splat_cli.run.setup.split_scene import split_scene
 from splat_cli.run.setup.training_data import with_fixed_paths
@@ -30,7 +31,7 @@ from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene
 from splat_cli.terminal.console import Display
 
-_OWN_SCENE: dict[str, Any] = {
+_OF_CELLS: dict[str, Any] = {
     "format": "colmap",
     "images": None,
     "max_size": None,
@@ -43,8 +44,14 @@ _OWN_SCENE: dict[str, Any] = {
     "min_track_length": 0,
     "max_point_error": None,
     "init": "points",
+    "eval": False,
+    "split": None,
+    "pose_opt": False,
+    "appearance": "none",
+    "refine_intrinsics": False,
+    "allow_implausible": True,
 }
-"""Settings for reading the scene of a cell."""
+"""Settings of cells and the last pass, which read scenes of their own, with the poses and colours of the coarse run."""
 _RATES = ("lr_means", "lr_means_final", "lr_scales", "lr_quats")
 _NAMES = {
     "scene": "SCENE",
@@ -53,6 +60,7 @@ _NAMES = {
     "cell_splats": "--cell-splats",
 }
 """Entries of a city's record that are not settings -> their names in messages."""
+_BATCHES = "coarse_batch", "last_batch"  # optional entries
 _LR_EXPONENT = 2 / 3
 """Exponent of `lr_factor` for cells. It raises rates for training from points; coarse splats need to move less. The
 last pass trains like a run from points."""
@@ -65,7 +73,8 @@ class City:
     cell_splats, max_splats: maximum number of splats of the city, and of those trained at a time. cell_steps,
     last_steps: of each cell, of the last pass; None: by the number of photographs. coarse_batch: batch size of the
     coarse run on one GPU; background: that of all runs, because pictures of cells are opaque. None for cities begun by
-    versions that did not record these.
+    versions that did not record these. last_batch: batch size of the last pass, None if its splats may not fit into the
+    memory of one GPU.
     """
 
     scene: Path
@@ -79,6 +88,7 @@ class City:
     cluster: str | None = None
     coarse_batch: int | None = None
     background: str | None = None
+    last_batch: int | None = None
 
     @property
     def coarse(self) -> RunDir:
@@ -100,15 +110,9 @@ class City:
         rates = {name: lr_factor(steps) ** exponent * getattr(self.config, name) for name in _RATES}
         config = dataclasses.replace(
             self.config,
-            **_OWN_SCENE,
+            **_OF_CELLS,
             **rates,
             steps=steps,
-            eval=False,
-            split=None,
-            pose_opt=False,
-            appearance="none",
-            refine_intrinsics=False,
-            allow_implausible=True,
             background=self.background or self.config.background,
             init_from=str(files.start),
             relocate_unseen=is_last and self.config.relocate_unseen,  # other photographs may show them
@@ -118,7 +122,13 @@ class City:
         limit = round(plan.growth * num)
         if is_last:
             limit = num if config.frozen else max(num, self.max_splats)
+            config = config if config.frozen else dataclasses.replace(config, batch=self.last_batch or config.batch)
         return self._within(limit, config)
+
+    def gpus_of_last_pass(self) -> list[int]:
+        """Numbers of GPUs, descending, on which the last pass has the result of one GPU; 1 is left out."""
+        config = dataclasses.replace(self.config, **_OF_CELLS, batch=self.last_batch)
+        return rank_counts(config) if self.last_batch else []
 
     def _within(self, max_splats: int, config: TrainConfig) -> TrainConfig:
         return dataclasses.replace(config, max_splats=max_splats, splat_budget=0.0, report=False, save_at=())
@@ -149,7 +159,7 @@ def open_city(
     asked |= {"scene": str(scene.resolve()), "settings": _json(requested_settings(config))}
     if begun is None:
         backend = open_device(device, config, display)
-        limits = _limits(scene, config, cell_splats, backend)
+        limits = _limits(scene, config, cell_splats, last_steps, backend)
         begun = {**asked, **limits}
         with replacing(record, durable=True) as temporary:
             temporary.write_text(json.dumps(begun, indent=1) + "\n", encoding="utf-8")
@@ -166,14 +176,16 @@ def read_city(out: Path, device: str, cluster: str | None = None) -> City:
     begun = _read_record(out / "city.json")
     config = TrainConfig(**begun["settings"])
     numbers = begun["cell_splats"], begun["max_splats"], begun.get("cell_steps"), begun.get("last_steps")
-    found = begun.get("coarse_batch"), begun.get("background")
+    found = begun.get("coarse_batch"), begun.get("background"), begun.get("last_batch")
     return City(Path(begun["scene"]), out, config, *numbers, device, cluster, *found)
 
 
-def _limits(scene: Path, config: TrainConfig, cell_splats: int | None, backend: Backend) -> dict[str, int | str]:
-    """Maximum number of splats per cell and in the city, batch size of the coarse run, and background.
+def _limits(
+    scene: Path, config: TrainConfig, cell_splats: int | None, last_steps: int | None, backend: Backend
+) -> dict[str, int | str]:
+    """Maximum number of splats per cell and in the city, batch sizes of coarse run and last pass, and background.
 
-    The first is --cell-splats or the limit of device memory, the second --max-splats or the budget. The batch size must
+    The first is --cell-splats or the limit of device memory, the second --max-splats or the budget. Batch sizes must
     not depend on the number of GPUs.
     """
     read = read_scene(scene, SceneOptions.of(config))
@@ -183,16 +195,21 @@ def _limits(scene: Path, config: TrainConfig, cell_splats: int | None, backend: 
     budget = image_budget(backend, config, train, held_out)
     resident = budget.resident_if_streamed if budget else None
     resolved = resolve_plan(config, train, read.points, resident=resident).config
-    if cell_splats is None:
-        in_memory = dataclasses.replace(resolved, offload="off", frozen="")
-        memory = plan_memory(backend, in_memory, train, 0, image_budget(backend, config, train, ()))
-        cell_splats = memory.fitting_beside_frozen  # as many may surround the cell
-    return {
-        "cell_splats": cell_splats,
+    of_last = dataclasses.replace(config, **_OF_CELLS, steps=last_steps or None, frozen=None)
+    last = resolve_plan(of_last, train, read.points, resident=resident, from_splats=True).config
+    beside = image_budget(backend, config, train, ())
+    memory, memory_of_last = (
+        plan_memory(backend, dataclasses.replace(one, offload="off", frozen=frozen), train, 0, beside)
+        for one, frozen in ((resolved, ""), (last, None))
+    )
+    limits: dict[str, int | str] = {
+        "cell_splats": cell_splats or memory.fitting_beside_frozen,  # as many may surround the cell
         "max_splats": resolved.max_splats,
         "coarse_batch": resolved.batch_size,
         "background": resolved.background,
     }
+    fits = memory_of_last.fitting >= resolved.max_splats
+    return limits | ({"last_batch": last.batch_size} if fits else {})
 
 
 def _read_record(path: Path) -> dict[str, Any]:
@@ -204,7 +221,7 @@ def _read_record(path: Path) -> dict[str, Any]:
         raise FormatError(f"{error}: {advice}") from None
     limits = [None]
     if isinstance(begun, dict):
-        limits = [begun.get("cell_splats"), begun.get("max_splats"), begun.get("coarse_batch", 1)]
+        limits = [begun.get("cell_splats"), begun.get("max_splats"), *map(begun.get, _BATCHES, (1, 1))]
     if not all(isinstance(limit, int) and limit > 0 for limit in limits) or not _has_settings(begun):
         raise FormatError(f"{path} is damaged: {advice}")
     return dict(begun)

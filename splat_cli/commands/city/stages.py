@@ -49,7 +49,7 @@ def _train_parts(city: City, plan: CityPlan | None, display: Display) -> CityPla
     with open_engine(city.device, city.cluster, display.say) as engine:
         if not city.coarse.result():
             display.say(f"Coarse run: up to {min(city.cell_splats, city.max_splats):,} splats, {city.coarse.path}")
-            _train_coarse(city, engine, display)
+            _run_on_gpus(city, coarse_jobs(city), engine, display)
         if plan is None:
             with timed(city.out, "division", display):
                 backend = open_device(city.device, city.config, display)
@@ -59,24 +59,24 @@ def _train_parts(city: City, plan: CityPlan | None, display: Display) -> CityPla
         with timed(city.out, "cells", display):
             _train_cells(city, plan, engine, display)
         if _lacks_last_pass(city):
-            _run(city, {cell_job(city, None): set()}, engine, display)
+            _run_on_gpus(city, last_jobs(city), engine, display)
     return plan
 
 
-def _train_coarse(city: City, engine: Engine, display: Display) -> None:
-    """Train the coarse run on the largest number of free GPUs that divides its batch size; the result is the same.
+def _run_on_gpus(city: City, jobs: dict[int, Job], engine: Engine, display: Display) -> None:
+    """Run a job on the largest possible number of free GPUs; the result is the same. jobs: for each number, and for 1.
 
-    Uses one GPU if fewer than two are free, or if ranks fail.
+    Runs it on one GPU if fewer than two are free, or if ranks fail.
     """
-    jobs = coarse_jobs(city)
     single = jobs.pop(1)
+    single.log.parent.mkdir(parents=True, exist_ok=True)
     ended = engine.run_ranks(jobs) if jobs else None
     row = ended.json_output() if ended else {}
     if ended and "error" not in row:
         show_job(city.out, ended, row["num_splats"], display)
         return
     if ended:
-        display.warn(f"the coarse run continues on one GPU: {row['error']}")
+        display.warn(f"{single.name} continues on one GPU: {row['error']}")
     _run(city, {single: set()}, engine, display)
 
 
@@ -150,10 +150,15 @@ def _job(city: City, config: TrainConfig) -> Job:
     return resumed_on(train_job("coarse", city.scene, city.coarse.path, config, city.device), config.gpus)
 
 
-def cell_job(city: City, number: int | None, priority: int = 0) -> Job:
+def last_jobs(city: City) -> dict[int, Job]:
+    """The job of the last pass for each number of GPUs, as `coarse_jobs`."""
+    return {gpus: cell_job(city, None, gpus=gpus) for gpus in (1, *city.gpus_of_last_pass())}
+
+
+def cell_job(city: City, number: int | None, priority: int = 0, gpus: int = 1) -> Job:
     """`splat cell --json`, which resumes an interrupted run. number: None for the last pass. priority: see `Job`."""
     files, numbers = CellFiles.of(city.out, number), () if number is None else (str(number),)
-    command = ("cell", str(city.out), *numbers, "--json", "--device", city.device)
+    command = ("cell", str(city.out), *numbers, "--json", "--device", city.device, f"--gpus={gpus}")
     inputs, log = (city.scene, city.coarse.path), files.folder / "run.log"
     name = "last pass" if number is None else f"cell {number}"
     return Job(name, command, Path.cwd(), log, files.run.path, command, inputs, priority)

@@ -139,9 +139,10 @@ def test_where_memory_is_short_the_last_pass_trains_splats_that_cover_most(city,
     """The others are frozen."""
     shutil.rmtree(copy / "cells" / "last")
     monkeypatch.setattr(MemoryPlan, "trainable_of", lambda self, num: 1200)
-    trained = splat("cell", copy, "--device", "cpu")
+    trained = splat("cell", copy, "--device", "cpu", "--gpus", "2")
     assert trained.code == 0, trained.err
     files, views = CellFiles.of(copy, None), RunDir(copy / "coarse").views("train")
+    assert files.run.config().gpus == 1
     merged = merged_splats(RunDir(copy / "coarse"), copy, read_plan(copy))
     start, frozen = read_ply(files.start), read_ply(files.frozen)
     assert len(start) == 1200 < len(merged)
@@ -245,6 +246,16 @@ def test_cells_keep_the_background_of_transparent_photographs(tmp_path):
     assert read_city(out, "cpu").background == "black"
 
 
+@pytest.mark.parametrize(("max_splats", "batch"), [(1500, 2), (200_000_000, None)])
+def test_a_last_pass_that_may_not_fit_on_one_gpu_uses_no_other(city, tmp_path, max_splats, batch):
+    """One GPU moves splats to host memory, several would train fewer."""
+    config = load_config(None, {"batch": 2, "max_splats": max_splats, "splat_budget": 0.0})
+    (tmp_path / "out").mkdir()
+    begun = open_city(city[0], tmp_path / "out", config, 300, None, None, "cpu", None, Display(level=Level.QUIET))
+    assert begun.last_batch == batch
+    assert begun.gpus_of_last_pass() == ([2] if batch else [])
+
+
 def test_cells_use_the_background_of_the_coarse_run_and_no_depth_maps(city):
     """The folder of depth maps fits the photographs, not the undistorted pictures of a cell."""
     begun = read_city(city[1], "cpu")
@@ -252,6 +263,14 @@ def test_cells_use_the_background_of_the_coarse_run_and_no_depth_maps(city):
     depths = dataclasses.replace(begun.config, depths="depths", depth_weight=0.3)
     config = dataclasses.replace(begun, config=depths, background="black").cell_config(read_plan(city[1]), 0)
     assert (config.background, config.depths, config.depth_weight) == ("black", "none", None)
+
+
+def test_points_of_cells_are_their_splats(city):
+    """--free-space ends there, too."""
+    for number in (0, 1, None):
+        files = CellFiles.of(city[1], number)
+        points = read_scene(files.scene).points
+        np.testing.assert_allclose(points, read_ply(files.start).means, rtol=1e-6)
 
 
 def test_only_what_is_missing_is_trained(city, copy, splat):
@@ -322,6 +341,20 @@ def test_cells_are_prepared_by_their_jobs(city, copy, splat, monkeypatch):
     assert CellFiles.of(copy, None).start.stat().st_mtime_ns > before  # the last pass is repeated after a cell
 
 
+def test_a_last_pass_that_two_gpus_have_begun_continues_on_one(copy, splat):
+    run = CellFiles.of(copy, None).run
+    before = run.ply_path(20).read_bytes()
+    shutil.rmtree(run.path / "point_cloud")
+    shutil.rmtree(run.checkpoints_path)
+    (run.path / "result.json").unlink()
+    settings = run.path / "config.toml"
+    settings.write_text(settings.read_text().replace("gpus = 1", "gpus = 2"))
+    continued = splat("cell", copy, "--device", "cpu")
+    assert continued.code == 0, continued.err
+    assert "Changed: --gpus 2 -> 1" in continued.err
+    assert run.ply_path(20).read_bytes() == before
+
+
 def test_a_finished_cell_is_not_trained_again(city, copy, splat):
     """The job is repeated if its worker was lost before it could report."""
     files = CellFiles.of(copy, 1)
@@ -349,7 +382,7 @@ def test_the_number_of_workers_changes_no_byte(city, splat, tmp_path):
     assert plys[0] == plys[1]
 
 
-def test_the_coarse_run_of_two_workers_has_the_same_bytes(city, splat, tmp_path):
+def test_coarse_run_and_last_pass_of_two_workers_have_the_same_bytes(city, splat, tmp_path):
     """Two ranks render a batch of two."""
     pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
     plys = []
@@ -359,7 +392,7 @@ def test_the_coarse_run_of_two_workers_has_the_same_bytes(city, splat, tmp_path)
         plys.append([RunDir(tmp_path / name / folder).ply_path(step) for folder, step in (("coarse", 60), (".", 40))])
         assert RunDir(tmp_path / name).config().gpus == 1
     assert "Rank 1 of 2 runs on" in result.err
-    assert RunDir(tmp_path / "two" / "coarse").config().gpus == 2
+    assert [RunDir(tmp_path / "two" / run).config().gpus for run in ("coarse", "cells/last/run")] == [2, 2]
     assert [path.read_bytes() for path in plys[0]] == [path.read_bytes() for path in plys[1]]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from splat_cli.commands.city.city import City
-from splat_cli.commands.city.stages import _run, _train_coarse, coarse_jobs
+from splat_cli.commands.city.stages import _run, _run_on_gpus, coarse_jobs, last_jobs
 from splat_cli.config import TrainConfig
 from splat_cli.engine.job import Job, JobResult
 from splat_cli.errors import SplatError, UsageError
@@ -87,7 +87,8 @@ def test_a_usage_error_of_a_job_is_one_of_the_command(city, tmp_path):
 )
 def test_the_coarse_run_is_of_several_gpus_where_ranks_start(city, capsys, output, events):
     engine = RecordingEngine(ranks_output=output)
-    _train_coarse(dataclasses.replace(city, coarse_batch=4), engine, Display(level=Level.NORMAL))
+    jobs = coarse_jobs(dataclasses.replace(city, coarse_batch=4))
+    _run_on_gpus(city, jobs, engine, Display(level=Level.NORMAL))
     assert engine.events == events
     told = "continues on one GPU: needs NCCL" in capsys.readouterr().err
     assert told == (output == {"error": "needs NCCL"})
@@ -113,3 +114,15 @@ def test_gpus_of_the_coarse_run_divide_its_batch(city, batch, options, sizes):
         assert f"--gpus={size}" in job.resume_arguments
         assert size == 1 or f"--gpus={size}" in job.arguments
         assert batch is None or f"--batch={batch}" in job.arguments
+
+
+@pytest.mark.parametrize(
+    ("batch", "options", "sizes"),
+    [(None, {}, [1]), (4, {}, [1, 4, 2]), (4, {"pose_opt": True}, [1, 4, 2]), (4, {"robust": True}, [1])],
+    ids=str,
+)
+def test_gpus_of_the_last_pass_divide_its_batch(city, batch, options, sizes):
+    """Poses and exposures are those of the coarse run."""
+    jobs = last_jobs(dataclasses.replace(city, last_batch=batch, config=TrainConfig(**options)))
+    assert list(jobs) == sizes
+    assert all(f"--gpus={size}" in job.command() for size, job in jobs.items())
