@@ -62,11 +62,12 @@ def command(
     lines = _table(metrics)
     if (hidden := metrics.free_space.get("hidden_points")) is not None:
         lines += ["", f"Points hidden by floaters: {hidden:.1%} of the points that the views see"]
-    lines += ["", f"Step {metrics.step}. Protocol: {metrics.protocol}"]
+    seen = "held out from training" if metrics.held_out else "NOT held out: training saw them, too"
+    lines += ["", f"Step {metrics.step}; photographs {seen}"]
     if metrics.unwritten:
         display.warn(f"the scores are printed only: {metrics.unwritten}")
     else:
-        lines += [f"Written to {metrics.path}"]
+        lines += [f"Written to {metrics.path}, with the protocol of evaluation"]
     lines += [f"Pictures: {save_pictures}"] if save_pictures else []
     return Output(lines, metrics.to_dict(), metrics.unwritten.exit_code if metrics.unwritten else 0)
 

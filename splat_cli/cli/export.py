@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from splat_cli.cli.display import display_options
-from splat_cli.cli.options import PATH, spz_axes_of
+from splat_cli.cli.options import PATH, SectionedCommand, spz_axes_of
 from splat_cli.cli.output import Output
 from splat_cli.cli.param_types import FiniteRange, FormatName, Length, Numbers, WholeRange
 
@@ -100,28 +100,53 @@ _LEVELS, _LOD_STEPS = 5, 500
 
 
 @click.command(
+    cls=SectionedCommand,
+    sections={
+        "crop": "Splats to remove",
+        "scale": "Scale, rotation, translation",
+        "sh_degree": "Contents of the file",
+        "lod": "Levels of detail",
+        "progress": "General",
+    },
     epilog="\b\nExample:\n  splat export runs/garden garden.ply --sh-degree 1 --min-opacity 0.02\n"
     "  splat export runs/garden garden.sog --crop 0,0,0,5 --max-splats 500000\n"
     "  splat export runs/garden garden.spz --lod 4\n"
     "  splat export runs/garden garden.glb --upright --scale-by 0.1,0.4,2 1.3,0.4,2 80cm\n"
     "  splat export house.spz garden.splat both.compressed.ply --rotate 90,0,0\n"
     "  splat export runs/garden garden.html --start-view DSC_0042\n"
-    "  splat export runs/garden tiles/tileset.json"
+    "  splat export runs/garden tiles/tileset.json",
 )
 @click.argument("sources", type=PATH, metavar="RUN_OR_FILE...", nargs=-1)
 @click.argument("out", type=PATH, metavar="OUT")
 @click.option("--format", "format_name", type=FormatName(), help="Format of OUT.  [default: from its suffix]")
+@click.option(
+    "--cameras",
+    type=PATH,
+    metavar="FILE",
+    help="Also write the cameras of the run (JSON), transformed like the splats.",
+)
+@click.option(
+    "--start-view",
+    metavar="NAME|N|FILE",
+    help="Initial view of an .html page: name or number of a view, or a .json file of cameras.  [default: first view]",
+)
 @edit_options
 @click.option(
-    "--spz-axes",
-    type=click.Choice(["rub", "rdf"]),
-    help="Axes of .spz: rub (right, up, back: Niantic) or rdf (right, down, forward: SuperSplat, splat-transform); "
-    "of OUT, and of sources that do not state theirs.  [default: rub]",
+    "--bake/--no-bake",
+    default=True,
+    help="Adapt sizes and opacities of splats trained with --antialias to viewers without antialiasing.  "
+    "[default: bake]",
 )
 @click.option(
     "--appearance",
     metavar="NAME",
     help="With a colour field: appearance of the training photograph NAME.  [default: mean appearance]",
+)
+@click.option(
+    "--spz-axes",
+    type=click.Choice(["rub", "rdf"]),
+    help="Axes of .spz: rub (right, up, back: Niantic) or rdf (right, down, forward: SuperSplat, splat-transform); "
+    "of OUT, and of sources that do not state theirs.  [default: rub]",
 )
 @click.option(
     "--lod",
@@ -135,23 +160,6 @@ _LEVELS, _LOD_STEPS = 5, 500
     type=WholeRange(0, 100_000),
     metavar="N",
     help="Training steps per level of detail.  [default: 500]",
-)
-@click.option(
-    "--bake/--no-bake",
-    default=True,
-    help="Adapt sizes and opacities of splats trained with --antialias to viewers without antialiasing.  "
-    "[default: bake]",
-)
-@click.option(
-    "--cameras",
-    type=PATH,
-    metavar="FILE",
-    help="Also write the cameras of the run (JSON), transformed like the splats.",
-)
-@click.option(
-    "--start-view",
-    metavar="NAME|N|FILE",
-    help="Initial view of an .html page: name or number of a view, or a .json file of cameras.  [default: first view]",
 )
 @display_options
 def command(

@@ -202,6 +202,10 @@ def _hyphenated(argument: str) -> str:
     return "=".join([name.replace("_", "-"), *value])
 
 
+def _see(ctx: click.Context) -> str:
+    return f"(see '{ctx.command_path} --help')"
+
+
 def _explain(error: Exception) -> tuple[str, int]:
     """(message, exit code) of an exception."""
     if isinstance(error, UsageError):
@@ -210,8 +214,11 @@ def _explain(error: Exception) -> tuple[str, int]:
         return (str(error) if isinstance(error, Interrupted) else f"Error: {error}"), error.exit_code
     if isinstance(error, click.UsageError) and type(error).__name__ == "NoArgsIsHelpError":  # raised since click 8.2
         return error.format_message(), 2
+    if isinstance(error, click.NoSuchOption) and error.possibilities and error.ctx:
+        nearest = error.possibilities[0]
+        return f"Error: No such option {error.option_name!r}: did you mean {nearest!r}? {_see(error.ctx)}", 2
     if isinstance(error, click.UsageError):
-        hint = f" (see '{error.ctx.command_path} --help')" if error.ctx else ""
+        hint = f" {_see(error.ctx)}" if error.ctx else ""
         return f"Error: {one_line(error.format_message()).rstrip('.')}{hint}", 2
     if isinstance(error, click.Abort):
         return "Interrupted", interrupt_code(error.__cause__)

@@ -42,10 +42,10 @@ def command(
     source: Path, out: Path, voxel: float | None, max_depth: float | None, min_part: float, device: str,
     display: "Display",
 ) -> Output:  # fmt: skip
-    """Write a colored triangle mesh of a run.
+    """Write a coloured triangle mesh of a run.
 
     Fuses the depths that the training views of RUN render, so that surfaces appear where views agree; what no view
-    shows stays open. The suffix of OUT chooses the format: .ply, .glb (glTF) or .obj. Vertices have colors. Needs the
+    shows stays open. The suffix of OUT chooses the format: .ply, .glb (glTF) or .obj. Vertices have colours. Needs the
     extra `mesh`. OUT is replaced if it exists, except files of runs.
     """
     from splat_cli.commands.mesh import mesh_of_run, require_mesh, write_mesh

@@ -120,6 +120,35 @@ _HERE = {
 hyphens instead of underscores -> names in this program."""
 
 
+class SectionedCommand(click.Command):
+    """A command whose help shows its options in sections.
+
+    sections: the names of the sections' first options -> their titles. Options before them are under "Options".
+    """
+
+    def __init__(self, *args: Any, sections: dict[str, str], **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self._sections = sections
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        title, rows = "Options", []
+        for option in self.get_params(ctx):
+            title = self._sections.get(option.name or "", title)
+            if record := isinstance(option, click.Option) and option.get_help_record(ctx):
+                rows.append((title, record))
+        _write_sections(formatter, rows, col_max=30)
+
+
+def _write_sections(formatter: click.HelpFormatter, rows: list[tuple[str, tuple[str, str]]], col_max: int) -> None:
+    """Write rows (title of the section, (option, description)), by section."""
+    sections: dict[str, list[tuple[str, str]]] = {}
+    for title, record in rows:
+        sections.setdefault(title, []).append(record)
+    for title, records in sections.items():
+        with formatter.section(title):
+            formatter.write_dl(records, col_max=col_max)
+
+
 class SettingsCommand(click.Command):
     """A command with settings: --help shows the common options and the first two paragraphs, --help-all everything.
 
@@ -152,17 +181,15 @@ class SettingsCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         is_full = ctx.meta.get(_FULL_HELP, False)
-        sections: dict[str, list[tuple[str, str]]] = {"Options": []}
+        rows = []
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
             if record is None or (isinstance(parameter, RareOption) and not is_full):
                 continue
             declared = SETTINGS.get(parameter.name or "")
             title = declared.group if declared and is_full else "Options"
-            sections.setdefault(title, []).append(record)
-        for title, records in sections.items():
-            with formatter.section(title):
-                formatter.write_dl(records, col_max=30 if is_full else _NARROW_COLUMN)
+            rows.append((title, record))
+        _write_sections(formatter, rows, col_max=30 if is_full else _NARROW_COLUMN)
 
 
 def _show_full_help(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from splat_cli.cli.display import display_options
-from splat_cli.cli.options import PATH, device_option, spz_axes_of, spz_axes_option
+from splat_cli.cli.options import PATH, SectionedCommand, device_option, spz_axes_of, spz_axes_option
 from splat_cli.cli.output import Output
 from splat_cli.cli.param_types import Color, FiniteRange, Numbers, Size, WholeRange
 from splat_cli.errors import UsageError
@@ -95,9 +95,17 @@ def _with_projection(
 
 
 @click.command(
+    cls=SectionedCommand,
+    sections={
+        "arc": "Camera path",
+        "background": "Picture",
+        "alpha": "Maps",
+        "projection": "Panoramas, fisheye pictures, stereo",
+        "spz_axes": "General",
+    },
     epilog="\b\nExample:\n  splat render runs/garden --views test\n"
     "  splat render runs/garden --path orbit --seconds 8 --size 1280x720 --video garden.mp4\n"
-    "  splat render garden.spz --cameras cameras.json --depth --normal -o pictures"
+    "  splat render garden.spz --cameras cameras.json --depth --normal -o pictures",
 )
 @click.argument("source", type=PATH, metavar="RUN_OR_FILE")
 @click.option(
@@ -123,6 +131,8 @@ def _with_projection(
     help="Render a camera path: orbit or arc around the focus of the views, spiral in front of it, walk along the "
     "views, interpolate between them, or a file. Without a value: chosen to suit the views.",
 )
+@click.option("--video", type=PATH, metavar="OUT.mp4", help="Also write a video; needs the extra `video`.")
+@click.option("--size", type=Size(), help="Size in pixels.  [default: that of each view; equirectangular: 2048x1024]")
 @click.option(
     "--arc",
     type=FiniteRange(0, 360),
@@ -150,18 +160,35 @@ def _with_projection(
     help="Point that the cameras of a path look at.  [default: the point nearest to all optical axes]",
 )
 @click.option("--up", type=Numbers("X,Y,Z"), help="Up direction.  [default: from the cameras and the ground]")
-@click.option("--video", type=PATH, metavar="OUT.mp4", help="Also write a video; needs the extra `video`.")
-@click.option("--size", type=Size(), help="Size in pixels.  [default: that of each view; equirectangular: 2048x1024]")
 @click.option(
     "--background", type=Color(), metavar="COLOR", help="Background: black, white or r,g,b.  [default: as in training]"
 )
+@click.option("--transparent", is_flag=True, help="Write PNG files with an alpha channel, without a background.")
 @click.option(
     "--appearance",
     metavar="NAME[,NAME]",
     help="With a colour field: appearance of the training photograph NAME, or a transition between two.  "
     "[default: mean appearance]",
 )
-@click.option("--transparent", is_flag=True, help="Write PNG files with an alpha channel, without a background.")
+@click.option(
+    "--antialias/--no-antialias",
+    default=None,
+    help="Antialiasing of Mip-Splatting.  [default: as in training, or as stated in the file]",
+)
+@click.option(
+    "--splat-scale",
+    type=FiniteRange(0.001, 1000),
+    default=1.0,
+    show_default=True,
+    metavar="X",
+    help="Factor on the sizes of splats; they stay where they are.",
+)
+@click.option(
+    "--samples",
+    type=WholeRange(1, 8),
+    metavar="N",
+    help="Supersampling: N x N samples per pixel.  [default: from the photographs of an antialiased run, up to 4]",
+)
 @click.option("--alpha", is_flag=True, help="Also write opacity maps, 8-bit PNG, to OUT/alpha.")
 @click.option("--depth", is_flag=True, help="Also write depth maps to OUT/depth.")
 @click.option(
@@ -188,25 +215,6 @@ def _with_projection(
     type=FiniteRange(0, min_open=True),
     metavar="BASELINE",
     help="Distance of a stereo pair, in world units; left and right are written side by side.",
-)
-@click.option(
-    "--antialias/--no-antialias",
-    default=None,
-    help="Antialiasing of Mip-Splatting.  [default: as in training, or as stated in the file]",
-)
-@click.option(
-    "--splat-scale",
-    type=FiniteRange(0.001, 1000),
-    default=1.0,
-    show_default=True,
-    metavar="X",
-    help="Factor on the sizes of splats; they stay where they are.",
-)
-@click.option(
-    "--samples",
-    type=WholeRange(1, 8),
-    metavar="N",
-    help="Supersampling: N x N samples per pixel.  [default: from the photographs of an antialiased run, up to 4]",
 )
 @spz_axes_option
 @device_option

@@ -33,6 +33,7 @@ class Evaluation:
     """
 
     step: int
+    held_out: bool
     scores: dict[str, Score]
     mean: Score
     protocol: str
@@ -103,4 +104,5 @@ def evaluate_run(
         except DiskError as error:
             unwritten = error
     mean = mean_score(scores.values())
-    return Evaluation(step, scores, mean, metrics["protocol"], run.metrics_path, free_space, unwritten)
+    held_out = run.config().eval
+    return Evaluation(step, held_out, scores, mean, metrics["protocol"], run.metrics_path, free_space, unwritten)

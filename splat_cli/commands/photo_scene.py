@@ -146,7 +146,7 @@ def _say_advice(photographs: Path, display: Display) -> None:
         checked = check_photographs(photographs, paths, display.counting)
         found = "; ".join(f"{one.topic}: {one.text}" for one in checked.problems)
         display.say(f"Photographs: {found or 'no problem found'} (`splat check {photographs}` shows more)")
-        display.say(f"Duration: {checked.duration}")
+        display.say(f"Duration with default settings: {checked.duration}")
 
 
 def _refuse_photographs_with_poses(source: Path) -> None:

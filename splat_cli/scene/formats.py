@@ -38,33 +38,29 @@ _ARCHIVE_SUFFIXES = (".tar", ".gz", ".tgz", ".xz", ".bz2", ".zst", ".7z", ".rar"
 _MAX_FOLDERS = 1000  # limit of a search
 _MAX_FILES = 10_000  # limit of a search
 _SHOWN = 3
+_A_SCENE = "a scene, such as one with a COLMAP model in sparse/0 (docs/input.md lists all formats)"
 _MODEL_TAILS = ("colmap/sparse/0", "sparse/0", "colmap/sparse", "sparse")
 
 
 @dataclass(frozen=True)
 class DatasetFormat:
-    """find: the format's file or folder under a root, None without one. name: description for messages."""
+    """find: the format's file or folder under a root, None without one."""
 
     find: Callable[[Path], Path | None]
     read: Callable[[Path, SceneOptions], Dataset]
-    name: str
 
 
 FORMATS: dict[str, DatasetFormat] = {
-    "colmap": DatasetFormat(
-        find_colmap,
-        read_colmap,
-        "a COLMAP model (cameras, images and points3D, .bin or .txt, in sparse/0, sparse or a .zip)",
-    ),
-    "blender": DatasetFormat(find_blender, read_blender, "transforms_train.json"),
-    "transforms": DatasetFormat(find_transforms, read_transforms, "transforms.json"),
-    "metashape": DatasetFormat(find_metashape, read_metashape, "Metashape's cameras.xml"),
-    "realityscan": DatasetFormat(find_realityscan, read_realityscan, "RealityScan's registration (.csv)"),
-    "bundler": DatasetFormat(find_bundler, read_bundler, "bundle.out"),
-    "opensfm": DatasetFormat(find_opensfm, read_opensfm, "OpenSfM's or OpenDroneMap's reconstruction.json"),
-    "polycam": DatasetFormat(find_polycam, read_polycam, "Polycam's keyframes/cameras"),
-    "scanner-app": DatasetFormat(find_scanner_app, read_scanner_app, "3D Scanner App's frame_*.json"),
-    "record3d": DatasetFormat(find_record3d, read_record3d, "Record3D's metadata.json with rgb/"),
+    "colmap": DatasetFormat(find_colmap, read_colmap),
+    "blender": DatasetFormat(find_blender, read_blender),
+    "transforms": DatasetFormat(find_transforms, read_transforms),
+    "metashape": DatasetFormat(find_metashape, read_metashape),
+    "realityscan": DatasetFormat(find_realityscan, read_realityscan),
+    "bundler": DatasetFormat(find_bundler, read_bundler),
+    "opensfm": DatasetFormat(find_opensfm, read_opensfm),
+    "polycam": DatasetFormat(find_polycam, read_polycam),
+    "scanner-app": DatasetFormat(find_scanner_app, read_scanner_app),
+    "record3d": DatasetFormat(find_record3d, read_record3d),
 }
 """Formats by name, in the order of detection."""
 
@@ -116,11 +112,7 @@ def _advice(path: Path) -> str:
         return "unpack it and give the folder, or make it a zip file"
     if path.suffix.lower() in PHOTOGRAPH_SUFFIXES:
         return f"give the folder of the photographs, {path.parent}"
-    return f"give a folder of photographs, a video, a zip file, or one of {_wanted(', ')}"
-
-
-def _wanted(separator: str) -> str:
-    return separator.join(entry.name for entry in FORMATS.values())
+    return f"give a folder of photographs, a video, a zip file, or {_A_SCENE}"
 
 
 def nested_scenes(root: Path) -> list[Path]:
@@ -145,8 +137,7 @@ def read_dataset(root: Path, options: SceneOptions) -> Dataset:
         raise SceneError(f"{root} holds photographs without camera poses: `splat train {root}` estimates them")
     if not present:
         raise SceneError(
-            f"{root} holds neither photographs nor camera poses: give a folder of photographs, a video, or one of "
-            f"{_wanted('; ')}"
+            f"{root} holds neither photographs nor camera poses: give a folder of photographs, a video, or {_A_SCENE}"
         )
     dataset = FORMATS[present[0]].read(root, options)
     if len(present) > 1:

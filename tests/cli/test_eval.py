@@ -110,7 +110,7 @@ def test_lpips_is_computed_on_demand(splat, run_copy, monkeypatch):
     assert "  0.2500" in result.out
     assert RunDir(run_copy).metrics()["steps"]["20"]["lpips"] == 0.25
     assert "network vgg, input from -1 to 1" in RunDir(run_copy).metrics()["protocol"]
-    assert "network alex" in splat("eval", run_copy, "--lpips", "alex", "--device", "cpu").out
+    assert "network alex" in splat("eval", run_copy, "--lpips", "alex", "--device", "cpu", "--json").out
     assert networks == ["vgg", "alex"]
     assert splat("eval", run_copy, "--lpips", "resnet").code == 2
 
@@ -123,7 +123,7 @@ class _Distance:
 def test_an_earlier_step(splat, run_copy):
     result = splat("eval", RunDir(run_copy).ply_path(10), "--device", "cpu")
     assert result.code == 0, result.err
-    assert "Step 10." in result.out
+    assert "Step 10; photographs held out from training" in result.out
 
 
 def test_a_scene_elsewhere(splat, run_copy, scene, tmp_path):

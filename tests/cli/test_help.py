@@ -1,5 +1,7 @@
 """Help on narrow terminals."""
 
+import re
+
 import pytest
 
 from splat_cli.cli.main import _COMMANDS
@@ -20,3 +22,17 @@ def test_names_of_options_break_between_choices(splat, monkeypatch):
     start = lines.index("  --camera-model [SIMPLE_PINHOLE|")
     assert lines[start + 1].startswith("    PINHOLE|SIMPLE_RADIAL|")
     assert "             COLMAP camera model." in lines[start + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("command", "titles"),
+    [
+        ("render", "Options Camera Picture Maps Panoramas General"),
+        ("export", "Options Splats Scale, Contents Levels General"),
+    ],
+)
+def test_sections_of_a_long_help(splat, command, titles):
+    text = splat(command, "--help").out
+    assert re.findall(r"^(\S+).*:$", text, re.MULTILINE) == titles.split()
+    path = text.index("--path") if command == "render" else text.index("--start-view")
+    assert text.index("Options:") < path < text.index("General:") < text.index("--progress")

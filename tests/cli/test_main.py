@@ -162,7 +162,7 @@ def test_misspelt_command_gets_a_suggestion(splat):
         (["--cap_max", "9"], "here it is --max-splats"),
         (["--export-every", "9"], "here it is --save-at STEPS"),
         (["--max-resolution", "9"], "here it is --max-size"),
-        (["--stepz", "3"], "--stepz"),
+        (["--stepz", "3"], "No such option '--stepz': did you mean '--steps'? (see 'splat train --help')"),
     ],
 )
 def test_options_of_other_trainers_are_translated(splat, options, message):

@@ -48,7 +48,7 @@ def test_photographs_become_a_scene_a_run_and_a_page(splat, photos, colmap, tmp_
     result = splat("train", photos, *OPTIONS)
     assert result.code == 0, result.err
     assert "estimating them with COLMAP, in scenes/garden" in result.err
-    assert "shows more)\nDuration: camera poses " in result.err.replace(f"{photos}", "PHOTOS")
+    assert "shows more)\nDuration with default settings: camera poses " in result.err.replace(f"{photos}", "PHOTOS")
     assert "Report: runs/garden/report.html (open it in a browser)" in result.out
     assert (tmp_path / "cwd/runs/garden/report.html").is_file()
     assert len(colmap) == 1

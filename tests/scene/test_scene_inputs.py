@@ -54,7 +54,7 @@ def test_file_of_a_dataset_chooses_the_format(scene, tmp_path, splat):
 def test_file_outside_of_any_dataset_is_refused(tmp_path):
     (tmp_path / "notes.md").write_text("x")
     with pytest.raises(
-        SceneError, match=r"notes\.md is not a scene: give a folder of photographs, a video, a zip file, or one of"
+        SceneError, match=r"notes\.md is not a scene: give a folder of photographs, a video, a zip file, or a scene"
     ):
         read_scene(tmp_path / "notes.md")
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from splat_cli.errors import UsageError
 from splat_cli.run.storage.run_dir import RunDir, is_record
+from splat_cli.scene.formats import has_dataset, num_photographs
 
 _SHOWN = 3  # maximum number of runs named in a message
 
@@ -29,11 +30,13 @@ def runs_in(folder: Path) -> list[RunDir]:
 
 
 def _advice(path: Path) -> str:
-    """End of a message: the runs inside or around a path that is not a run."""
+    """End of a message on a path that is not a run: the runs inside or around it, or how to train one."""
     if nested := runs_in(path):
         return f", but holds {len(nested)}: give {' or '.join(str(run.path) for run in nested[:_SHOWN])}"
     if around := _run_around(path):
         return f", but inside of one: give {around}"
+    if has_dataset(path) or num_photographs(path):
+        return f", but holds photographs or a scene: `splat train {path}` makes a run of it"
     return ": it has no config.toml and cameras.json; name a folder that `splat train` filled"
 
 
