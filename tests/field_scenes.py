@@ -13,7 +13,7 @@ from splat_cli.render.images import to_8bit
 from splat_cli.render.view import ViewRenderer
 from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene.images.image_set import ImageSet
-from splat_cli.train.training_inputs import TrainingInputs
+from splat_cli.train.trainer import TrainingInputs
 from tests.gaussians.some_splats import some_splats as random_splats
 from tests.training import SETTINGS
 from tests.views import ring_of_views

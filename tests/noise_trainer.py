@@ -6,8 +6,7 @@ from splat_cli.config.presets import load_config
 from splat_cli.device import Backend
 from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene.images.image_set import ImageSet
-from splat_cli.train.trainer import Trainer
-from splat_cli.train.training_inputs import TrainingInputs
+from splat_cli.train.trainer import Trainer, TrainingInputs
 from tests.views import ring_of_views
 
 

@@ -27,8 +27,7 @@ from splat_cli.run.setup.memory_plan import plan_memory
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.view import View
 from splat_cli.train.buffers import training_memory
-from splat_cli.train.trainer import Trainer
-from splat_cli.train.training_inputs import TrainingInputs
+from splat_cli.train.trainer import Trainer, TrainingInputs
 
 HALF_SIDE = 4.0  # size of the room, world units
 NUM_VIEWS = 16

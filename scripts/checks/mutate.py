@@ -47,11 +47,10 @@ TESTS = {
     "density/operations": ["density"],
     "density/ratings": ["density"],
     "density/sampling": ["density"],
-    "eval/cleaning": ["eval/test_cleaning.py"],
+    "eval/cleaning": ["eval/test_cleaning.py", "eval/test_isolation.py"],
     "eval/left_halves": ["run/test_color_field.py", "eval/test_pose_scores.py"],
     "eval/evaluate": ["eval", "cli/test_eval.py"],
     "eval/metrics": ["eval"],
-    "gaussians/isolation": ["gaussians/test_isolation.py", "eval/test_cleaning.py"],
     "joint/appearance/bilateral_grid": ["joint/appearance"],
     "joint/appearance/camera_response": ["joint/appearance"],
     "joint/appearance/exposure": ["train/test_enabled_models.py", "joint/appearance", "run/setup/test_memory_plan.py"],
@@ -67,7 +66,6 @@ TESTS = {
     "joint/poses": ["train/test_enabled_models.py", "joint/test_poses.py"],
     "model/columns": ["model/test_columns.py", "model/test_model.py"],
     "model/model": ["model/test_model.py", "model/test_adam.py", "run/setup/test_memory_plan.py"],
-    "model/smooth_3d": ["render/test_smooth_3d.py"],
     "run/plan": ["run/test_plan.py"],
 }
 """Modules of splat_cli/, and the files or folders of tests/ that must kill their mutants."""

@@ -36,7 +36,7 @@ class Splats:
     log_scales, 6-9 quats (wxyz), 10 logit_opacities, 11-13 sh0, 14 + 3 (k - 1) + c coefficient k, channel c of shN;
     then num_features inputs of a colour field.
     smooth_3d_sigmas: with --smooth-3d float32 [1, capacity], standard deviation of each splat's 3D smoothing filter in
-    world units (model/smooth_3d.py), else None.
+    world units (`update_smooth_3d_sigmas`, render/project.py), else None.
     """
 
     def __init__(self, backend: Backend, params: DeviceArray, num: int, num_features: int = 0) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from splat_cli.device import Backend, DeviceArray, check_arrays
-from splat_cli.device.launch import ceil_div
+from splat_cli.device.launch import ceil_div, launch
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import Splats
 from splat_cli.ranks.share import WHOLE, Share
@@ -226,3 +226,13 @@ def dropout_defines(dropout: float) -> dict[str, int]:
 def smooth_3d_array(splats: Splats) -> dict[str, tuple[DeviceArray, str, str]]:
     """The widths of the 3D filter, if any, for `check_arrays`."""
     return {} if splats.smooth_3d_sigmas is None else {"smooth_3d_sigmas": (splats.smooth_3d_sigmas, "float32", "1 C")}
+
+
+def update_smooth_3d_sigmas(splats: Splats, cameras: CameraTable, variance: float) -> None:
+    """Set splats.smooth_3d_sigmas from the sampling rate of `cameras` at each splat (Mip-Splatting, sec. 5.1).
+
+    variance: filter variance, in squared pixel widths at the splat in the view with the highest sampling rate.
+    """
+    views, params = (cameras.array, len(cameras.views)), (splats.params, splats.capacity, splats.num)
+    arguments = *views, *params, variance**0.5, splats.smooth_3d_sigmas
+    launch(splats.backend, "optim/smooth_3d", "smooth_3d_sigmas", splats.capacity, *arguments, **cameras.lens_defines)

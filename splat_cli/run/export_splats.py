@@ -22,8 +22,7 @@ from splat_cli.scene.georeferenced import point_of
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.terminal.console import Progress
 from splat_cli.train.refined_views import refined_views
-from splat_cli.train.trainer import Trainer
-from splat_cli.train.training_inputs import TrainingInputs
+from splat_cli.train.trainer import Trainer, TrainingInputs
 
 _FINE_TUNING: dict[str, Any] = {
     **{"gpus": 1, "batch": 1, "splat_budget": 0.0, "lr_decay_start": 0, "coarse_until": 0.0},

@@ -6,11 +6,13 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
 from splat_cli.config import ResolvedConfig
+from splat_cli.data.image_streamer import ImageBudget
 from splat_cli.data.training_images import TrainingImages, downscale_at
 from splat_cli.data.view_order import view_order
 from splat_cli.density import make_strategy
@@ -20,10 +22,11 @@ from splat_cli.gaussians.arrays import SplatArrays, zero_splats
 from splat_cli.gaussians.splats import Splats
 from splat_cli.joint.joint_model import TrainingSetup
 from splat_cli.model.model import RowsOnDevice
-from splat_cli.model.smooth_3d import update_smooth_3d_sigmas
 from splat_cli.render.images import background_color
 from splat_cli.render.iter_state import IterState
+from splat_cli.render.project import update_smooth_3d_sigmas
 from splat_cli.scene.extent import scene_extent, scene_size
+from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.terminal.console import Progress
 from splat_cli.terminal.phase_timer import PhaseTimer
 from splat_cli.train.buffers import initial_capacity, make_model, make_rasterizer
@@ -33,12 +36,26 @@ from splat_cli.train.memory_recovery import ScratchMemory, keep_most_opaque
 from splat_cli.train.schedule import background_of, set_position_rates, upload_schedule
 from splat_cli.train.sharding import Sharding, Unsharded
 from splat_cli.train.step import BatchStep
-from splat_cli.train.training_inputs import TrainingInputs
 
 SYNC_SECONDS = 0.2  # between two reads of the iteration state
 MIN_SCALE = 1e-5  # relative to the scene's size: thinner discs render alike, and no gradient limits them
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class TrainingInputs:
+    """Photographs of the training views, points of the scene, and initial offsets of poses.
+
+    images: all on the device, or streamed if `budget` is given. points: float32 [P, 3] of the scene, world units, for
+    --depth-weight and --free-space, or None. pose_offsets: float32 [V, 6, 9 or 11], initial offsets of --pose-opt, as
+    for `moved_views`, or None.
+    """
+
+    images: ImageSet
+    budget: ImageBudget | None = None
+    points: np.ndarray | None = None
+    pose_offsets: np.ndarray | None = None
 
 
 class Trainer:

@@ -1,10 +1,13 @@
-"""`splat info` on a folder of runs."""
+"""`splat info` on a folder of runs; the summary of splats."""
 
 import json
 import re
 import shutil
 
 import pytest
+
+from splat_cli.commands.info import summarize_splats
+from tests.gaussians.some_splats import some_splats
 
 
 @pytest.fixture
@@ -45,3 +48,14 @@ def test_runs_one_folder_deeper_are_listed_with_their_relative_path(splat, train
 def test_a_run_without_saved_splats_is_at_step_0(splat, runs):
     shutil.rmtree(runs / "street" / "point_cloud")
     assert json.loads(splat("info", runs, "--json").out)["street"] == "not finished: splats of step 0 of 20"
+
+
+@pytest.mark.parametrize("num", [0, 1, 50])
+def test_summary_of_any_number_of_splats(num):
+    assert summarize_splats(some_splats(num))["splats"] == str(num)
+
+
+def test_summary_of_a_splat_larger_than_floats():
+    splats = some_splats(3)
+    splats.log_scales[:] = 1e6
+    assert "inf" in summarize_splats(splats)["largest axis"]

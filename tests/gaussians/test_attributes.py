@@ -1,11 +1,10 @@
-"""Limits of SH degree and opacity, and the summary of splats."""
+"""Limits of SH degree and opacity."""
 
 import numpy as np
 import pytest
 
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.attributes import limit_sh_degree, opacities
-from splat_cli.gaussians.summary import summarize_splats
 
 
 def _splats(num, coefficients=15):
@@ -28,14 +27,3 @@ def test_extreme_opacities_are_finite():
     splats = _splats(2)
     splats.logit_opacities[:] = [-1e30, 1e30]
     assert opacities(splats).tolist() == [0, 1]
-
-
-@pytest.mark.parametrize("num", [0, 1, 50])
-def test_summary_of_any_number_of_splats(num):
-    assert summarize_splats(_splats(num))["splats"] == str(num)
-
-
-def test_summary_of_a_splat_larger_than_floats():
-    splats = _splats(3)
-    splats.log_scales[:] = 1e6
-    assert "inf" in summarize_splats(splats)["largest axis"]

@@ -8,7 +8,7 @@ from splat_cli.joint.background import LearnedBackground
 from splat_cli.joint.per_view import Decay
 from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene.images.image_set import ImageSet
-from splat_cli.train.training_inputs import TrainingInputs
+from splat_cli.train.trainer import TrainingInputs
 from tests.compare import BACKWARD, Comparison
 from tests.reference import adam, blend
 from tests.reference.project import Options

@@ -20,8 +20,7 @@ from splat_cli.run.plan import resolve_plan
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.train.initialization import initial_splats
 from splat_cli.train.ranked.sharded import Sharded, leading
-from splat_cli.train.trainer import Trainer
-from splat_cli.train.training_inputs import TrainingInputs
+from splat_cli.train.trainer import Trainer, TrainingInputs
 from tests.views import ring_of_views
 
 NUM = 3 * RANK_BLOCK

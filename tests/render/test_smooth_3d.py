@@ -7,7 +7,7 @@ import pytest
 
 from splat_cli.device import Backend
 from splat_cli.gaussians.splats import Splats
-from splat_cli.model.smooth_3d import update_smooth_3d_sigmas
+from splat_cli.render.project import update_smooth_3d_sigmas
 from splat_cli.render.project_backward import Update
 from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import pipeline, smooth_3d

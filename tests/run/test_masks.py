@@ -7,7 +7,7 @@ from splat_cli.config import TrainConfig
 from splat_cli.device import open_backend
 from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene.images.image_set import ImageSet
-from splat_cli.train.training_inputs import TrainingInputs
+from splat_cli.train.trainer import TrainingInputs
 from tests.reference.metrics import score
 from tests.views import ring_of_views
 

@@ -9,7 +9,7 @@ from splat_cli.run.plan import resolve_plan
 from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.train.memory_recovery import keep_most_opaque
-from splat_cli.train.training_inputs import TrainingInputs
+from splat_cli.train.trainer import TrainingInputs
 from tests.gaussians.some_splats import some_splats
 from tests.views import ring_of_views
 

@@ -16,7 +16,7 @@ from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene.images.downscale import downscale_image, downscale_mask, downscale_photograph
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.points.observations import observe
-from splat_cli.train.training_inputs import TrainingInputs
+from splat_cli.train.trainer import TrainingInputs
 from tests.views import ring_of_views
 
 NO_ORDER = np.zeros(0, np.int32)

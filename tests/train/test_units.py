@@ -9,7 +9,7 @@ from splat_cli.config.presets import load_config
 from splat_cli.device import open_backend
 from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene.extent import scene_extent, scene_size, units_warning, viewing_distance
-from splat_cli.train.training_inputs import TrainingInputs
+from splat_cli.train.trainer import TrainingInputs
 from tests.textured_ball import photographs_of_ball, views_of_ball
 from tests.training import SETTINGS
 

@@ -14,8 +14,7 @@ from splat_cli.run.setup.memory_plan import plan_memory
 from splat_cli.run.setup.training_data import TrainingData
 from splat_cli.terminal.console import Display
 from splat_cli.terminal.phase_timer import PhaseTimer
-from splat_cli.train.trainer import Trainer
-from splat_cli.train.training_inputs import TrainingInputs
+from splat_cli.train.trainer import Trainer, TrainingInputs
 
 
 def build_trainer_within_memory(

@@ -16,8 +16,7 @@ from splat_cli.run.plan import RunPlan, resolve_plan
 from splat_cli.terminal.phase_timer import PhaseTimer
 from splat_cli.train.initialization import initial_splats
 from splat_cli.train.ranked.sharded import leading
-from splat_cli.train.trainer import Trainer
-from splat_cli.train.training_inputs import TrainingInputs
+from splat_cli.train.trainer import Trainer, TrainingInputs
 
 
 def build_trainer(

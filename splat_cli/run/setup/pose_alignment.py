@@ -20,7 +20,7 @@ from splat_cli.scene.plane_sweep.grayscale import small_copies, whole_mask
 from splat_cli.scene.poses import moved_views
 from splat_cli.scene.view import Scene
 from splat_cli.terminal.console import Display
-from splat_cli.train.training_inputs import TrainingInputs
+from splat_cli.train.trainer import TrainingInputs
 
 SIZES = (128, 256)  # px of the longer side, coarse to fine; sizes above that of the photographs are skipped
 TRAVEL = (4.0, 2.0)  # limit of camera motion at each size, relative to --pose-travel

@@ -25,10 +25,9 @@ from splat_cli.train.ranked.ranked_step import RankedStep
 from splat_cli.train.ranked.ranked_views import RankedViews
 from splat_cli.train.ranked.shares import SharedSplats
 from splat_cli.train.step import BatchStep, StepLoop
-from splat_cli.train.training_inputs import TrainingInputs
 
 if TYPE_CHECKING:
-    from splat_cli.train.trainer import Trainer
+    from splat_cli.train.trainer import Trainer, TrainingInputs
 
 
 class Sharded:

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from splat_cli.commands.info import summarize_scene
 from splat_cli.errors import SceneError
 from splat_cli.scene import SceneOptions, read_scene
 from splat_cli.scene.depth_maps import DepthMap, DepthMaps
-from splat_cli.scene.summary import summarize_scene
 from splat_cli.scene.view import DepthFile
 from tests.scene.depth_files import write_map
 from tests.scene.depth_maps.loading import inverse, loaded

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from splat_cli.eval.cleaning import MANY, isolation
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.isolation import MANY, isolation
 
 
 def splats_at(means: np.ndarray, sizes: np.ndarray) -> SplatArrays:
