@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from splat_cli.api.result import TrainedScene
 from splat_cli.config import TrainConfig
 from splat_cli.config.presets import load_config, with_settings
-from splat_cli.device import shared_backend
+from splat_cli.device import Backend, shared_backend
 from splat_cli.errors import UsageError
 from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.report import try_report
 from splat_cli.run.callback import OnProgress, ProgressCallback
 from splat_cli.run.device import open_device
-from splat_cli.run.in_memory import train_in_memory
-from splat_cli.run.setup.training_data import TrainingData, read_checked, with_initial_points
+from splat_cli.run.setup.build_run_trainer import build_trainer_from_data
+from splat_cli.run.setup.training_data import TrainingData, load_data, read_checked, with_initial_points
+from splat_cli.run.setup.trials import choose_settings
 from splat_cli.run.storage.find_run import find_splats, step_of
 from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.run.storage.load_splats import load_model
@@ -27,8 +29,9 @@ from splat_cli.scene.georeferenced import point_of
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene as read_scene_folder
 from splat_cli.scene.view import Scene
-from splat_cli.terminal.console import Display, Level
+from splat_cli.terminal.console import Display, Level, Progress
 from splat_cli.terminal.interrupt import Interrupted
+from splat_cli.train.initialization import check_source
 from splat_cli.train.refined_views import refined_views
 from splat_cli.train.trainer import Trainer
 
@@ -83,7 +86,7 @@ def train_scene(
     if isinstance(scene, Scene) and (late := settings.keys() & _READING):
         raise UsageError(f"{min(late)} is a setting of read_scene, and this scene has been read: give it to read_scene")
     scene = scene.checked() if isinstance(scene, Scene) else read_checked(Path(scene), config, display)
-    return _result_of(*train_in_memory(scene, config, open_device(device, config, display), display, on_progress))
+    return _result_of(*_train_in_memory(scene, config, open_device(device, config, display), display, on_progress))
 
 
 def open_run(path: str | Path, *, device: str = "auto") -> TrainedScene:
@@ -124,6 +127,37 @@ def _train_into(
             if callback is None or not callback.has_stopped or not run.saved_steps():
                 raise
     return open_run(out, device=device)
+
+
+def _train_in_memory(
+    scene: Scene, config: TrainConfig, backend: Backend, display: Display, on_progress: OnProgress | None = None
+) -> tuple[Trainer, TrainingData]:
+    """The trainer after all steps, or fewer if `on_progress` returned False, and its training data.
+
+    Writes no files: checkpoints, save_at, tensorboard and report are ignored. Raises SceneError and OutOfMemory.
+    """
+    if config.gpus > 1:
+        raise UsageError("training in memory uses one GPU: leave out gpus, or train into a folder")
+    check_source(config)
+    data = load_data(scene, config, backend, display)
+    config, _ = choose_settings(config, data, backend, display)
+    trainer = build_trainer_from_data(data, config, backend, display)
+    with display.training(trainer.config.steps) as show, suppress(_Stopped):
+
+        def on_steps(progress: Progress) -> None:
+            show(progress)
+            for notice in trainer.notices:
+                display.warn(notice)
+            trainer.notices.clear()
+            if on_progress and on_progress(progress) is False:
+                raise _Stopped
+
+        trainer.run_until(trainer.config.steps, on_steps)
+    return trainer, data
+
+
+class _Stopped(Exception):
+    """`on_progress` returned False."""
 
 
 def _result_of(trainer: Trainer, data: TrainingData) -> TrainedScene:

@@ -1,9 +1,9 @@
-"""`splat export`: options for sources, edits and levels of detail; writing of files, pages and Streamed SOG."""
+"""`splat export`."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +13,9 @@ from splat_cli.cli.display import display_options
 from splat_cli.cli.options import PATH, SectionedCommand, spz_axes_of
 from splat_cli.cli.output import Output
 from splat_cli.cli.param_types import FiniteRange, FormatName, Length, Numbers, WholeRange
+from splat_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from splat_cli.commands.export import ExportJob
-    from splat_cli.commands.exported_file import ExportedFile
-    from splat_cli.gaussians.arrays import SplatArrays
     from splat_cli.gaussians.editing.edits import Edits
     from splat_cli.terminal.console import Display
 
@@ -84,7 +82,6 @@ def edit_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def edits_of(crop: str | None, scale_by: tuple[Any, Any, float] | None = None, **values: Any) -> Edits:
     """The edits that the options describe. UsageError if they are invalid or contradict each other."""
-    from splat_cli.errors import UsageError
     from splat_cli.gaussians.editing.edits import Edits, scale_between
     from splat_cli.scene.crop import parse_crop
 
@@ -96,7 +93,6 @@ def edits_of(crop: str | None, scale_by: tuple[Any, Any, float] | None = None, *
 
 
 _AXES = "axes right, up, back, as Niantic states them; SuperSplat and splat-transform need --spz-axes rdf"
-_LEVELS, _LOD_STEPS = 5, 500
 
 
 @click.command(
@@ -192,132 +188,32 @@ def command(
     Coordinates are in the units of the scene, or in metres with --scale-by.
     """
     from splat_cli.commands.export import ExportJob
-    from splat_cli.errors import UsageError
-    from splat_cli.gaussians.formats.streamed_sog import NAME as STREAMED
-    from splat_cli.gaussians.formats.tiles_3d import NAME as TILESET
+    from splat_cli.commands.export_target import ExportTarget
     from splat_cli.run.storage.load_splats import save_cameras
 
     if not sources:
         raise UsageError(f"name the file to write, too: splat export {out} OUT.ply (or .spz, .html, ...)")
-    is_page = _has_format(out, format_name, "html")
     axes = spz_axes_of(spz_axes, *([Path("out.spz")] if format_name == "spz" else [out]), *sources)
+    target = ExportTarget(out, format_name, lod, lod_steps, start_view, axes)
     job = ExportJob(
         sources,
         edits_of(crop, **edits),
-        bake and not is_page,
+        bake and not target.is_page,  # a page's viewer supports antialiasing
         crop_runs=crop is None,
         appearance=appearance,
         spz_axes=axes,
         display=display,
     )
     job = job.upright() if upright else job
-    if out.name in (STREAMED, TILESET) and format_name is None:
-        return _streamed(job, out, lod)
-    write = _page_writer(job, start_view) if is_page else _file_writer(out, format_name, start_view, axes)
-    _check_options(out, format_name, lod, lod_steps)
+    if target.is_tiled:
+        return Output(*target.write_tiles(job))
+    write = target.writer(job)
+    target.check()
     if cameras is not None:
         save_cameras(sources, job.edits, cameras)
-    levels = job.levels(lod, _LOD_STEPS if lod_steps is None else lod_steps, display) if lod else [job.splats()]
-    files = _write_levels(levels, out, format_name, write, numbered=lod is not None)
+    files = target.write(job, write)
     notes = [*job.notes, *([f"Cameras: {cameras}"] if cameras else [])]
-    if spz_axes is None and _has_format(out, format_name, "spz"):
+    if spz_axes is None and target.has_format("spz"):
         notes.append(_AXES)
     rows = [dataclasses.asdict(file) for file in files]
-    return Output([*map(str, files), *notes, *files[0].notes(is_page)], {"levels": rows} if lod else rows[0])
-
-
-def _check_options(out: Path, format_name: str | None, lod: int | None, lod_steps: int | None) -> None:
-    """UsageError for options that do not fit, or if a file to write holds something else than splats or a page."""
-    from splat_cli.commands.export import level_path
-    from splat_cli.errors import UsageError
-    from splat_cli.gaussians.formats.table import has_suffix
-    from splat_cli.report.page import refuse_other_file
-    from splat_cli.run.storage.find_run import refuse_file_of_run
-
-    refuse_file_of_run(out)
-    for file in [level_path(out, number) for number in range(lod)] if lod else [out]:
-        if _has_format(out, format_name, "html"):
-            refuse_other_file(file)
-        elif format_name and file.exists() and not has_suffix(file):
-            raise UsageError(f"{file} exists and is not named like a file of splats: name another file, or remove it")
-    if lod_steps is not None and lod is None:
-        raise UsageError("--lod-steps needs --lod: add --lod N")
-
-
-def _streamed(job: ExportJob, out: Path, num_levels: int | None) -> Output:
-    """Write Streamed SOG with `num_levels` levels of detail, or 3D Tiles, to the folder of `out`."""
-    from splat_cli.errors import UsageError
-    from splat_cli.gaussians.formats.streamed_sog import NAME, write_streamed_sog
-    from splat_cli.gaussians.formats.table import FORMATS, loss_notes
-    from splat_cli.gaussians.formats.tiles_3d import write_tileset
-    from splat_cli.io.files import files_below
-
-    if num_levels and out.name != NAME:
-        raise UsageError(f"{out.name} has as many levels of detail as its splats need: leave --lod out")
-    splats = job.splats()
-    is_sog = out.name == NAME
-    counts = write_streamed_sog(out, splats, num_levels or _LEVELS) if is_sog else write_tileset(out, splats)
-    size = sum(file.stat().st_size for file in files_below(out.parent))
-    levels = ", ".join(f"{count:,}" for count in counts)
-    lines = [f"{levels} splats, {size / 2**20:.1f} MiB: {out}", *job.notes]
-    kind = FORMATS["sog" if is_sog else "spz"]
-    lines += loss_notes(kind.num_cut(splats), kind.coarse_step(splats))
-    return Output(lines, {"file": out, "counts": counts, "bytes": size})
-
-
-def _has_format(out: Path, format_name: str | None, name: str) -> bool:
-    """Whether the format of OUT is `name`: given by --format or the suffix."""
-    return format_name == name or (format_name is None and out.suffix.lower() == f".{name}")
-
-
-def _is_usd(out: Path, format_name: str | None) -> bool:
-    from splat_cli.gaussians.formats.usd import SUFFIXES
-
-    return format_name is None and out.suffix.lower() in SUFFIXES
-
-
-def _file_writer(
-    out: Path, format_name: str | None, start_view: str | None, spz_axes: str
-) -> Callable[[Path, SplatArrays], None]:
-    from splat_cli.errors import UsageError
-    from splat_cli.gaussians.formats.table import format_for, write_as
-    from splat_cli.gaussians.formats.usd import SUFFIXES, require_usd, write_usd
-
-    if start_view is not None:
-        raise UsageError("--start-view needs a page: give OUT a name that ends in .html")
-    if _is_usd(out, format_name):
-        require_usd()
-        return write_usd
-    found = format_for(out, format_name, ".html", *SUFFIXES)  # before long work
-    return lambda path, splats: write_as(found, path, splats, spz_axes)
-
-
-def _page_writer(job: ExportJob, start_view: str | None) -> Callable[[Path, SplatArrays], None]:
-    """The function that writes splats as a page. It does not bake antialiasing, because its viewer supports it."""
-    from splat_cli.viewer.initial_camera import find_initial_camera
-
-    opening = find_initial_camera(job.sources, start_view)
-    return opening.moved(job.edits.similarity()).write
-
-
-def _write_levels(
-    levels: Iterable[SplatArrays],
-    out: Path,
-    format_name: str | None,
-    write: Callable[[Path, SplatArrays], None],
-    numbered: bool,
-) -> list[ExportedFile]:
-    """Write a file for each level: OUT_lod0, ... if `numbered`, else OUT. Returns the files written."""
-    from splat_cli.commands.export import level_path
-    from splat_cli.commands.exported_file import ExportedFile
-    from splat_cli.gaussians.formats import format_for
-
-    kept_as = {"html": "sog", "usd": "glb"}  # formats with the same losses
-    name = "usd" if _is_usd(out, format_name) else "html" if _has_format(out, format_name, "html") else format_name
-    found = format_for(out, kept_as.get(name, name) if name else None)
-    files = []
-    for number, splats in enumerate(levels):
-        file = level_path(out, number) if numbered else out
-        write(file, splats)
-        files.append(ExportedFile.of(file, splats, found))
-    return files
+    return Output([*map(str, files), *notes, *files[0].notes(target.is_page)], {"levels": rows} if lod else rows[0])

@@ -19,7 +19,6 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.edits import Edits, SplatStats
 from splat_cli.gaussians.editing.move import angles_about_axes, with_origin
 from splat_cli.gaussians.editing.selection import keep_largest, merged
-from splat_cli.gaussians.formats import with_ending
 from splat_cli.gaussians.ply import finite_splats
 from splat_cli.render.contribution import contributions
 from splat_cli.run.export_splats import fine_tune
@@ -175,11 +174,6 @@ class ExportJob:
 
 def _listed(numbers: Iterable[float]) -> str:
     return ",".join(f"{number:.4g}" for number in numbers)
-
-
-def level_path(out: Path, level: int) -> Path:
-    """OUT.spz -> OUT_lod0.spz."""
-    return with_ending(out, f"_lod{level}")
 
 
 def _contributions(parts: Sequence[SplatArrays], runs: Sequence[RunDir | None]) -> np.ndarray | None:

@@ -27,12 +27,12 @@ def test_names_of_options_break_between_choices(splat, monkeypatch):
 @pytest.mark.parametrize(
     ("command", "titles"),
     [
-        ("render", "Options Camera Picture Maps Panoramas General"),
+        ("render", "Options Camera Picture Maps Panoramas, General"),
         ("export", "Options Splats Scale, Contents Levels General"),
     ],
 )
 def test_sections_of_a_long_help(splat, command, titles):
     text = splat(command, "--help").out
     assert re.findall(r"^(\S+).*:$", text, re.MULTILINE) == titles.split()
-    path = text.index("--path") if command == "render" else text.index("--start-view")
-    assert text.index("Options:") < path < text.index("General:") < text.index("--progress")
+    path = text.index("\n  --path") if command == "render" else text.index("--start-view")
+    assert text.index("Options:\n") < path < text.index("General:") < text.index("--progress [")
