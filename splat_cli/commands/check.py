@@ -33,6 +33,7 @@ from splat_cli.scene.read import read_scene
 from splat_cli.scene.sfm import is_video, rough_scene
 from splat_cli.scene.sfm.photographs import source_files
 from splat_cli.scene.sfm.video import extract_frames
+from splat_cli.scene.view import Scene
 from splat_cli.scene.zipped import is_zipped_scene, unzipped_scene
 from splat_cli.terminal.console import Counting
 
@@ -74,20 +75,39 @@ def _written(checked: Checked, page: Path | None) -> Checked:
 
 
 def _check_without_poses(source: Path, paths: Sequence[Path], counting: Counting) -> Checked:
-    """Check photographs, and their directions by rough poses."""
+    """Check photographs, and their directions by rough poses, from more features if few photographs get one."""
     checked = check_photographs(source, paths, counting)
-    num, scene, second = len(checked.names), None, 0
-    if checked.pairs and num <= _MOST_PLACED:
-        with tempfile.TemporaryDirectory() as folder:
-            scene = rough_scene([one.path for one in checked.photographs], checked.pairs, Path(folder), counting)
-            if scene is not None:
-                second = max(map(len, other_groups(find_model(scene.root)).values()), default=0)
-    placed = 0 if scene is None else len(scene.views)
-    if scene is None or placed < _MIN_PLACED * num:
-        return dataclasses.replace(checked, findings=[*checked.findings, _groups(placed, second, num)])
+    num = len(checked.names)
+    finding = _groups(0, 0, num)
+    for are_enlarged in (False, True) if checked.pairs and num <= _MOST_PLACED else ():
+        scene, second = _rough(checked, are_enlarged, counting)
+        placed = 0 if scene is None else len(scene.views)
+        if scene is not None and placed >= _MIN_PLACED * num:
+            return _with_directions(checked, scene, finding)
+        if not are_enlarged:
+            finding = _groups(placed, second, num)
+    return dataclasses.replace(checked, findings=[*checked.findings, finding])
+
+
+def _rough(checked: Checked, are_enlarged: bool, counting: Counting) -> tuple[Scene | None, int]:
+    """Rough poses, and the number of photographs in the second group."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [one.path for one in checked.photographs]
+        scene = rough_scene(paths, checked.pairs, Path(folder), counting, are_enlarged)
+        return scene, max(map(len, other_groups(find_model(scene.root)).values()), default=0) if scene else 0
+
+
+def _with_directions(checked: Checked, scene: Scene, groups: Finding) -> Checked:
+    """With the directions of rough poses. groups: the finding without them, an alarm that only a closed circle ends.
+
+    Features that connect two groups after all say nothing about photographs that are missing on the other side.
+    """
     views = [dataclasses.replace(view, name=checked.names[int(view.name)]) for view in scene.views]
-    scene = dataclasses.replace(scene, views=views)
-    findings = [*checked.findings, directions(gaps(views))]
+    scene, found = dataclasses.replace(scene, views=views), gaps(views)
+    finding = directions(found)
+    if finding.ok and found[0].degrees >= _ONE_SIDE and not groups.ok:
+        finding = groups
+    findings = [*checked.findings, finding]
     return dataclasses.replace(checked, findings=findings, scene=scene, places=helpful_places(scene, _NUM_PLACES))
 
 

@@ -2,12 +2,14 @@
 
 import json
 import shutil
+from dataclasses import make_dataclass, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from PIL import Image, ImageFilter
 
-from splat_cli.commands import photo_checks
+from splat_cli.commands import check, photo_checks
 from splat_cli.commands.check import _groups, directions
 from splat_cli.commands.photo_checks import check_photographs, overlap, training_seconds
 from splat_cli.config import TrainConfig
@@ -144,6 +146,44 @@ def test_a_third_of_the_circle_is_missing_by_rough_poses(splat, tmp_path):
 def test_directions_of_photographs_that_do_not_fit_together(placed, second, ok, text):
     finding = _groups(placed, second, 65)
     assert (finding.ok, finding.text) == (ok, text)
+
+
+ALL, SIDE = ring_of_views(20), ring_of_views(40)[:20]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "text"),
+    [
+        (SIDE[:16], None, "from 135 degrees of a circle"),
+        (SIDE[:14], ALL, "from all around"),
+        (SIDE[:14], ring_of_views(30)[:20], "no photograph from 132 degrees"),
+        (SIDE[:14], SIDE, "14 and 6 of 20 fit together only"),  # connected after all, but on one side
+        (SIDE[:14], SIDE[:15], "14 and 6 of 20 fit together only"),
+        (SIDE[:14], [], "14 and 6 of 20 fit together only"),
+        ([], SIDE, "from 171 degrees of a circle"),
+        ([], SIDE[:14], "unknown, 0 of 20"),
+    ],
+)
+def test_only_a_closed_circle_ends_the_alarm_of_two_groups(monkeypatch, tmp_path, first, second, text):
+    """first, second: views with rough poses, from few features and, unless that suffices, from more."""
+    rough, looks = make_dataclass("Rough", ["root", "views"]), iter([(False, first), (True, second)])
+
+    def rough_scene(paths, pairs, folder, counting, are_enlarged):
+        expected, views = next(looks)
+        assert are_enlarged == expected
+        return rough(len(views), [replace(view, name=f"{i}") for i, view in enumerate(views)]) if views else None
+
+    photographs = [SimpleNamespace(path=tmp_path / f"{number}.jpg") for number in range(20)]
+    names = [one.path.name for one in photographs]
+    found = photo_checks.Checked(tmp_path, photographs, names, [], None, [], 1.0, None, [(0, 1)])
+    monkeypatch.setattr(check, "check_photographs", lambda *args: found)
+    monkeypatch.setattr(check, "rough_scene", rough_scene)
+    monkeypatch.setattr(check, "find_model", lambda num: num)
+    monkeypatch.setattr(check, "other_groups", lambda num: {1: range(20 - num)})
+    monkeypatch.setattr(check, "helpful_places", lambda scene, num: [])
+    (finding,) = check._check_without_poses(tmp_path, [], Display().counting).findings
+    assert finding.text.startswith(text)
+    assert (next(looks, None) is None) == (second is not None)
 
 
 def chain(num):

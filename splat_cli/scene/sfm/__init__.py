@@ -65,12 +65,17 @@ def make_scene(
 
 
 def rough_scene(
-    photographs: Sequence[Path], pairs: Sequence[tuple[int, int]], folder: Path, counting: Counting
+    photographs: Sequence[Path],
+    pairs: Sequence[tuple[int, int]],
+    folder: Path,
+    counting: Counting,
+    are_enlarged: bool = False,
 ) -> Scene | None:
     """The scene of small copies of photographs, in `folder`: rough poses, in about a tenth of the time of `make_scene`.
 
-    pairs: photographs to match, by number. The names of the views are numbers, too. None if no two photographs fit
-    together.
+    pairs: photographs to match, by number. The names of the views are numbers, too. are_enlarged: whether features are
+    also searched at twice the size of the copies, which takes three times as long and finds more. None if no two
+    photographs fit together.
     """
     require_pycolmap()
     names = [f"{number:06d}.jpg" for number in range(len(photographs))]
@@ -83,7 +88,8 @@ def rough_scene(
         small.save(folder / "images" / name, quality=_ROUGH_QUALITY, exif=exif)
     options = SfmOptions(camera_model=SPHERE if are_panoramas(photographs) else None)
     try:
-        map_photographs(folder, names, options, counting, pairs=[(names[i], names[j]) for i, j in pairs])
+        listed = [(names[i], names[j]) for i, j in pairs]
+        map_photographs(folder, names, options, counting, pairs=listed, are_enlarged=are_enlarged)
         scene = read_scene(folder)
     except SceneError:
         return None

@@ -126,7 +126,7 @@ def _extract(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any]
     _send(phase="features", total=len(job["names"]), device=device.name)
     extraction = pycolmap.FeatureExtractionOptions()
     if job["are_small"]:
-        extraction.sift.first_octave = 0
+        extraction.sift.first_octave = -1 if job["are_enlarged"] else 0
     elif device == pycolmap.Device.cpu:
         extraction.sift.first_octave = _first_octave(pycolmap, [images / name for name in job["names"]])
     masks = Path(job["masks"]) if job["masks"] else None

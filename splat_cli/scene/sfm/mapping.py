@@ -255,12 +255,13 @@ def map_photographs(
     counting: Counting,
     is_video: bool = False,
     pairs: Sequence[tuple[str, str]] | None = None,
+    are_enlarged: bool = False,
 ) -> Mapping:
     """Create scene/sparse/0 from scene/images; keeps scene/database.db, and continues with an existing one.
 
-    is_video: whether the photographs are the frames of a video. pairs: those to match, of small copies, which are not
-    enlarged for features; by default chosen by the matcher. UsageError if pycolmap is missing, SceneError if no two
-    photographs match.
+    is_video: whether the photographs are the frames of a video. pairs: those to match, of small copies, which are
+    enlarged for features only with are_enlarged; by default chosen by the matcher. UsageError if pycolmap is missing,
+    SceneError if no two photographs match.
     """
     require_pycolmap()
     spheres = _spheres(scene / "images", names) if options.camera_model == SPHERE else []
@@ -282,6 +283,7 @@ def map_photographs(
         "seed": options.seed,
         "pairs": pairs or (sequential_pairs(names) if matcher == "sequential" else None),
         "are_small": pairs is not None,
+        "are_enlarged": are_enlarged,
     }
     found = run_colmap(job, counting)
     if not found["models"]:

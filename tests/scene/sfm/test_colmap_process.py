@@ -362,6 +362,22 @@ def test_large_photographs_with_many_features_are_not_enlarged(side, num_feature
     assert all(pixels <= 3200 for pixels in searched)
 
 
+@pytest.mark.parametrize(("are_enlarged", "octave"), [(False, 0), (True, -1)])
+def test_small_copies_are_enlarged_only_for_a_longer_search(monkeypatch, tmp_path, are_enlarged, octave):
+    searched = []
+    library = SimpleNamespace(
+        has_cuda=False,
+        Device=SimpleNamespace(cpu=SimpleNamespace(name="cpu")),
+        FeatureExtractionOptions=lambda: SimpleNamespace(sift=SimpleNamespace()),
+        ImageReaderOptions=SimpleNamespace,
+        extract_features=lambda *paths, extraction_options, **rest: searched.append(extraction_options.sift),
+    )
+    monkeypatch.setattr(colmap_worker, "_send", lambda **message: None)
+    job = {"names": ["000000.jpg"], "masks": None, "are_small": True, "are_enlarged": are_enlarged}
+    colmap_worker._extract(library, tmp_path / "database.db", tmp_path, job)
+    assert [sift.first_octave for sift in searched] == [octave]
+
+
 @pytest.mark.parametrize(
     ("has_cuda", "num", "expected"), [(True, 1, "cuda"), (True, 0, "cpu"), (True, None, "cpu"), (False, 1, "cpu")]
 )
