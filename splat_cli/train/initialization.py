@@ -1,5 +1,6 @@
 """Initial splats from points or from a file."""
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.attributes import limit_sh_degree
 from splat_cli.gaussians.editing.move import with_origin
 from splat_cli.gaussians.formats import format_for, read_splats
+from splat_cli.gaussians.formats.quantize import unit_quats
 from splat_cli.gaussians.init import splats_from_points
 from splat_cli.scene.crop import parse_crop
 from splat_cli.scene.georeferenced import relative_crop
@@ -98,4 +100,6 @@ def _from_file(
             "for more, give --max-splats and --splat-budget 0"
         )
         splats = splats.select(np.sort(rng.choice(len(splats), config.max_splats, replace=False)))
+    # an Adam step turns a long quaternion less than a short one
+    splats = dataclasses.replace(splats, quats=unit_quats(splats.quats).astype(np.float32))
     return limit_sh_degree(splats, config.trained_sh_degree), notices

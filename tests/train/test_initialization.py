@@ -1,5 +1,6 @@
 """Initial splats, by --init."""
 
+import dataclasses
 import io
 from pathlib import Path
 
@@ -8,11 +9,16 @@ import pytest
 
 from splat_cli.config import TrainConfig
 from splat_cli.errors import SceneError
+from splat_cli.gaussians.arrays import zero_splats
+from splat_cli.gaussians.ply import write_ply
+from splat_cli.run.plan import resolve_plan
 from splat_cli.run.setup import initial_state
 from splat_cli.run.setup.initial_state import starting_points
 from splat_cli.scene.view import Scene
 from splat_cli.terminal.console import Display
+from splat_cli.train.initialization import initial_splats
 from tests.textured_ball import photographs_of_ball, views_of_ball
+from tests.views import ring_of_views
 
 POINTS = np.array([[0, 0, 0], [1, 0, 0]], np.float32)
 
@@ -37,6 +43,17 @@ def test_points_of_the_scene(start):
     points, said = start(init="points")
     np.testing.assert_array_equal(points, POINTS)
     assert not said
+
+
+def test_splats_of_a_file_start_with_quaternions_of_length_1(backend, tmp_path):
+    """A step of Adam turns a long quaternion less: splats of another program would be trained at another rate."""
+    path = tmp_path / "splats.ply"
+    write_ply(
+        path, dataclasses.replace(zero_splats(3, 0), quats=np.float32([[0, 3e-3, 4e-3, 0], [0] * 4, [0, 0, 0, -9]]))
+    )
+    config = resolve_plan(TrainConfig(init_from=str(path)), ring_of_views(4)).config
+    started = initial_splats(backend, config, POINTS[:0], np.zeros((0, 3), np.uint8), np.random.default_rng())[0]
+    np.testing.assert_allclose(started.quats, [[0, 0.6, 0.8, 0], [1, 0, 0, 0], [0, 0, 0, -1]], rtol=1e-6)
 
 
 def test_points_found_in_photographs(start):
