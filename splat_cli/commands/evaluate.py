@@ -20,8 +20,9 @@ from splat_cli.io.folder_lock import locked_file
 from splat_cli.render.images import png_names, refuse_foreign, save_png
 from splat_cli.run.storage.find_run import find_splats, step_of
 from splat_cli.run.storage.load_images import load_run_images, read_run_scene
-from splat_cli.run.storage.load_splats import load_model
+from splat_cli.run.storage.load_splats import field_path, load_model
 from splat_cli.run.storage.result import updated_metrics
+from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.terminal.console import Display
 
 
@@ -41,6 +42,8 @@ class Evaluation:
     free_space: dict[str, float]
     unwritten: DiskError | None = None
     """The reason why metrics.json could not be written, for example in the folder of another user's run."""
+    other_model: str | None = None
+    """How the evaluated model differs from that of training after this step: metrics.json keeps the run's scores."""
 
     def to_dict(self) -> dict[str, Any]:
         """The scores as JSON."""
@@ -50,7 +53,7 @@ class Evaluation:
             **self.mean.to_dict(),
             **self.free_space,
             "protocol": self.protocol,
-            "path": None if self.unwritten else str(self.path),
+            "path": None if self.unwritten or self.other_model else str(self.path),
             "per_image": per_image,
         }
 
@@ -66,6 +69,8 @@ def evaluate_run(
     lpips: str | None = None,
 ) -> Evaluation:
     """Evaluate a run's splats (`source`: the run or its PLY) on its held-out photographs; updates metrics.json.
+
+    It is not updated by scores of another model than the one trained: see `_other_model`.
 
     scene: folder of the photographs, by default as in training. pictures: folder for PNGs of photograph, render and
     error map. with_flip: also FLIP, from the extra `flip`; 1.2 s per megapixel on one core. lpips: also LPIPS
@@ -96,13 +101,31 @@ def evaluate_run(
     points = read_run_scene(run, scene).points
     free_space = free_space_metrics(backend, splats, views, points, run.config().antialias)
     extra = {"num_splats": splats.num, **free_space}
-    unwritten = None
+    unwritten, other = None, _other_model(run, source, ply)
     with locked_file(run.metrics_path):  # training may add scores, too
         metrics = updated_metrics(run, run.config(), step, scores, backend.describe(), extra, lpips)
         try:
-            run.save_metrics(metrics)
+            if other is None:
+                run.save_metrics(metrics)
         except DiskError as error:
             unwritten = error
     mean = mean_score(scores.values())
-    held_out = run.config().eval
-    return Evaluation(step, held_out, scores, mean, metrics["protocol"], run.metrics_path, free_space, unwritten)
+    held_out, protocol = run.config().eval, metrics["protocol"]
+    return Evaluation(step, held_out, scores, mean, protocol, run.metrics_path, free_space, unwritten, other)
+
+
+def _other_model(run: RunDir, source: Path, ply: Path) -> str | None:
+    """How the model of a PLY differs from the one trained until its step, in words; None: not at all.
+
+    A run stores refined poses, background and camera responses for its last step only.
+    """
+    if source.is_file() and field_path(run.path) is not None:
+        return "of the splats into which the colour field is baked"
+    config, last = run.config(), run.saved_steps()[-1]
+    trained = {
+        "camera poses": config.pose_opt,
+        "background": config.background == "learned",
+        "camera responses": config.appearance == "camera",
+    }
+    later = [name for name, is_trained in trained.items() if is_trained and step_of(ply) != last]
+    return f"with the {' and '.join(later)} of step {last}" if later else None

@@ -79,9 +79,13 @@ def test_export_bakes_an_appearance_at_a_degree(splat, field_run, tmp_path):
 
 
 def test_eval_uses_the_field_of_a_run_and_the_baked_splats_of_a_ply(splat, field_run):
-    sources = (field_run, RunDir(field_run).ply_path(60))
-    own, baked = (json.loads(splat("eval", source, "--json", *CPU).out)["psnr"] for source in sources)
-    assert abs(own - baked) > 0.01
+    run = RunDir(field_run)
+    own, baked = (splat("eval", source, "--json", *CPU) for source in (field_run, run.ply_path(60)))
+    psnr = json.loads(own.out)["psnr"]
+    assert abs(psnr - json.loads(baked.out)["psnr"]) > 0.01
+    assert json.loads(baked.out)["path"] is None
+    assert "of the splats into which the colour field is baked: they are printed only" in baked.err
+    assert run.metrics()["steps"]["60"]["psnr"] == psnr
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import re
 import shutil
 import threading
 
@@ -69,6 +70,25 @@ def test_scores_are_printed_if_they_cannot_be_written(splat, run_copy):
     assert "Written to" not in result.out
     assert f"the scores are printed only: {path} cannot be written: Permission denied" in result.err
     assert json.loads(as_json.out)["path"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("pose_opt", "true", "camera poses"),
+        ("background", '"learned"', "background"),
+        ("appearance", '"camera"', "camera responses"),
+    ],
+)
+def test_scores_with_poses_or_background_of_a_later_step_are_not_recorded(splat, run_copy, name, value, words):
+    """A run keeps them for its last step only."""
+    run = RunDir(run_copy)
+    run.config_path.write_text(re.sub(f"(?m)^{name} = .*", f"{name} = {value}", run.config_path.read_text()))
+    metrics = run.metrics()
+    result = splat("eval", run.ply_path(10), "--device", "cpu")
+    assert result.code == 0, result.err
+    assert f"with the {words} of step 20: they are printed only" in result.err
+    assert run.metrics() == metrics
 
 
 def test_photographs_that_changed_since_training_are_named(splat, run_copy, scene, tmp_path):
