@@ -1,6 +1,5 @@
 """Viewer of a finished run or a file."""
 
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,7 +9,6 @@ from splat_cli.viewer.server import require_viser, serving
 from splat_cli.viewer.splat_source import open_source
 from splat_cli.viewer.window import Window
 
-IDLE_SECONDS = 0.05
 _NUM_VIEWS = 64
 
 
@@ -33,5 +31,4 @@ def browse(path: Path, backend: Backend, host: str, port: int, display: Display,
 def serve_until_interrupt(window: Window) -> None:
     """Process tasks of browsers until KeyboardInterrupt (Ctrl-C)."""
     while True:
-        if not window.work():
-            time.sleep(IDLE_SECONDS)
+        window.wait()

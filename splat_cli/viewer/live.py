@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.terminal.console import Display, Progress
 from splat_cli.train.trainer import Trainer
-from splat_cli.viewer.browse import IDLE_SECONDS, serve_until_interrupt
+from splat_cli.viewer.browse import serve_until_interrupt
 from splat_cli.viewer.server import serving
 from splat_cli.viewer.splat_source import LiveSource
 from splat_cli.viewer.window import Window
@@ -95,8 +95,7 @@ class TrainingViewer:
         self._window.work()
         while self._paused:
             check()
-            if not self._window.work():
-                time.sleep(IDLE_SECONDS)
+            self._window.wait()
 
     def wait_until_interrupt(self) -> None:
         """Show the result until Ctrl-C."""

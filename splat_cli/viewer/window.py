@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +31,7 @@ from splat_cli.viewer.panels.comparison import Comparison
 from splat_cli.viewer.panels.measure import Measure, surface_point
 from splat_cli.viewer.panels.saved_views import SavedViews
 from splat_cli.viewer.splat_source import SplatSource, picture
-from splat_cli.viewer.viser_camera import field_of_view
+from splat_cli.viewer.viser_camera import field_of_view, view_from
 
 if TYPE_CHECKING:
     from viser import ViserServer
@@ -86,25 +88,35 @@ def _slider(server: ViserServer, axis: str, low: float, high: float) -> Any:
 _MARK = 0.01  # radius of the marks of measured points, in scene extents
 _FAINTEST = 1 / 255
 _LARGEST = 6e4  # maximum of covariances, stored as 16-bit floats
+_POLL_SECONDS = 0.05
+_REST_SECONDS = 0.25
+"""How long the browser's camera rests before its colours are computed: an update interrupts a movement."""
 
 
 @dataclass(frozen=True)
 class Appearance:
-    """N splats, float32; one colour each, 0 to 1, the mean over the cameras."""
+    """N splats, float32; one colour each, 0 to 1."""
 
     centers: np.ndarray  # [N, 3]
     covariances: np.ndarray  # [N, 3, 3]
     rgbs: np.ndarray  # [N, 3]
     opacities: np.ndarray  # [N, 1]
+    numbers: np.ndarray  # int [N], among the splats of the source
 
     def inside(self, crop: Crop) -> Appearance:
         """The splats with centres inside a region."""
         kept = crop.contains(self.centers)
-        return Appearance(**{name: array[kept] for name, array in self.arrays().items()})
+        return Appearance(**{name: array[kept] for name, array in vars(self).items()})
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The arrays by name, in viser's order."""
-        return dict(vars(self))
+    def seen_from(self, view: View, splats: Splats) -> Appearance:
+        """The same with the colours that `view` sees; others stay. splats: of the source."""
+        colors, seen = (splats.backend.download(array)[self.numbers] for array in _colors_in_views(splats, [view]))
+        return dataclasses.replace(self, rgbs=np.where(seen, np.clip(colors, 0, 1), self.rgbs))
+
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """The arrays that viser shows, in its order; it would cut off the fractions of 8-bit numbers."""
+        rgbs, opacities = (np.rint(255 * array).astype(np.uint8) for array in (self.rgbs, self.opacities))
+        return self.centers, self.covariances, rgbs, opacities
 
 
 def appearance(splats: Splats, views: Sequence[View] = (), num_views: int = 64, antialiased: bool = True) -> Appearance:
@@ -123,7 +135,7 @@ def appearance(splats: Splats, views: Sequence[View] = (), num_views: int = 64, 
         covariances = xp.clip(xp.einsum("nik,njk->nij", axes, axes), -_LARGEST, _LARGEST)
     finite = xp.isfinite(params[:14]).all(axis=0) & xp.isfinite(covariances).all(axis=(1, 2))
     kept = finite & (opacities >= _FAINTEST)
-    columns = (params[MEANS].T, covariances, colors, opacities[:, None])
+    columns = (params[MEANS].T, covariances, colors, opacities[:, None], xp.arange(splats.num))
     return Appearance(*(splats.backend.download(xp.ascontiguousarray(column[kept])) for column in columns))
 
 
@@ -132,17 +144,20 @@ def mean_colors(splats: Splats, views: Sequence[View], num_views: int) -> Device
 
     A splat that no view shows has its base colour, the SH coefficient of degree 0.
     """
+    xp, colors = splats.backend.xp, 0.5 + SH_C0 * splats.params[SH0, : splats.num].T
+    if views and splats.num:
+        means, seen = _colors_in_views(splats, evenly_spread(views, num_views))
+        colors = xp.where(seen, means, colors)
+    return xp.clip(colors, 0, 1)
+
+
+def _colors_in_views(splats: Splats, views: Sequence[View]) -> tuple[DeviceArray, DeviceArray]:
+    """(mean colours float32 [num, 3] of the splats in the views that show them, whether a view does, bool [num, 1])."""
     backend, xp, num = splats.backend, splats.backend.xp, splats.num
-    base = 0.5 + SH_C0 * splats.params[SH0, :num].T
-    if not views or not num:
-        return xp.clip(base, 0, 1)
-    cameras, state = (
-        CameraTable(backend, evenly_spread(views, num_views)),
-        IterState(backend, num_splats=num, sh_degree=splats.sh_degree),
-    )
+    cameras, state = CameraTable(backend, views), IterState(backend, num_splats=num, sh_degree=splats.sh_degree)
     projected = Projection.allocate(backend, splats.capacity, cameras.max_tiles)
     total, count = xp.zeros((num, 3), "float32"), xp.zeros((num, 1), "float32")
-    for view in range(len(cameras.views)):
+    for view in range(len(views)):
         state.clear_counts()
         state.write(view=view)
         projected.tile_counts[...] = 0
@@ -150,7 +165,7 @@ def mean_colors(splats: Splats, views: Sequence[View], num_views: int) -> Device
         seen = projected.depths[:num, None] > 0
         total += xp.where(seen, projected.colors[:num, :3], 0)
         count += seen
-    return xp.clip(xp.where(count > 0, total / xp.maximum(count, 1), base), 0, 1)
+    return total / xp.maximum(count, 1), count > 0
 
 
 class Window:
@@ -175,7 +190,10 @@ class Window:
         Measure(server, self._surface_point, _MARK * scene_extent(views), hide_cameras)
         self.saved_views = SavedViews(server, kept_file, FRUSTUM * scene_extent(views))
         self._missing = list(reversed(range(len(views))))  # cameras without a thumbnail yet
-        self._handle = server.scene.add_gaussian_splats("/splats", *self._look.arrays().values())
+        self._handle = server.scene.add_gaussian_splats("/splats", *self._look.arrays())
+        self._eye: View | None = None  # camera of the only browser, as last seen, and since when
+        self._since = 0.0
+        self._drawn: View | None = None  # camera whose colours are shown; None: mean colours
 
     def work(self) -> bool:
         """Run one task, or load one thumbnail; returns whether there may be more to do."""
@@ -185,6 +203,19 @@ class Window:
             return self._show_thumbnail()
         self._within_memory(task)
         return True
+
+    def wait(self) -> None:
+        """Colour the splats for the browser's camera if it rests; run a task, or wait a moment without one.
+
+        The source must not have changed since `refresh`.
+        """
+        eye, now = self._camera(), time.perf_counter()
+        if not _same(eye, self._eye):
+            self._eye, self._since = eye, now
+        elif now - self._since > _REST_SECONDS and not _same(eye, self._drawn):
+            self._within_memory(self._recolor if eye else self._redraw)
+        if not self.work():
+            time.sleep(_POLL_SECONDS)
 
     def refresh(self) -> None:
         """Update the splats."""
@@ -200,6 +231,13 @@ class Window:
 
     def _redraw(self) -> None:
         self._look = self._appearance()
+        self._recolor()
+
+    def _recolor(self) -> None:
+        """Show the colours that the browser's camera sees. The splats must be those of the last `_redraw`."""
+        self._drawn = self._camera()
+        if self._drawn and len(self._look.numbers):
+            self._look = self._look.seen_from(self._drawn, self._subject.splats)
         self._draw()
 
     def _appearance(self) -> Appearance:
@@ -218,8 +256,13 @@ class Window:
         camera.up = up
         camera.fov = field_of_view(start)
 
+    def _camera(self) -> View | None:
+        """Camera of the browser; None without one or with several, since all show the same splats."""
+        clients = self._server.get_clients()
+        return view_from(next(iter(clients.values())).camera, "browser") if len(clients) == 1 else None
+
     def _draw(self) -> None:
-        self._handle.set_gaussians(*self._shown().arrays().values())
+        self._handle.set_gaussians(*self._shown().arrays())
 
     def _shown(self) -> Appearance:
         return self._look if self._cropping.box is None else self._look.inside(self._cropping.box)
@@ -240,3 +283,9 @@ class Window:
         if image is not None:
             self._cameras.set_thumbnail(index, image)
         return bool(self._missing)
+
+
+def _same(a: View | None, b: View | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    return np.array_equal(a.w2c, b.w2c) and (a.width, a.height) == (b.width, b.height)

@@ -45,6 +45,8 @@ class Shown:
     def work(self):
         return False
 
+    wait = work
+
 
 @pytest.fixture
 def watching(monkeypatch, tmp_path):

@@ -21,6 +21,8 @@ def test_covariances_and_colours(backend):
     np.testing.assert_allclose(look.centers, splats.means[kept], atol=1e-6)
     np.testing.assert_allclose(look.opacities[:, 0], opacities[kept], atol=1e-6)
     np.testing.assert_allclose(look.rgbs, np.clip(0.5 + 0.28209479 * splats.sh0[kept], 0, 1), atol=1e-6)
+    for array, rounded in zip((look.rgbs, look.opacities), look.arrays()[2:], strict=True):
+        np.testing.assert_allclose(rounded / 255, array, atol=0.501 / 255)
     lengths, variances = np.exp(2 * np.sort(splats.log_scales[kept], axis=1)), np.linalg.eigvalsh(look.covariances)
     np.testing.assert_allclose(variances, lengths, rtol=2e-3, atol=2e-3)
     w, x, y, z = (splats.quats[0] / np.linalg.norm(splats.quats[0])).astype(np.float64)
@@ -45,6 +47,23 @@ def test_colours_are_the_mean_over_the_views_that_show_a_splat(backend):
     for antialiased in (False, True):
         look = appearance(Splats.from_arrays(backend, splats), views, antialiased=antialiased)
         np.testing.assert_allclose(look.rgbs, expected, atol=2e-3)
+
+
+def test_colours_of_one_camera_and_of_splats_that_it_does_not_show(backend):
+    splats = _opaque(some_splats(30, color=0.3))
+    splats.means *= 0.2
+    splats.log_scales -= 3
+    splats.logit_opacities[0] = -8  # not shown: the others' numbers differ from their places
+    splats.means[29] = (0, 100, 0)  # outside of the view
+    on_device, view = Splats.from_arrays(backend, splats), ring_of_views()[2]
+    directions = splats.means - view.center
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    coefficients = np.concatenate([splats.sh0[:, None], splats.shN], axis=1)
+    expected = np.clip(0.5 + np.einsum("nk,nkc->nc", basis(directions, 3), coefficients), 0, 1)
+    look = appearance(on_device)
+    seen = look.seen_from(view, on_device)
+    np.testing.assert_allclose(seen.rgbs[:-1], expected[1:29], atol=2e-3)
+    np.testing.assert_array_equal(seen.rgbs[-1], look.rgbs[-1])
 
 
 def test_opacities_stay_without_antialiasing(backend):
@@ -72,4 +91,4 @@ def test_box_hides_splats_outside(backend):
     inside = look.inside(Box((-1, -1, -1), (1, 1, 1)))
     assert 0 < len(inside.centers) < len(look.centers)
     assert np.abs(inside.centers).max() <= 1
-    assert len({len(array) for array in inside.arrays().values()}) == 1
+    assert len({len(array) for array in inside.arrays()}) == 1
