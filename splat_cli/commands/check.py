@@ -150,9 +150,11 @@ def directions(found: Sequence[Gap]) -> Finding:
     holes = [gap for gap in found[is_open:] if gap.degrees >= limit]
     if not holes:
         return Finding(
-            "directions", True, f"from {arc:.0f} degrees of a circle, evenly" if is_open else "from all around"
+            "directions",
+            True,
+            f"evenly from {arc:.0f} of 360 degrees around the scene" if is_open else "from all around",
         )
     hole = holes[0]
     what = "no photograph from" if hole.is_ring else "no photograph looks at"
-    text = f"{what} {hole.degrees:.0f} degrees of the circle, between {hole.first} and {hole.second}"
+    text = f"{what} {hole.degrees:.0f} of 360 degrees, between {hole.first} and {hole.second}"
     return Finding("directions", False, text, (hole.first, hole.second))

@@ -76,7 +76,7 @@ class Checked:
         cores = f"{num_cores()} core{'s' * (num_cores() > 1)}"
         train = "about a minute on the GPU" if self.training_seconds is None else in_words(self.training_seconds)
         parts = [] if self.poses_seconds is None else [f"camera poses {in_words(self.poses_seconds)}"]
-        return f"{', '.join([*parts, f'training {train}'])} ({cores})"
+        return f"{', '.join([*parts, f'training {train}'])} (this machine has {cores})"
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""

@@ -46,7 +46,7 @@ def check_page(
     look = f"badge {'bad' if num else 'good'}"
     badge = tag("span", f"{num} problem{'s' * (num != 1)}" if num else "no problem", class_=look)
     body = join(
-        tag("header", tag("h1", name, " ", badge), tag("p", f"{len(files)} photographs · {duration}")),
+        tag("header", tag("h1", name, " ", badge), tag("p", f"{len(files)} photographs. Expected time: {duration}.")),
         section("Findings", tag("table", *map(_row, findings))),
         _map(scene, places),
         *(section(f"Photographs: {one.topic}", _pictures(one, files)) for one in findings if one.photographs),
@@ -75,7 +75,8 @@ def _map(scene: Scene | None, places: Sequence[Place]) -> Markup | None:
     )
     between = [tag("li", f"between {place.between[0]} and {place.between[1]}") for place in places]
     figure = tag("figure", tag("figcaption", *keys), drawing, class_="map")
-    return section("From above", join(figure, tag("ol", *between) if between else None))
+    wanted = "Photographs from these places would help most:"
+    return section("From above", join(figure, *([tag("p", wanted), tag("ol", *between)] if between else [])))
 
 
 def _pictures(one: Row, files: Mapping[str, Path]) -> Markup:

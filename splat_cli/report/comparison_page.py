@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -42,6 +42,7 @@ def comparison_page(runs: Sequence[Row], pictures: Sequence[ComparedPicture]) ->
     note = "Held-out views, those on which the runs differ most first. Drag across a picture to compare."
     body = join(
         tag("header", tag("h1", " · ".join(names))),
+        _verdict(runs),
         _table(runs),
         tag("section", tag("h2", "Renders"), tag("p", note, class_="note"), _choice(names)),
         tag("div", *(_figure(picture, names) for picture in pictures), class_="views"),
@@ -49,21 +50,45 @@ def comparison_page(runs: Sequence[Row], pictures: Sequence[ComparedPicture]) ->
     return document(f"Comparison of runs: {', '.join(names)}", body)
 
 
+def _verdict(runs: Sequence[Row]) -> Markup:
+    """Which run is best by PSNR, and by how much."""
+    first, second = sorted(runs, key=lambda run: -run.mean.psnr)[:2]
+    lead = f"{first.mean.psnr - second.mean.psnr:.2f}"
+    if float(lead) == 0:
+        return tag("p", f"{first.name} and {second.name} have the same PSNR.")
+    return tag("p", tag("b", first.name), f" is closest to the photographs: its PSNR is {lead} dB above {second.name}.")
+
+
+_Choose = Callable[[list[float]], float]
+_MEASURES: tuple[tuple[str, str, str, _Choose], ...] = (
+    ("psnr", "PSNR", "{:.2f} dB", max),
+    ("ssim", "SSIM", "{:.4f}", max),
+    ("flip", "FLIP", "{:.4f}", min),
+    ("lpips", "LPIPS", "{:.4f}", min),
+)
+"""(name in Score, title, format, which value is best)"""
+
+
 def _table(runs: Sequence[Row]) -> Markup:
-    with_flip = all(run.mean.flip is not None for run in runs)
-    with_lpips = all(run.mean.lpips is not None for run in runs)
-    titles = ["run", "PSNR", "SSIM", *(["FLIP"] * with_flip), *(["LPIPS"] * with_lpips), "splats", "training"]
-    best = max(run.mean.psnr for run in runs)
+    measures = [one for one in _MEASURES if all(getattr(run.mean, one[0]) is not None for run in runs)]
+    scores = {name: [getattr(run.mean, name) for run in runs] for name, *_ in measures}
+    best = {name: choose(scores[name]) for name, _, _, choose in measures if len(set(scores[name])) > 1}
     rows = []
     for run in runs:
-        psnr = f"{run.mean.psnr:.2f} dB"
-        cells: list[object] = [tag("b", psnr) if run.mean.psnr == best else psnr, f"{run.mean.ssim:.4f}"]
-        cells += [f"{run.mean.flip:.4f}"] if with_flip else []
-        cells += [f"{run.mean.lpips:.4f}"] if with_lpips else []
+        cells: list[object] = []
+        for name, _, form, _ in measures:
+            value = getattr(run.mean, name)
+            text = form.format(value)
+            cells.append(tag("b", text) if value == best.get(name) else text)
         cells += [f"{run.num_splats:,}", "not finished" if run.seconds is None else duration(run.seconds)]
         rows.append(tag("tr", tag("th", run.name), *(tag("td", cell) for cell in cells)))
+    titles = ["run", *(title for _, title, _, _ in measures), "splats", "training"]
     head = tag("tr", *(tag("th", title) for title in titles))
-    return tag("div", tag("table", head, *rows, class_="numbers"), class_="chart wide")
+    low = [title for _, title, _, choose in measures if choose is min]
+    note = "Means over photographs that no run was trained on. High PSNR and SSIM are good"
+    note += f"; low {' and '.join(low)} {'is' if len(low) == 1 else 'are'} good." if low else "."
+    table = tag("div", tag("table", head, *rows, class_="numbers"), class_="chart wide")
+    return join(table, tag("p", note, class_="note"))
 
 
 def _choice(names: Sequence[str]) -> Markup:

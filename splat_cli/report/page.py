@@ -88,7 +88,7 @@ def _badge(view: ComparedView) -> Markup | None:
 def _legend() -> Markup:
     colors = ", ".join(f"rgb{tuple(int(channel) for channel in color)}" for color in np.asarray(COLORS))
     bar = tag("i", style=f"background: linear-gradient(to right, {colors})")
-    return tag("span", "0", bar, f"{round(255 * FULL_ERROR)} of 255", class_="legend")
+    return tag("span", "same colour", bar, f"{round(255 * FULL_ERROR)} of 255 apart or more", class_="legend")
 
 
 _SIDE = 480  # user units of the SVG
@@ -352,7 +352,8 @@ def _which(data: RunData, views: Sequence[ComparedView]) -> str:
         order = f": the worst and the best of {number}"
     else:
         order = ", worst first" if number else ""
-    return f"{which}{order}. Drag across a picture to compare."
+    flip = ", low FLIP" if any(view.score.flip is not None for view in views) else ""
+    return f"{which}{order}. Drag across a picture to compare. High PSNR and SSIM{flip}: both look alike."
 
 
 def _map(data: RunData, splats: SplatArrays | None) -> Markup | None:

@@ -73,13 +73,14 @@ def _grade(data: RunData) -> Iterator[Markup]:
         yield join(tag("b", f"PSNR {psnr:.1f} dB"), f" over {views} {seen}: ", tag("b", _words(psnr)), ".")
     elif training is not None:
         yield prose(f"Photographs that it was trained on have a PSNR of {training:.1f} dB.")
-    if measured and data.config.eval:
+    if measured or training is not None:
+        which = "these photographs, which were held out" if measured and data.config.eval else "photographs"
         yield prose(
-            "PSNR compares renders with these photographs, which were held out. Renders of 30 dB and more are hard to "
+            f"PSNR compares renders with {which}. Renders of 30 dB and more are hard to "
             "tell from photographs; at 25 dB, fine detail blurs; under 20 dB, shapes are wrong. Outdoors, where leaves "
             "and people move, 20 to 25 dB are usual."
         )
-    else:
+    if not (measured and data.config.eval):
         yield prose("New views look worse than photographs that it was trained on; how much worse was not measured.")
 
 

@@ -84,6 +84,11 @@ def test_page_holds_all_renders_and_can_be_written_again(splat, runs):
     assert source.count('class="stage compared"') == 3
     assert source.count("<img ") == 3 * 3  # photograph and two renders of each view
     assert not re.findall(r'(?:src|href)="(?!data:)', source)
+    long = RunDir(runs["long"]).metrics()["steps"]["60"]
+    lead = long["psnr"] - RunDir(runs["short"]).metrics()["steps"]["10"]["psnr"]
+    assert f"<b>long</b> is closest to the photographs: its PSNR is {lead:.2f} dB above short." in source
+    best = {name: f"<td><b>{long[name]:.4f}</b></td>" in source for name in ("ssim", "flip") if name in long}
+    assert all(best.values()), "the better run has the higher SSIM and the lower FLIP"
 
 
 def test_files_of_others_are_not_overwritten(splat, runs, tmp_path):

@@ -1,6 +1,7 @@
 """`splat check`, and its two lines before poses are estimated."""
 
 import json
+import re
 import shutil
 from dataclasses import make_dataclass, replace
 from types import SimpleNamespace
@@ -131,7 +132,7 @@ def test_a_third_of_the_circle_is_missing_by_rough_poses(splat, tmp_path):
     (problem,) = [one for one in data["findings"] if not one["ok"]]
     assert problem["topic"] == "directions"
     assert problem["photographs"] == ["ball 9.png", "ball 20.png"]
-    assert 125 < int(problem["text"].split(" degrees")[0].rsplit(" ", 1)[1]) < 145, "132 by true poses"
+    assert 125 < int(problem["text"].split(" of 360 degrees")[0].rsplit(" ", 1)[1]) < 145, "132 by true poses"
     assert ["ball 9.png", "ball 20.png"] in [place["between"] for place in data["places"]]
     assert "From above" in (tmp_path / "check.html").read_text()
 
@@ -233,7 +234,9 @@ def test_scene_with_a_gap(scene, splat, tmp_path):
     assert data["poses_seconds"] is None
     shutil.make_archive(str(tmp_path / "zipped"), "zip", scene)
     assert "training" in splat("check", tmp_path / "zipped.zip").out
-    assert "where more would help most" in (tmp_path / "check.html").read_text()
+    page = (tmp_path / "check.html").read_text()
+    assert "where more would help most" in page
+    assert re.search("Photographs from these places would help most:</p><ol>(<li>between [^<]+</li>)+</ol>", page)
 
 
 def test_what_cannot_be_checked(splat, tmp_path):

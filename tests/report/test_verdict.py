@@ -113,6 +113,7 @@ def test_overfitting(data, num_views, trials, advice, monkeypatch):
 def test_without_held_out_views(data):
     text = told(dataclasses.replace(changed(data, eval=False), metrics={}))
     assert "Photographs that it was trained on have a PSNR of 29.0 dB." in text
+    assert "PSNR compares renders with photographs. Renders of 30 dB" in text
     assert "how much worse was not measured" in text
     assert "splat train photos/garden --eval holds every 8th photograph out" in text
 
