@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from splat_cli.config import SETTINGS, TrainConfig
+from splat_cli.config import SETTINGS, ResolvedConfig, TrainConfig
 from splat_cli.device import Backend
 from splat_cli.errors import UsageError
 from splat_cli.ranks.protocol import FailedRankError, RankError
@@ -111,6 +111,23 @@ def _refuse_fixed(changes: dict[str, Any]) -> None:
     fixed = [SETTINGS[name].option for name in changes if SETTINGS[name].fixed]
     if fixed:
         raise UsageError(f"{', '.join(fixed)} cannot change in a run that has begun: leave it out, or start a new run")
+
+
+def changed_defaults(run: RunDir, requested: TrainConfig, config: ResolvedConfig, checkpoint: Checkpoint) -> list[str]:
+    """Defaults with other values until the checkpoint, such as "--dropout 0.1 -> 0.3"; empty if settings were changed.
+
+    Another version of this program may choose them otherwise, and the limit of splats depends on free memory.
+    config: settings from now on.
+    """
+    earlier = checkpoint.metadata.get("settings")
+    if run.config() != requested or not isinstance(earlier, dict):
+        return []
+    changes = []
+    for name, declared in SETTINGS.items():
+        now, before = getattr(config, name), earlier.get(name)
+        if isinstance(before, int | float | str) and before != now:
+            changes.append(f"{declared.option} {declared.show(before)} -> {declared.show(now)}")
+    return changes
 
 
 class HasStep(Protocol):

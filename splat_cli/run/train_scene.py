@@ -23,14 +23,14 @@ from splat_cli.run.device import prepare_kernels
 from splat_cli.run.logging.tensorboard_logger import require_tensorboard
 from splat_cli.run.plan import RunPlan
 from splat_cli.run.ranks import started_ranks
-from splat_cli.run.resume import Restarts, free_memory, interruption
+from splat_cli.run.resume import Restarts, changed_defaults, free_memory, interruption
 from splat_cli.run.session import Session
 from splat_cli.run.setup.build_run_trainer import build_trainer_within_memory
 from splat_cli.run.setup.initial_state import InitialState, find_initial_state, placeholder_state
 from splat_cli.run.setup.training_data import TrainingData, read_data, with_fixed_paths
 from splat_cli.run.setup.trials import Trials, choose_settings
 from splat_cli.run.storage.find_run import is_run
-from splat_cli.run.storage.inputs import inputs_of, refuse_other_inputs
+from splat_cli.run.storage.inputs import inputs_of, refuse_other_inputs, summary_of
 from splat_cli.run.storage.records import Inputs
 from splat_cli.run.storage.result import RunSummary
 from splat_cli.run.storage.run_dir import RunDir
@@ -122,13 +122,18 @@ def _train(job: _Job, checkpoint: Checkpoint | None, ranks: Ranks, timer: PhaseT
     display.say(f"Device: {backend.describe()}")
     if checkpoint:
         _check_origin(run, job.scene_path, data.scene.origin)
-        refuse_other_inputs(run, inputs, job.scene_path, plan.requested)
+        refuse_other_inputs(run, inputs, summary_of(data.scene.points), job.scene_path, plan.requested)
     trainer = build_trainer_within_memory(backend, plan, data, start, display, timer, ranks)
     session = Session(run, plan, display, trainer, data, job.callback)
     rows = len(trainer.model.splats.params)
     require_space(run.path, (checkpoint_bytes if plan.requested.keep else ply_bytes)(trainer.num_splats, rows))
     if checkpoint:
         session.restore(checkpoint)
+        if changes := changed_defaults(run, plan.requested, trainer.config, checkpoint):
+            display.warn(
+                f"until step {checkpoint.step}, the run had other defaults: {', '.join(changes)}; another version of "
+                "splat began it, or the device had other free memory"
+            )
     _save_inputs(job, plan, data, inputs, trials, has_refined=checkpoint is not None and plan.requested.pose_opt)
     session.begin(checkpoint)
     if job.callback:
@@ -144,7 +149,7 @@ def _save_inputs(
     Called after all checks of the run and its checkpoint: a refused command changes nothing. has_refined:
     cameras.json has the refined poses of a run that continues.
     """
-    job.run.save_inputs(inputs)
+    job.run.save_inputs(inputs, summary_of(data.scene.points))
     if not has_refined:
         job.run.save_cameras(data.scene.views)
     if data.is_split_by_name:

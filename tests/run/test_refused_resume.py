@@ -21,6 +21,7 @@ from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.colmap import read_model
 from splat_cli.scene.colmap.write import write_model
 from splat_cli.scene.read import read_scene
+from splat_cli.scene.view import DepthFile
 from tests.small_scene import write_small_scene
 from tests.training import Trained
 
@@ -98,17 +99,18 @@ def test_a_local_edit_of_an_uncompressed_photograph_is_named(copy, scene, tmp_pa
     content[9_000:20_000] = bytes([255]) * 11_000
     path.write_bytes(content)
     now = inputs_of(views)
-    copy.save_inputs(before)
+    copy.save_inputs(before, [])
     with pytest.raises(UsageError, match=r"\(a_03\.jpg has another photograph\)"):
-        refuse_other_inputs(copy, now, scene, copy.config())
+        refuse_other_inputs(copy, now, [], scene, copy.config())
     files = before[views[3].name]["files"]
     files["photograph"] = files["photograph"].rpartition("-")[0]  # as in files of an earlier version
-    copy.save_inputs(before)
-    refuse_other_inputs(copy, now, scene, copy.config())
+    copy.save_inputs(before, [])
+    refuse_other_inputs(copy, now, [], scene, copy.config())
 
 
 def test_an_unreadable_photograph_is_named_unless_it_was_so_before(copy, scene, monkeypatch):
     views, opened = read_scene(scene).views, Path.open
+    points = copy.input_points()
 
     def refuse(path, *arguments, **options):
         if path.name == "a_03.jpg":
@@ -119,16 +121,37 @@ def test_an_unreadable_photograph_is_named_unless_it_was_so_before(copy, scene, 
         patch.setattr(Path, "open", refuse)
         inputs = inputs_of(views)
     with pytest.raises(UsageError, match=r"\(a_03\.jpg has an unreadable photograph\)"):
-        refuse_other_inputs(copy, inputs, scene, copy.config())
-    copy.save_inputs(inputs)
-    refuse_other_inputs(copy, inputs, scene, copy.config())
-    refuse_other_inputs(copy, inputs_of(views), scene, copy.config())
+        refuse_other_inputs(copy, inputs, points, scene, copy.config())
+    copy.save_inputs(inputs, [])
+    refuse_other_inputs(copy, inputs, points, scene, copy.config())
+    refuse_other_inputs(copy, inputs_of(views), points, scene, copy.config())
 
 
 def test_a_mask_that_was_added_is_named(training, copy, moved):
     (moved / "masks").mkdir()
     Image.new("L", (40, 30), 255).save(moved / "masks" / "a_03.jpg.png")
     _refused(training, copy, match=r"\(a_03\.jpg has another mask\)")
+
+
+def test_other_points_are_named(training, copy, moved):
+    """They determine default settings and, with --free-space, the loss."""
+    model = read_model(moved / "sparse" / "0")
+    model.points = model.points * np.float32(1.01)
+    write_model(moved / "sparse" / "0", model)
+    _refused(training, copy, match=r"\(other points\)")
+
+
+@pytest.mark.parametrize("changed", ["confidence", "inverse"])
+def test_other_confidences_or_scales_of_a_depth_map_are_named(copy, scene, changed):
+    views = read_scene(scene).views
+    photograph, other = views[3].path, views[4].path
+    depth = DepthFile(photograph, photograph, inverse=(1.0, 0.0))
+    views[3] = dataclasses.replace(views[3], depth=depth)
+    copy.save_inputs(inputs_of(views), [])
+    depth = dataclasses.replace(depth, **{changed: other if changed == "confidence" else (1.5, 0.0)})
+    views[3] = dataclasses.replace(views[3], depth=depth)
+    with pytest.raises(UsageError, match=r"\(a_03\.jpg has another depth map\)"):
+        refuse_other_inputs(copy, inputs_of(views), [], scene, copy.config())
 
 
 @pytest.mark.parametrize("old", [False, True])
@@ -179,6 +202,20 @@ def test_a_run_of_an_earlier_version_is_resumed(training, copy, finished):
     training.resume(copy.path)
     assert copy.ply_path(60).read_bytes() == finished.ply_path(60).read_bytes()
     assert copy.inputs() == finished.inputs()
+
+
+def test_defaults_of_another_version_are_named(training, copy):
+    """As if that version had chosen another dropout."""
+    training.resume(copy.path)
+    assert not any("other defaults" in line for line in training.said)
+    path = checkpoint_paths(copy.checkpoints_path)[0]
+    whole = read_checkpoint(path)
+    whole.metadata["settings"]["dropout"] = 0.125
+    write_checkpoint(path, whole)
+    copy.result_path.unlink()
+    shutil.rmtree(copy.ply_path(60).parent)
+    training.resume(copy.path)
+    assert "until step 60, the run had other defaults: --dropout 0.125 -> " in " ".join(training.said)
 
 
 def test_too_little_memory_changes_nothing(training, copy):

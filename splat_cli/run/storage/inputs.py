@@ -32,12 +32,23 @@ def inputs_of(views: Sequence[View]) -> Inputs:
     return {view.name: {**_camera(view), "files": found} for view, found in zip(views, files, strict=True)}
 
 
-def refuse_other_inputs(run: RunDir, now: Inputs, scene: Path, config: TrainConfig) -> None:
+def summary_of(points: np.ndarray) -> list[float]:
+    """Number of points [P, 3], their mean, and the root mean square of their distances from it; the same in any format.
+
+    They determine default settings and, with --free-space and --depth-weight, losses.
+    """
+    if not len(points):
+        return [0.0] * 5
+    mean = points.mean(axis=0, dtype=np.float64)
+    return [len(points), *mean.tolist(), float(np.sqrt(np.square(points - mean).sum(axis=1).mean()))]
+
+
+def refuse_other_inputs(run: RunDir, now: Inputs, points: Sequence[float], scene: Path, config: TrainConfig) -> None:
     """Raise a UsageError that names the changes if the run was trained on another scene.
 
-    config: settings from now on; if they change how views are read, sizes, intrinsics and files may differ. Runs of
-    earlier versions have no inputs.json: their cameras are in cameras.json, unless refined, and their files
-    are unknown.
+    points: their summary now. config: settings from now on; if they change how views or points are read, these may
+    differ. Runs of earlier versions have no inputs.json: their cameras are in cameras.json, unless refined, and their
+    files and points are unknown.
     """
     has_refined, earlier = config.pose_opt, run.config()
     before = run.inputs() or {view.name: {} if has_refined else _camera(view) for view in run.views("all")}
@@ -45,11 +56,18 @@ def refuse_other_inputs(run: RunDir, now: Inputs, scene: Path, config: TrainConf
     changes += [f"{name} is new" for name in now if name not in before]
     same_options = all(getattr(earlier, option) == getattr(config, option) for option in _VIEW_OPTIONS)
     changes += _changed_views(before, now, same_options)
+    if earlier.crop == config.crop and _are_other_points(run.input_points(), points):
+        changes.append("other points")
     if changes:
         raise UsageError(
             f"{scene} is not what {run.path} was trained on ({first_of(sorted(changes))}): restore it, or start a new "
             "run, from saved splats with --init-from"
         )
+
+
+def _are_other_points(before: Sequence[float], now: Sequence[float]) -> bool:
+    """Whether two summaries differ by more than rounding; False if there was none."""
+    return bool(before) and bool(np.abs(np.subtract(before, now)).max() > _TOLERANCE * before[-1])
 
 
 def changed_inputs(run: RunDir, views: Sequence[View]) -> list[str]:
@@ -80,7 +98,11 @@ def _camera(view: View) -> dict[str, Any]:
 
 def _fingerprints(view: View) -> dict[str, str]:
     files = {"photograph": view.path, "mask": view.mask, "depth map": view.depth.path if view.depth else None}
-    return {kind: fingerprint(path) for kind, path in files.items() if path is not None}
+    found = {kind: fingerprint(path) for kind, path in files.items() if path is not None}
+    if view.depth:
+        parts = [found["depth map"], view.depth.confidence and fingerprint(view.depth.confidence), view.depth.inverse]
+        found["depth map"] = "-".join(str(part) for part in parts if part is not None)
+    return found
 
 
 def _extent(inputs: Inputs) -> float:
@@ -117,5 +139,5 @@ def _changed_parts(before: dict[str, Any], now: dict[str, Any], limit: float, sa
 
 
 def _is_same(before: str | None, now: str | None) -> bool:
-    """Whether two fingerprints are equal, or the first comes from an earlier version, which hashed only blocks."""
+    """Whether two fingerprints are equal, or the first comes from an earlier version, which hashed less."""
     return before == now or (before is not None and now is not None and now.startswith(f"{before}-"))

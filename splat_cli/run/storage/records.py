@@ -52,10 +52,12 @@ def check_trials(content: dict[str, Any]) -> None:
 
 
 def check_inputs(content: dict[str, Any]) -> None:
-    """ValueError unless `views` of inputs.json is a valid `Inputs`."""
-    views = content.get("views", {})
+    """ValueError unless `views` of inputs.json is a valid `Inputs`, and `points` a summary of points or missing."""
+    views, points = content.get("views", {}), content.get("points", [])
     if not isinstance(views, dict) or not all(map(_is_input, views.values())):
         raise ValueError("expected `views`, an object of views with their intrinsics, w2c and files")
+    if not isinstance(points, list) or len(points) not in (0, 5) or not all(map(_is_finite, points)):
+        raise ValueError("expected `points`, five numbers")
 
 
 def check_background(content: dict[str, Any]) -> None:
@@ -93,8 +95,12 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, float) or (isinstance(value, int) and abs(value) < 2**63)
 
 
+def _is_finite(value: Any) -> bool:
+    return _is_number(value) and math.isfinite(value)
+
+
 def _is_share(value: Any) -> bool:
-    return _is_number(value) and math.isfinite(value) and 0 <= value <= 1
+    return _is_finite(value) and 0 <= value <= 1
 
 
 def _is_input(entry: Any) -> bool:
@@ -104,7 +110,7 @@ def _is_input(entry: Any) -> bool:
     numbers = [*entry["w2c"], *(entry.get(name) for name in INTRINSICS)]
     files = entry.get("files")
     return (
-        all(_is_number(value) and math.isfinite(value) for value in numbers)
+        all(map(_is_finite, numbers))
         and isinstance(files, dict)
         and all(isinstance(value, str) for value in files.values())
     )

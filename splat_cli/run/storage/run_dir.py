@@ -205,11 +205,17 @@ class RunDir:
         found: Inputs = _read_json(self.inputs_path, check_inputs).get("views", {})
         return found
 
-    def save_inputs(self, inputs: Inputs) -> None:
-        """Write inputs.json, one line per view."""
+    def input_points(self) -> list[float]:
+        """Summary of the scene's points (`summary_of`) in inputs.json; empty for runs of earlier versions."""
+        found: list[float] = _read_json(self.inputs_path, check_inputs).get("points", [])
+        return found
+
+    def save_inputs(self, inputs: Inputs, points: Sequence[float]) -> None:
+        """Write inputs.json, one line per view. points: their summary (`summary_of`)."""
         lines = (f"{json.dumps(name)}: {json.dumps(entry)}" for name, entry in inputs.items())
         with replacing(self.inputs_path, durable=True) as temporary:
-            temporary.write_text('{"views": {\n' + ",\n".join(lines) + "\n}}\n", encoding="utf-8")
+            text = f'{{"points": {json.dumps(list(points))}, "views": {{\n' + ",\n".join(lines) + "\n}}\n"
+            temporary.write_text(text, encoding="utf-8")
 
     def metrics(self) -> dict[str, Any]:
         """Content of metrics.json, empty before the first evaluation."""
