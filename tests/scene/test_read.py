@@ -103,7 +103,14 @@ def test_a_larger_part_of_the_scene_is_named(tmp_path):
     assert "photographs" not in read_scene(tmp_path).found
     larger = tmp_path / "sparse" / "3"
     write_model(larger, small_model(("a.png", "b.png", "c.png")))
-    assert read_scene(tmp_path).found.endswith(f"({larger} has 3 photographs: give that folder for them)")
+    named = f"({larger} has 3 photographs: give that folder for them)"
+    assert read_scene(tmp_path).found.endswith(named)
+    (larger / "images.bin").unlink()
+    lines = [f"{i} 1 0 0 0 0 0 {i} 1 {name}.png\n\n" for i, name in enumerate("abc", 1)]
+    (larger / "images.txt").write_text("".join(lines))
+    assert read_scene(tmp_path).found.endswith(named)
+    (larger / "images.txt").write_text("damaged")
+    assert "photographs" not in read_scene(tmp_path).found
 
 
 def test_unusable_photographs_are_listed(tmp_path):

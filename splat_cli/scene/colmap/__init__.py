@@ -1,5 +1,6 @@
 """COLMAP models, binary or text: lookup in a scene's folder, reading, writing."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -41,9 +42,18 @@ def _model_folder(root: Path) -> Path | None:
 
 def larger_sibling(folder: Path, num_images: int) -> tuple[Path, int] | None:
     """The sibling of `folder` with the most images, and their number, if it has more than `num_images`; else None."""
-    sizes = {path: binary.num_images(path / "images.bin") for path in _siblings(folder)}
+    sizes = {path: _num_images(path) for path in _siblings(folder, (".bin", ".txt"))}
     largest = max(sizes, key=sizes.__getitem__, default=None)
     return None if largest is None or sizes[largest] <= num_images else (largest, sizes[largest])
+
+
+def _num_images(folder: Path) -> int:
+    """Number of images of a model; 0 if it is damaged."""
+    if (folder / "images.bin").is_file():
+        return binary.num_images(folder / "images.bin")
+    with suppress(SceneError):
+        return len(text.read_images(folder / "images.txt"))
+    return 0
 
 
 def visible_points(folder: Path) -> dict[str, np.ndarray]:
@@ -63,11 +73,12 @@ def other_groups(folder: Path) -> dict[Path, set[str]]:
     return groups
 
 
-def _siblings(folder: Path) -> list[Path]:
-    """The models of all parts of a scene, which COLMAP numbers; only binary ones."""
+def _siblings(folder: Path, suffixes: Sequence[str] = (".bin",)) -> list[Path]:
+    """The models of all parts of a scene, which COLMAP numbers; by default only binary ones."""
     if not folder.name.isdecimal():
         return []
-    return sorted(path for path in folder.parent.iterdir() if path.name.isdecimal() and (path / "images.bin").is_file())
+    numbered = sorted(path for path in folder.parent.iterdir() if path.name.isdecimal())
+    return [path for path in numbered if any((path / f"images{suffix}").is_file() for suffix in suffixes)]
 
 
 def read_model(folder: Path) -> Model:
