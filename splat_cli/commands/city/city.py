@@ -19,7 +19,7 @@ from splat_cli.errors import FormatError, UsageError
 from splat_cli.gaussians.ply import count_splats
 from splat_cli.io.files import replacing
 from splat_cli.run.device import open_device
-from splat_cli.run.plan import default_steps, lr_factor, resolve_plan
+from splat_cli.run.plan import default_steps, lr_factor, resolve_plan, resolve_schedule
 from splat_cli.run.ranks import rank_counts
 from splat_cli.run.setup.memory_plan import plan_memory
 from splat_cli.run.setup.split_scene import split_scene
@@ -106,12 +106,14 @@ class City:
         files, is_last = CellFiles.of(self.out, number), number is None
         views = self.coarse.views("train") if number is None else plan.cells[number].views
         steps = (self.last_steps if is_last else self.cell_steps) or default_steps(len(views))
-        exponent = 1 if is_last else _LR_EXPONENT
-        rates = {name: lr_factor(steps) ** exponent * getattr(self.config, name) for name in _RATES}
+        factor = lr_factor(steps) ** (1 if is_last else _LR_EXPONENT)
+        rates = {name: factor * getattr(self.config, name) for name in _RATES}
+        noise = resolve_schedule(self.config, steps, from_splats=True)["noise_scale"]
         config = dataclasses.replace(
             self.config,
             **_OF_CELLS,
             **rates,
+            noise_scale=noise / factor,  # it is multiplied by the rate of positions
             steps=steps,
             background=self.background or self.config.background,
             init_from=str(files.start),

@@ -26,6 +26,7 @@ from splat_cli.config.presets import load_config
 from splat_cli.device.cpu import CpuBackend
 from splat_cli.errors import DiskError
 from splat_cli.gaussians.ply import origin_of_file, read_ply
+from splat_cli.run.plan import resolve_schedule
 from splat_cli.run.setup.memory_plan import MemoryPlan
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.sample import make_sample_city
@@ -263,6 +264,14 @@ def test_cells_use_the_background_of_the_coarse_run_and_no_depth_maps(city):
     depths = dataclasses.replace(begun.config, depths="depths", depth_weight=0.3)
     config = dataclasses.replace(begun, config=depths, background="black").cell_config(read_plan(city[1]), 0)
     assert (config.background, config.depths, config.depth_weight) == ("black", "none", None)
+
+
+def test_the_last_pass_has_rates_and_noise_of_a_run_from_points(city):
+    begun = dataclasses.replace(read_city(city[1], "cpu"), last_steps=9000)
+    last_pass = resolve_schedule(begun.cell_config(read_plan(city[1]), None), 9000, from_splats=True)
+    from_points = resolve_schedule(begun.config, 9000)
+    for name in ("lr_means", "lr_means_final", "lr_scales", "lr_quats", "noise_scale"):
+        assert last_pass[name] == pytest.approx(from_points[name])
 
 
 def test_points_of_cells_are_their_splats(city):
