@@ -8,7 +8,7 @@
 #define NEAR_PLANE 0.001f           // world units; small, because some scenes are smaller than one unit
 #define ALPHA_MIN (1.0f / 255.0f)   // contributions below this are skipped
 #define ALPHA_MAX 0.99f
-#define TRANSMITTANCE_MIN 1e-4f     // a pixel stops before its transmittance falls below this
+#define TRANSMITTANCE_MIN 1e-4f     // a pixel ends when less light than this is left
 #define LOG2E 1.4426950408889634f
 
 // Rows of the parameter planes [rows, capacity].

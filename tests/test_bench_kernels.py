@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import stage_passes
-from blend_stages import KERNELS, STAGES
+from blend_stages import KERNELS, STAGES, last_pairs
 from model_passes import run
 from stage_passes import _rasterizer, _render, measure_stages
 from step_passes import make_bench, run_all
@@ -29,8 +29,9 @@ def test_each_replay_of_a_stage_adds_the_gradients_again(cpu, stage):
     device, raster, state = _rasterizer(cpu, splats(300), ring_of_views(1), antialias=False)
     _render(raster, device, state, 0)
     once, replayed = (cpu.xp.zeros((device.capacity, stage.columns), "float32") for _ in range(2))
-    stage.launch(raster, state, once)
-    replay = cpu.capture_graph(lambda: stage.launch(raster, state, replayed))
+    last = last_pairs(raster, state)
+    stage.launch(raster, state, last, once)
+    replay = cpu.capture_graph(lambda: stage.launch(raster, state, last, replayed))
     for _ in range(3):
         replay()
     assert np.abs(once).max() > 0

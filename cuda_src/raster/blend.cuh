@@ -183,13 +183,12 @@ template <class V> __device__ __forceinline__ void visit_group(const Ring& ring,
 #endif
 
 // Visits, in order, those of n pairs from `first` on whose splats touch the warp's pixels, while go_on() holds. Returns their number.
-//     found(pair, hits)             after each test of 32 splats: bit j of hits is set if that of pair + j will be visited
 //     visit(hit, number, k, slot)   number + k: number of the hit in this call, on the CPU its pair; pair_of(ring, slot) is its pair
 //     visited(number)               after each UNROLL visits: number of visits so far; not on the CPU
 // Up to UNROLL - 1 visits without effect follow the last hit.
-template <class G, class T, class V, class D>
+template <class G, class V, class D>
 __device__ __forceinline__ int visit_hits(
-    const PairList& list, Ring& ring, const Camera& camera, int first, int n, const Pixels& pixels, G go_on, T found, V visit, D visited)
+    const PairList& list, Ring& ring, const Camera& camera, int first, int n, const Pixels& pixels, G go_on, V visit, D visited)
 {
     unsigned head = 0, tail = 0;            // hits visited, hits found
     vint next_splat = load(list.splat_from_pair + first, lane_id(), lane_id() < n);     // loaded ahead, to hide latencies
@@ -203,7 +202,6 @@ __device__ __forceinline__ int visit_hits(
         const vbool hit = (i < n) & touches(footprint, pixels);
         const unsigned hits = ballot(hit);
         put_hits(ring, tail, hits, hit, footprint, list, pixels, first + group);
-        found(first + group, hits);
         __syncwarp();
 #ifdef SPLAT_CPU
         for (unsigned left = hits; left; left &= left - 1) {
@@ -234,19 +232,28 @@ __device__ __forceinline__ int visit_hits(
     return tail;
 }
 
-// For found(): adds the hits that lie before a pixel's last pair to its limit, which begins at 0. In visit(), a pixel takes part if its limit
-// exceeds number + k.
-__device__ __forceinline__ void count_before(vint (&limit)[PIXELS], const vint (&last)[PIXELS], int pair, unsigned hits)
+// A splat contributes to a pixel if its power is large enough and the pixel has not ended.
+__device__ __forceinline__ vbool contributes(vfloat power, vfloat T) { return (power >= POWER_MIN) & (T >= TRANSMITTANCE_MIN); }
+
+// a where the splat contributes, else 0: three instructions; compilers use four.
+__device__ __forceinline__ vfloat if_contributes(vfloat power, vfloat T, vfloat a)
 {
-    FOR_PIXELS(k) {
 #ifdef SPLAT_CPU
-        limit[k] = last[k];
+    return select(contributes(power, T), a, vfloat(0.0f));
 #else
-        unsigned before;                    // the lowest last - pair bits; all if there are more
-        asm("bmsk.clamp.b32 %0, 0, %1;" : "=r"(before) : "r"(max(last[k] - pair, 0)));
-        limit[k] += __popc(hits & before);
+    float result;
+    asm("{ .reg .pred p, q; setp.ge.f32 p, %1, %2; setp.ge.and.f32 q, %3, %4, p; selp.f32 %0, %5, 0f00000000, q; }"
+        : "=f"(result) : "f"(power), "f"(POWER_MIN), "f"(T), "f"(TRANSMITTANCE_MIN), "f"(a));
+    return result;
 #endif
-    }
+}
+
+// Is there a pixel that has not ended?
+__device__ __forceinline__ bool any_light(const vfloat (&T)[PIXELS])
+{
+    vbool light = T[0] >= TRANSMITTANCE_MIN;
+    FOR_PIXELS(k) light = light | (T[k] >= TRANSMITTANCE_MIN);
+    return any(light);
 }
 
 // Index of the state of a warp's k-th pixels in a plane of 256. The order is by blocks of 8x4 pixels, the same for every PIXELS.

@@ -43,7 +43,6 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend_backw
     const float4* __restrict__ conic_opacity,       // [capacity] conic in px^-2, opacity
     const float4* __restrict__ colors,              // [capacity] rgb
     const float* __restrict__ image,                // [3, height, width]
-    const int* __restrict__ last_pair,              // [height, width]
     const float* __restrict__ states,               // [slots, 4, 256] T and rgb at the start of each segment
     const float* __restrict__ d_image,              // [3, height, width]
     float* __restrict__ d_splats)                   // [capacity, SPLAT_SUMS] accumulated; with FIXED_SUMS see fixed.cuh
@@ -71,27 +70,20 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend_backw
     const Pixels pixels = pixels_of_warp(camera, tile, warp);
     const int plane = camera.width * camera.height;
     const float* s = states + state_slot(tile, begin, segment);
-    vint last[PIXELS], most = 0;
     vfloat T[PIXELS], d_red[PIXELS], d_green[PIXELS], d_blue[PIXELS];
     vfloat behind[PIXELS];                          // d_image . (colour from here to the back, with background)
     FOR_PIXELS(k) {
         const vint p = (pixels.y + 4 * k) * camera.width + pixels.x;
         const vbool in = pixels.inside[k];
-        last[k] = load(last_pair, p, in);
-        most = vmax(most, last[k]);
         d_red[k] = load(d_image, p, in); d_green[k] = load(d_image + plane, p, in); d_blue[k] = load(d_image + 2 * plane, p, in);
         behind[k] = load(image, p, in) * d_red[k] + load(image + plane, p, in) * d_green[k] + load(image + 2 * plane, p, in) * d_blue[k];
-        T[k] = 1.0f;
+        T[k] = select(in, vfloat(1.0f), vfloat(0.0f));
         if (segment == 0) continue;
         const float* saved = s + state_offset(warp, k);
         T[k] = load_row(saved, true);
         behind[k] = behind[k] - load_row(saved + TILE_PIXELS, true) * d_red[k] - load_row(saved + 2 * TILE_PIXELS, true) * d_green[k]
                   - load_row(saved + 3 * TILE_PIXELS, true) * d_blue[k];
     }
-    const int warp_last = min(warp_max(most) - (int)first, n);
-
-    vint limit[PIXELS];                             // number of hits before the pixel's last pair
-    FOR_PIXELS(k) limit[k] = 0;
 #if TENSOR_CORES
     MatrixBuffer& buffer = buffers[warp];
     const Features features = make_features(buffer, lane_id(), d_red, d_green, d_blue);
@@ -108,22 +100,24 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend_backw
         atomicAdd(row + 2 * q + 2, sums.pair[1]);
     };
 #endif
-    const int num_hits = visit_hits(list, ring, camera, first, warp_last, pixels, [] { return true; },
-        [&](int pair, unsigned hits) { count_before(limit, last, pair, hits); },
+    const int num_hits = visit_hits(list, ring, camera, first, n, pixels, [&] { return any_light(T); },
         [&](const Hit& h, int number, int more, int slot) {
             vfloat power[PIXELS], g[PIXELS], weight[PIXELS];
-            vbool on[PIXELS], some_on = false;
+#if !TENSOR_CORES
+            vbool some_on = false;
+#endif
             FOR_PIXELS(k) {
                 power[k] = power_at(h, pixels.u, pixels.v[k]);
-                on[k] = (limit[k] > number + more) & (power[k] >= POWER_MIN);
-                some_on = some_on | on[k];
+#if !TENSOR_CORES
+                some_on = some_on | contributes(power[k], T[k]);
+#endif
             }
 #if !TENSOR_CORES
             if (!any(some_on)) return;
 #endif
             FOR_PIXELS(k) {
                 const vfloat unclipped = vexp2_bounded(power[k]);
-                const vfloat alpha = select(on[k], vmin(unclipped, ALPHA_MAX), vfloat(0.0f));
+                const vfloat alpha = if_contributes(power[k], T[k], vmin(unclipped, ALPHA_MAX));
                 weight[k] = alpha * T[k];
                 const vfloat seen = weight[k] * (h.red * d_red[k] + h.green * d_green[k] + h.blue * d_blue[k]);
                 behind[k] -= seen;

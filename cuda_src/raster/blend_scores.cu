@@ -20,7 +20,6 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_scores(
     const float4* __restrict__ conic_opacity,       // [capacity] conic in px^-2, opacity
     const float4* __restrict__ colors,              // [capacity] rgb
     const float* __restrict__ errors,               // [3, height, width] from l1_ssim
-    const int* __restrict__ last_pair,              // [height, width]
     float* __restrict__ scores)                     // [capacity, 2] accumulated: weights (px), weighted errors (px);
                                                     //   with FIXED_SUMS [capacity, 4]: the bits of two 64-bit integers
 {
@@ -35,31 +34,23 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_scores(
     const Pixels pixels = pixels_of_warp(camera, tile, threadIdx.y);
     const int plane = camera.width * camera.height;
     vfloat T[PIXELS], error[PIXELS];
-    vint last[PIXELS], most = (int)begin;
     FOR_PIXELS(k) {
         const vint p = (pixels.y + 4 * k) * camera.width + pixels.x;
         const vbool in = pixels.inside[k];
         error[k] = (load(errors, p, in) + load(errors + plane, p, in) + load(errors + 2 * plane, p, in)) * (1.0f / 3.0f);
-        last[k] = load(last_pair, p, in);
-        most = vmax(most, last[k]);
-        T[k] = 1.0f;
+        T[k] = select(in, vfloat(1.0f), vfloat(0.0f));
         if (segment > 0) T[k] = load_row(states + state_slot(tile, tile_begin, segment) + state_offset(threadIdx.y, k), true);
     }
-    const int warp_last = warp_max(most);
 
     Ring& ring = rings[threadIdx.y];
     const PairList list = make_list(splat_from_pair, means2d, conic_opacity, colors, camera, tile);
-    vint limit[PIXELS];                             // number of hits before the pixel's last pair
-    FOR_PIXELS(k) limit[k] = 0;
-    visit_hits(list, ring, camera, begin, min((int)end, warp_last) - (int)begin, pixels, [] { return true; },
-        [&](int pair, unsigned hits) { count_before(limit, last, pair, hits); },
-        [&](const Hit& h, int number, int more, int slot) {
+    visit_hits(list, ring, camera, begin, (int)(end - begin), pixels, [&] { return any_light(T); },
+        [&](const Hit& h, int, int, int slot) {
             vfloat sums[2];
             sums[0] = sums[1] = 0.0f;
             FOR_PIXELS(k) {
                 const vfloat power = power_at(h, pixels.u, pixels.v[k]);
-                const vbool on = (limit[k] > number + more) & (power >= POWER_MIN);
-                const vfloat weight = select(on, vmin(vexp2_bounded(power), ALPHA_MAX), vfloat(0.0f)) * T[k];
+                const vfloat weight = if_contributes(power, T[k], vmin(vexp2_bounded(power), ALPHA_MAX)) * T[k];
                 T[k] -= weight;
                 sums[0] += weight; sums[1] += weight * error[k];
             }

@@ -24,7 +24,7 @@ KERNELS = Path(__file__).parent / "kernels"
 BLOCKS_PER_SM = 8  # of 256 threads: as many as fit on any device; more would find the queue empty
 BLOCKS_ON_CPU = 8
 WIDE_ROW = 16  # floats: a row never crosses a cache line
-Launch = Callable[[Rasterizer, IterState, DeviceArray], None]
+Launch = Callable[[Rasterizer, IterState, DeviceArray, DeviceArray], None]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Source:
 class Stage:
     """One version of the backward pass.
 
-    launch adds to rows float32 [capacity, columns] of splats, after the forward pass and given picture.d_image:
+    launch gets `last_pairs` and adds to rows float32 [capacity, columns] of splats, given picture.d_image:
     gradients of mean2d (2), conic (3), opacity and colour (3), or with `moments` the sums of blend_backward.
     reads, adds: fields of Work (stage_passes.py): numbers of splats read from memory, and of rows of nine values added.
     """
@@ -65,7 +65,17 @@ def gradients(stage: Stage, rows: np.ndarray, conics: np.ndarray, opacities: np.
     return np.concatenate([np.stack(of_ellipse, axis=1), rows[:, 6:]], axis=1)
 
 
-def _tile_arrays(raster: Rasterizer, state: IterState, rows: DeviceArray) -> tuple[DeviceArray, ...]:
+def last_pairs(raster: Rasterizer, state: IterState) -> DeviceArray:
+    """int32 [height, width]: the pair behind which a pixel of the last picture has ended, or the end of its list."""
+    tiles, projection = raster.tiles, raster.projection
+    last = raster.backend.xp.empty(len(raster.picture.final_T), "int32")
+    lists = tiles.tile_begins, tiles.splat_from_pair, projection.means2d, projection.conic_opacity
+    kernel = raster.backend.kernel("last_pair", "last_pair")
+    kernel((raster.cameras.extent.tiles,), (TILE * TILE,), raster.cameras.array, state.array, *lists, last)
+    return last
+
+
+def _tile_arrays(raster: Rasterizer, state: IterState, last: DeviceArray, rows: DeviceArray) -> tuple[DeviceArray, ...]:
     tiles, projection, picture = raster.tiles, raster.projection, raster.picture
     return (
         raster.cameras.array,
@@ -76,16 +86,16 @@ def _tile_arrays(raster: Rasterizer, state: IterState, rows: DeviceArray) -> tup
         projection.conic_opacity,
         projection.colors,
         picture.final_T,
-        picture.last_pair,
+        last,
         picture.d_image,
         rows,
     )
 
 
 def _block_a_tile(file: str, *leading: None) -> Launch:
-    def launch(raster: Rasterizer, state: IterState, rows: DeviceArray) -> None:
+    def launch(raster: Rasterizer, state: IterState, last: DeviceArray, rows: DeviceArray) -> None:
         kernel = raster.backend.kernel(file, file)
-        kernel((raster.cameras.extent.tiles,), (TILE * TILE,), *leading, *_tile_arrays(raster, state, rows))
+        kernel((raster.cameras.extent.tiles,), (TILE * TILE,), *leading, *_tile_arrays(raster, state, last, rows))
 
     return launch
 
@@ -94,12 +104,12 @@ def _queue(longest_first: bool) -> Launch:
     """A separate launch sets the counter to 0. It adds one or two microseconds to the stage's time."""
     counters: dict[Backend, DeviceArray] = {}
 
-    def launch(raster: Rasterizer, state: IterState, rows: DeviceArray) -> None:
+    def launch(raster: Rasterizer, state: IterState, last: DeviceArray, rows: DeviceArray) -> None:
         backend, order = raster.backend, raster.tiles.tile_order if longest_first else None
         if backend not in counters:  # before a graph is captured, because captures cannot allocate
             counters[backend] = backend.xp.zeros(1, "uint32")
         backend.fill(counters[backend], 0)
-        arrays = _tile_arrays(raster, state, rows)
+        arrays = _tile_arrays(raster, state, last, rows)
         kernel = backend.kernel("stage3_two_levels", "stage3_two_levels")
         kernel((_resident_blocks(backend),), (TILE * TILE,), counters[backend], order, *arrays)
 
@@ -113,14 +123,14 @@ def _resident_blocks(backend: Backend) -> int:
 
 
 def _ours(matrix_sums: bool = False) -> Launch:
-    def launch(raster: Rasterizer, state: IterState, rows: DeviceArray) -> None:
+    def launch(raster: Rasterizer, state: IterState, last: DeviceArray, rows: DeviceArray) -> None:
         projection = dataclasses.replace(raster.projection, d_splats=rows)
         blend_backward(raster.cameras, state, projection, raster.tiles, raster.picture, False, matrix_sums)
 
     return launch
 
 
-def _ours_in_wide_rows(raster: Rasterizer, state: IterState, rows: DeviceArray) -> None:
+def _ours_in_wide_rows(raster: Rasterizer, state: IterState, last: DeviceArray, rows: DeviceArray) -> None:
     tiles, projection, picture = raster.tiles, raster.projection, raster.picture
     assert picture.segments is not None
     raster.backend.kernel("raster/blend_backward", "blend_backward", SPLAT_SUMS=WIDE_ROW)(
@@ -135,7 +145,6 @@ def _ours_in_wide_rows(raster: Rasterizer, state: IterState, rows: DeviceArray) 
         projection.conic_opacity,
         projection.colors,
         picture.image,
-        picture.last_pair,
         picture.states,
         picture.d_image,
         rows,

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from blend_stages import OURS, STAGES, Stage, gradients
+from blend_stages import OURS, STAGES, Stage, gradients, last_pairs
 from step_passes import time_replay
 
 from splat_cli.device import Backend
@@ -61,7 +61,7 @@ def count_work(raster: Rasterizer, state: IterState, view: View) -> Work:
     columns, rows = ceil_div(view.width, TILE), ceil_div(view.height, TILE)
     lasts = np.zeros((rows * TILE, columns * TILE), np.int64)  # 0: nothing contributes outside the image
     num_pixels = view.width * view.height
-    lasts[: view.height, : view.width] = download(raster.picture.last_pair)[:num_pixels].reshape(view.height, -1)
+    lasts[: view.height, : view.width] = download(last_pairs(raster, state))[:num_pixels].reshape(view.height, -1)
     counts = dict.fromkeys((field.name for field in dataclasses.fields(Work)), 0)
     counts |= {"pixels": num_pixels, "pairs": int(begins[rows * columns])}
     for tile, (row, column) in enumerate(np.ndindex(rows, columns)):
@@ -113,7 +113,7 @@ def measure_stages(backend: Backend, arrays: SplatArrays, views: list[View], ant
             difference = np.linalg.norm(_gradients(raster, state, stage) - expected, axis=0)
             worst[stage.name] = max(worst[stage.name], float((difference / np.linalg.norm(expected, axis=0)).max()))
             rows = backend.xp.zeros((splats.capacity, stage.columns), "float32")
-            launch = partial(stage.launch, raster, state, rows)
+            launch = partial(stage.launch, raster, state, last_pairs(raster, state), rows)
             replays = time_replay(backend, launch, REPLAYS[backend.name], MAX_SECONDS)
             times[stage.name].append(statistics.median(replays))
     return {
@@ -167,7 +167,7 @@ def _gradients(raster: Rasterizer, state: IterState, stage: Stage) -> np.ndarray
     """float64 [visible splats, 9]"""
     download, projection = raster.backend.download, raster.projection
     rows = raster.backend.xp.zeros((len(projection.depths), stage.columns), "float32")
-    stage.launch(raster, state, rows)
+    stage.launch(raster, state, last_pairs(raster, state), rows)
     visible = download(projection.depths) > 0
     shapes = download(projection.conic_opacity)[visible].astype(np.float64)
     return gradients(stage, download(rows)[visible], shapes[:, :3], shapes[:, 3])

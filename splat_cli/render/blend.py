@@ -21,14 +21,12 @@ MIN_TILES = 2000  # with fewer, a GPU is not occupied if a lane of `blend` has t
 class Picture:
     """Output buffers of `blend`, for views of up to `max_pixels`; smaller views use the first part, without padding.
 
-    image, d_image: float32 [3 * max_pixels] as planes [3, H, W]; final_T: float32, last_pair: int32 [max_pixels], the
-    pair at which the pixel ended, or the end of its tile's list.
+    image, d_image: float32 [3 * max_pixels] as planes [3, H, W]; final_T: float32 [max_pixels].
     states: float32 [slots, 4, 256], segments: uint32 [slots, 2]: for the backward pass, else None.
     """
 
     image: DeviceArray
     final_T: DeviceArray
-    last_pair: DeviceArray
     d_image: DeviceArray | None = None
     states: DeviceArray | None = None
     segments: DeviceArray | None = None
@@ -37,7 +35,7 @@ class Picture:
     def memory_cost(training: bool) -> MemoryCost:
         """Device memory of the buffers; the last segment of a tile may be partly filled."""
         slot = (4 * 4 * 256 + 8) * training
-        return MemoryCost(per_pixel=4 * (5 + 3 * training), per_pair=slot / SEGMENT, per_tile=slot)
+        return MemoryCost(per_pixel=4 * (4 + 3 * training), per_pair=slot / SEGMENT, per_tile=slot)
 
     @classmethod
     def allocate(cls, backend: Backend, max_pixels: int, max_tiles: int, pair_capacity: int, training: bool) -> Picture:
@@ -46,7 +44,6 @@ class Picture:
         picture = cls(
             image=empty(3 * max_pixels, "float32"),
             final_T=empty(max_pixels, "float32"),
-            last_pair=empty(max_pixels, "int32"),
         )
         if training:
             picture.d_image = empty(3 * max_pixels, "float32")
@@ -69,7 +66,7 @@ def blend(
     """
     lists = tiles.tile_order, tiles.tile_begins, tiles.splat_from_pair
     splats = projection.means2d, projection.conic_opacity, projection.colors
-    outputs = out.image, out.final_T, out.last_pair, out.states, out.segments
+    outputs = out.image, out.final_T, out.states, out.segments
     few = tiles.backend.name == "cuda" and cameras.extent.tiles < MIN_TILES
     defines = cameras.wrap_defines | ({"MEDIAN": 1} if median else {}) | ({"FEW_TILES": 1} if few else {})
     kernel = tiles.backend.kernel("raster/blend", "blend", **defines)
@@ -97,7 +94,7 @@ def blend_scores(
     segments, states = (picture.segments, picture.states) if by_segments else (None, None)
     blocks = cameras.extent.tiles if segments is None else len(segments)
     lists = tiles.tile_order, segments, states, tiles.tile_begins, tiles.splat_from_pair
-    inputs = projection.means2d, projection.conic_opacity, projection.colors, errors, picture.last_pair
+    inputs = projection.means2d, projection.conic_opacity, projection.colors, errors
     defines = ({"FIXED_SUMS": 1} if fixed_sums else {}) | cameras.wrap_defines
     kernel = tiles.backend.kernel("raster/blend_scores", "blend_scores", **defines)
     kernel((blocks,), (32, BACKWARD_WARPS), cameras.array, state.array, *lists, *inputs, scores)
@@ -126,7 +123,7 @@ def blend_backward(
     defines = defines | cameras.wrap_defines
     lists = picture.segments, tiles.tile_begins, tiles.splat_from_pair
     splats = projection.means2d, projection.conic_opacity, projection.colors
-    pixels = picture.image, picture.last_pair, picture.states, picture.d_image
+    pixels = picture.image, picture.states, picture.d_image
     inputs = cameras.array, state.array, *lists, *splats, *pixels
     kernel = tiles.backend.kernel("raster/blend_backward", "blend_backward", **defines)
     kernel((len(picture.segments),), (32, BACKWARD_WARPS), *inputs, projection.d_splats if fixed is None else fixed)

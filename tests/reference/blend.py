@@ -1,7 +1,7 @@
 """Front-to-back compositing of projected splats and its gradient, pixel by pixel.
 
 Kerbl et al. 2023, section 6 and equation 3, with its conventions: alpha = min(0.99, opacity exp(power)), alphas under
-1/255 are skipped, a pixel stops before the splat that would lower its transmittance below 1e-4. The absolute
+1/255 are skipped. A pixel ends once its transmittance is below 1e-4 (there: one splat earlier). The absolute
 gradient of a splat's mean follows AbsGS (Ye et al. 2024, equation 6).
 """
 
@@ -31,7 +31,7 @@ class Blended:
     image: Array  # [3, H, W]
     transmittance: Array  # [H, W] transmittance: the weight of the background
     alphas: Array  # [M, H, W], 0 where a splat does not contribute
-    # [H, W] relative distance to the nearest threshold (skip, clamp, stop): rounding could cross it
+    # [H, W] relative distance to the nearest threshold (skip, clamp, end): rounding could cross it
     margin: Array
 
 
@@ -59,17 +59,14 @@ def forward(flat: Flat, background: Array, width: int, height: int) -> Blended:
     transmittance = np.ones((height, width))
     alphas = np.zeros((len(flat.means2d), height, width))
     margin = np.full((height, width), np.inf)
-    alive = np.ones((height, width), bool)
     for m in range(len(flat.means2d)):
         raw = flat.opacities[m] * _falloff(flat, m, height, width)[2]
         alpha = np.minimum(MAX_ALPHA, raw)
-        seen = alive & (alpha >= MIN_ALPHA)
-        after = transmittance * (1 - alpha)
+        alive = transmittance >= MIN_TRANSMITTANCE
         skip_margin = np.minimum(np.abs(raw / MIN_ALPHA - 1), np.abs(raw / MAX_ALPHA - 1))
-        stop_margin = np.where(seen, np.abs(after / MIN_TRANSMITTANCE - 1), np.inf)
-        margin = np.minimum(margin, np.where(alive, np.minimum(skip_margin, stop_margin), np.inf))
-        alive &= ~seen | (after >= MIN_TRANSMITTANCE)
-        alphas[m] = np.where(seen & alive, alpha, 0)
+        end_margin = np.abs(transmittance / MIN_TRANSMITTANCE - 1)
+        margin = np.minimum(margin, np.where(alive, np.minimum(skip_margin, end_margin), end_margin))
+        alphas[m] = np.where(alive & (alpha >= MIN_ALPHA), alpha, 0)
         image += transmittance * alphas[m] * flat.colors[m][:, None, None]
         transmittance = transmittance * (1 - alphas[m])
     image += transmittance * background[:, None, None]

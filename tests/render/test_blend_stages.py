@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from blend_stages import KERNELS, OURS, STAGES, Stage, gradients
+from blend_stages import KERNELS, OURS, STAGES, Stage, gradients, last_pairs
 from stage_passes import count_work
 
 from splat_cli.device import Backend
@@ -30,7 +30,8 @@ class Case:
     def gradients(self, stage: Stage) -> np.ndarray:
         backend = self.device.backend
         rows = backend.xp.zeros((self.device.splats.capacity, stage.columns), "float32")
-        stage.launch(self.device.rasterizer, self.device.state, rows)
+        view = self.device.rasterizer, self.device.state
+        stage.launch(*view, last_pairs(*view), rows)
         found = self.device.download(rows)
         assert not found[np.setdiff1d(np.arange(len(found)), self.splats)].any()
         return gradients(stage, found[self.splats], self.flat.conics, self.flat.opacities)
