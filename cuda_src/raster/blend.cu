@@ -42,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend(
     const Pixels pixels = pixels_of_warp(camera, tile, warp);
     vfloat T[PIXELS], red[PIXELS], green[PIXELS], blue[PIXELS];
     FOR_PIXELS(k) {
-        T[k] = select(pixels.inside[k], vfloat(1.0f), vfloat(0.0f));
+        T[k] = select(pixels.inside[k], vfloat(1.0f), vfloat(T_OUTSIDE));
         red[k] = green[k] = blue[k] = 0.0f;
     }
 
@@ -58,8 +58,9 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend(
             }
         }
         visit_hits(list, ring, camera, first, n, pixels, [&] { return any_light(T); }, 
-            [&](const Hit& h, int, int, int) {
-                FOR_PIXELS(k) {
+            [&](const Hit (&hits)[UNROLL], int, int) {
+                FOR_HITS(i) FOR_PIXELS(k) {
+                    const Hit& h = hits[i];
                     const vfloat power = power_at(h, pixels.u, pixels.v[k]);
 #ifdef SPLAT_CPU
                     if (!some(contributes(power, T[k]))) continue;

@@ -33,6 +33,7 @@
 #define WARP_HEIGHT (4 * PIXELS)
 #define FOR_PIXELS(k) _Pragma("unroll") for (int k = 0; k < PIXELS; ++k)
 
+#define FOR_HITS(i) _Pragma("unroll") for (int i = 0; i < UNROLL; ++i)
 #define POWER_MIN (-7.9943534f)             // log2(ALPHA_MIN): alpha = 2^power
 
 struct Pixels {                             // pixels of one warp; a lane's k-th pixel lies 4 k rows below its first
@@ -123,8 +124,12 @@ __device__ __forceinline__ vfloat power_at(const Hit& h, vfloat u, vfloat v)
 }
 
 #define RING 64                             // a power of two, at least 32 + UNROLL + MATRIX_SPLATS
+#ifdef SPLAT_CPU
+#undef UNROLL
+#define UNROLL 1
+#endif
 #ifndef UNROLL
-#define UNROLL 4                            // hits that are loaded at once
+#define UNROLL 4                            // hits that are visited together
 #endif
 
 #ifdef SPLAT_CPU
@@ -171,19 +176,18 @@ __device__ __forceinline__ Hit get_hit(const Ring& ring, const PairList& list, i
 }
 
 #ifndef SPLAT_CPU
-// Visits UNROLL hits. All loads come first, because the compiler cannot move them before the stores of a visit.
+// Visits UNROLL hits. All loads come first, because the compiler cannot move them before the stores of the visit.
 template <class V> __device__ __forceinline__ void visit_group(const Ring& ring, const PairList& list, unsigned head, V visit)
 {
     Hit hits[UNROLL];
 #pragma unroll
     for (int k = 0; k < UNROLL; ++k) hits[k] = get_hit(ring, list, head % RING + k);
-#pragma unroll
-    for (int k = 0; k < UNROLL; ++k) visit(hits[k], head, k, head % RING + k);
+    visit(hits, head, head % RING);
 }
 #endif
 
 // Visits, in order, those of n pairs from `first` on whose splats touch the warp's pixels, while go_on() holds. Returns their number.
-//     visit(hit, number, k, slot)   number + k: number of the hit in this call, on the CPU its pair; pair_of(ring, slot) is its pair
+//     visit(hits, number, slot)     UNROLL hits; that with index k has number + k in this call, and the pair pair_of(ring, slot + k)
 //     visited(number)               after each UNROLL visits: number of visits so far; not on the CPU
 // Up to UNROLL - 1 visits without effect follow the last hit.
 template <class G, class V, class D>
@@ -206,7 +210,8 @@ __device__ __forceinline__ int visit_hits(
 #ifdef SPLAT_CPU
         for (unsigned left = hits; left; left &= left - 1) {
             const int j = __ffs(left) - 1;
-            visit(get_hit(ring, list, j), first + group, j, j);
+            const Hit one[1] = {get_hit(ring, list, j)};
+            visit(one, 0, j);
         }
 #else
         tail += __popc(hits);
@@ -247,6 +252,8 @@ __device__ __forceinline__ vfloat if_contributes(vfloat power, vfloat T, vfloat 
     return result;
 #endif
 }
+
+#define T_OUTSIDE (0.5f * TRANSMITTANCE_MIN)  // pixels outside the image have ended; not 0, which would be divided by
 
 // Is there a pixel that has not ended?
 __device__ __forceinline__ bool any_light(const vfloat (&T)[PIXELS])

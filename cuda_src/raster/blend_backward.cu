@@ -77,7 +77,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend_backw
         const vbool in = pixels.inside[k];
         d_red[k] = load(d_image, p, in); d_green[k] = load(d_image + plane, p, in); d_blue[k] = load(d_image + 2 * plane, p, in);
         behind[k] = load(image, p, in) * d_red[k] + load(image + plane, p, in) * d_green[k] + load(image + 2 * plane, p, in) * d_blue[k];
-        T[k] = select(in, vfloat(1.0f), vfloat(0.0f));
+        T[k] = select(in, vfloat(1.0f), vfloat(T_OUTSIDE));
         if (segment == 0) continue;
         const float* saved = s + state_offset(warp, k);
         T[k] = load_row(saved, true);
@@ -101,44 +101,48 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend_backw
     };
 #endif
     const int num_hits = visit_hits(list, ring, camera, first, n, pixels, [&] { return any_light(T); },
-        [&](const Hit& h, int number, int more, int slot) {
-            vfloat power[PIXELS], g[PIXELS], weight[PIXELS];
+        [&](const Hit (&hits)[UNROLL], int number, int slot) {
+            vfloat alpha[UNROLL][PIXELS], weight[UNROLL][PIXELS], radiance[UNROLL][PIXELS];     // radiance: d . c
 #if !TENSOR_CORES
             vbool some_on = false;
-#endif
-            FOR_PIXELS(k) {
-                power[k] = power_at(h, pixels.u, pixels.v[k]);
-#if !TENSOR_CORES
-                some_on = some_on | contributes(power[k], T[k]);
-#endif
-            }
-#if !TENSOR_CORES
+            FOR_PIXELS(k) some_on = some_on | contributes(power_at(hits[0], pixels.u, pixels.v[k]), T[k]);
             if (!any(some_on)) return;
 #endif
+            FOR_HITS(i) FOR_PIXELS(k) {
+                const Hit& h = hits[i];
+                const vfloat power = power_at(h, pixels.u, pixels.v[k]);
+                alpha[i][k] = if_contributes(power, T[k], vmin(vexp2_bounded(power), ALPHA_MAX));
+                weight[i][k] = alpha[i][k] * T[k];
+                radiance[i][k] = h.red * d_red[k] + h.green * d_green[k] + h.blue * d_blue[k];
+                behind[k] -= weight[i][k] * radiance[i][k];
+                T[k] -= weight[i][k];
+            }
+            vfloat beyond[PIXELS];                  // light from behind a splat, before any splat absorbs of it; from the last hit to the first
+            FOR_PIXELS(k) beyond[k] = behind[k] * vrcp(T[k]);
+#pragma unroll
+            for (int i = UNROLL - 1; i >= 0; --i) {
+            const Hit& h = hits[i];
+            vfloat g[PIXELS];
             FOR_PIXELS(k) {
-                const vfloat unclipped = vexp2_bounded(power[k]);
-                const vfloat alpha = if_contributes(power[k], T[k], vmin(unclipped, ALPHA_MAX));
-                weight[k] = alpha * T[k];
-                const vfloat seen = weight[k] * (h.red * d_red[k] + h.green * d_green[k] + h.blue * d_blue[k]);
-                behind[k] -= seen;
-                g[k] = select(unclipped < ALPHA_MAX, seen - behind[k] * (alpha * vrcp(1.0f - alpha)), vfloat(0.0f));
-                T[k] -= weight[k];
+                const vfloat difference = radiance[i][k] - beyond[k];
+                g[k] = select(alpha[i][k] < ALPHA_MAX, weight[i][k] * difference, vfloat(0.0f));
+                beyond[k] += alpha[i][k] * difference;
             }
 #if TENSOR_CORES
-            buffer.terms[((unsigned)number % MATRIX_SPLATS + more) * TERMS_STRIDE + lane_id()] = matrix_terms(g, weight);
+            buffer.terms[((unsigned)number % MATRIX_SPLATS + i) * TERMS_STRIDE + lane_id()] = matrix_terms(g, weight[i]);
 #else
-            const unsigned splat = splat_from_pair[pair_of(ring, slot)];
+            const unsigned splat = splat_from_pair[pair_of(ring, slot + i)];
             const float2 mean = mean_of(list, camera, splat);
             const vfloat dx = pixels.u - (mean.x - pixels.left);
             vfloat dy[PIXELS];
             FOR_PIXELS(k) dy[k] = pixels.v[k] - (mean.y - pixels.top);
             // Sums over a lane's pixels, which share dx. The first pixel assigns, since a compiler may not drop an addition of 0.
             vfloat sum_g = g[0], sum_gy = g[0] * dy[0], sum_gyy = sum_gy * dy[0];
-            vfloat red = weight[0] * d_red[0], green = weight[0] * d_green[0], blue = weight[0] * d_blue[0];
+            vfloat red = weight[i][0] * d_red[0], green = weight[i][0] * d_green[0], blue = weight[i][0] * d_blue[0];
             for (int k = 1; k < PIXELS; ++k) {
                 const vfloat gy = g[k] * dy[k];
                 sum_g += g[k]; sum_gy += gy; sum_gyy += gy * dy[k];
-                red += weight[k] * d_red[k]; green += weight[k] * d_green[k]; blue += weight[k] * d_blue[k];
+                red += weight[i][k] * d_red[k]; green += weight[i][k] * d_green[k]; blue += weight[i][k] * d_blue[k];
             }
             const vfloat sum_gx = sum_g * dx;
 #ifdef ABSGRAD
@@ -155,15 +159,16 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend_backw
 #ifdef FIXED_SUMS
             const float4 conic = conic_opacity[splat];
 #pragma unroll
-            for (int i = 0; i < NUM_SUMS; ++i) {
-                const float units = warp_sum(sums[i]) / fixed_unit(i, conic, camera.num_pixels);
+            for (int n = 0; n < NUM_SUMS; ++n) {
+                const float units = warp_sum(sums[n]) / fixed_unit(n, conic, camera.num_pixels);
                 unsigned long long* row = (unsigned long long*)d_splats + (size_t)splat * SPLAT_SUMS;
-                if (leader() && !add_fixed(row + i, units * FIXED_ONE)) atomicAdd(row + FIXED_POISON, 1ull);
+                if (leader() && !add_fixed(row + n, units * FIXED_ONE)) atomicAdd(row + FIXED_POISON, 1ull);
             }
 #else
             warp_add(d_splats + (size_t)splat * SPLAT_SUMS, sums);
 #endif
 #endif
+            }
         },
         [&](int visited) {
 #if TENSOR_CORES

@@ -38,14 +38,16 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_scores(
         const vint p = (pixels.y + 4 * k) * camera.width + pixels.x;
         const vbool in = pixels.inside[k];
         error[k] = (load(errors, p, in) + load(errors + plane, p, in) + load(errors + 2 * plane, p, in)) * (1.0f / 3.0f);
-        T[k] = select(in, vfloat(1.0f), vfloat(0.0f));
+        T[k] = select(in, vfloat(1.0f), vfloat(T_OUTSIDE));
         if (segment > 0) T[k] = load_row(states + state_slot(tile, tile_begin, segment) + state_offset(threadIdx.y, k), true);
     }
 
     Ring& ring = rings[threadIdx.y];
     const PairList list = make_list(splat_from_pair, means2d, conic_opacity, colors, camera, tile);
     visit_hits(list, ring, camera, begin, (int)(end - begin), pixels, [&] { return any_light(T); },
-        [&](const Hit& h, int, int, int slot) {
+        [&](const Hit (&hits)[UNROLL], int, int slot) {
+          FOR_HITS(i) {
+            const Hit& h = hits[i];
             vfloat sums[2];
             sums[0] = sums[1] = 0.0f;
             FOR_PIXELS(k) {
@@ -54,8 +56,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_scores(
                 T[k] -= weight;
                 sums[0] += weight; sums[1] += weight * error[k];
             }
-            if (!any(sums[0] > 0.0f)) return;
-            const size_t splat = splat_from_pair[pair_of(ring, slot)];
+            if (!any(sums[0] > 0.0f)) continue;
+            const size_t splat = splat_from_pair[pair_of(ring, slot + i)];
 #ifdef FIXED_SUMS
             for (int i = 0; i < 2; ++i) {
                 const float sum = warp_sum(sums[i]);
@@ -64,6 +66,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_scores(
 #else
             warp_add(scores + splat * 2, sums);
 #endif
+          }
         },
         [](int) {});
 }
