@@ -90,15 +90,6 @@ __device__ __forceinline__ Footprint load_footprint(const PairList& list, const 
     return f;
 }
 
-__device__ __forceinline__ float2 mean_of(const PairList& list, const Camera& camera, unsigned splat)
-{
-    float2 mean = list.means2d[splat];
-#ifdef LENS
-    mean.x = wrapped_near(camera, mean.x, list.middle);
-#endif
-    return mean;
-}
-
 // Does the splat's power reach POWER_MIN at any point of the warp's rectangle of pixel centres? Exact: seen from a rectangle that
 // does not contain the mean, the largest power lies on an edge that faces the mean.
 __device__ __forceinline__ vbool touches(const Footprint& f, const Pixels& pixels)
@@ -133,16 +124,25 @@ __device__ __forceinline__ vfloat power_at(const Hit& h, vfloat u, vfloat v)
 #endif
 
 #ifdef SPLAT_CPU
-struct Ring { float rows[6][32]; int splats[32]; int first_pair; };    // all 32 splats: they cost less than moving the hits
-__device__ __forceinline__ int pair_of(const Ring& ring, int slot) { return ring.first_pair + slot; }
+struct Ring { float rows[8][32]; int splats[32]; };    // all 32 splats: they cost less than moving the hits
+__device__ __forceinline__ float2 offset_of(const Ring& ring, int slot) { return make_float2(ring.rows[6][slot], ring.rows[7][slot]); }
 #else
-struct Ring { float4 first[RING], second[RING]; float blue[RING]; int pair[RING]; };
-__device__ __forceinline__ int pair_of(const Ring& ring, int slot) { return ring.pair[slot]; }
+struct Ring {
+    float4 first[RING], second[RING];
+    float blue[RING];
+    int splats[RING];
+#if OFFSETS
+    float2 offsets[RING];
+#endif
+};
+#if OFFSETS                              // from the splat's mean to the warp's first pixel
+__device__ __forceinline__ float2 offset_of(const Ring& ring, int slot) { return ring.offsets[slot]; }
+#endif
 #endif
 
-// Prepares the lane's splat if it hits, and puts it into the ring behind `tail` hits. first_pair: that of lane 0.
+// Prepares the lane's splat if it hits, and puts it into the ring behind `tail` hits.
 __device__ __forceinline__ void put_hits(
-    Ring& ring, unsigned tail, unsigned hits, vbool hit, const Footprint& f, const PairList& list, const Pixels& pixels, int first_pair)
+    Ring& ring, unsigned tail, unsigned hits, vbool hit, const Footprint& f, const PairList& list, const Pixels& pixels)
 {
     const vfloat dx = pixels.left - f.x, dy = pixels.top - f.y;
     const vfloat at_first = f.peak + dx * (f.a * dx + f.b * dy) + f.c * dy * dy;
@@ -150,15 +150,17 @@ __device__ __forceinline__ void put_hits(
 #ifdef SPLAT_CPU
     store_row(ring.rows[0], at_first, true); store_row(ring.rows[1], along_u, true); store_row(ring.rows[2], along_v, true);
     store_row(ring.rows[3], f.a, true); store_row(ring.rows[4], f.b, true); store_row(ring.rows[5], f.c, true);
-    store_row(ring.splats, f.splat, true);
-    ring.first_pair = first_pair;
+    store_row(ring.rows[6], dx, true); store_row(ring.rows[7], dy, true); store_row(ring.splats, f.splat, true);
 #else
     if (!hit) return;
     const float4 color = list.colors[f.splat];
     const int slot = (tail + count_below(hits)) % RING;
     ring.first[slot] = make_float4(at_first, along_u, along_v, f.a);
     ring.second[slot] = make_float4(f.b, f.c, color.x, color.y);
-    ring.blue[slot] = color.z; ring.pair[slot] = first_pair + lane_id();
+    ring.blue[slot] = color.z; ring.splats[slot] = f.splat;
+#if OFFSETS
+    ring.offsets[slot] = make_float2(dx, dy);
+#endif
 #endif
 }
 
@@ -187,7 +189,7 @@ template <class V> __device__ __forceinline__ void visit_group(const Ring& ring,
 #endif
 
 // Visits, in order, those of n pairs from `first` on whose splats touch the warp's pixels, while go_on() holds. Returns their number.
-//     visit(hits, number, slot)     UNROLL hits; that with index k has number + k in this call, and the pair pair_of(ring, slot + k)
+//     visit(hits, number, slot)     UNROLL hits; that with index k has number + k in this call, and the splat ring.splats[slot + k]
 //     visited(number)               after each UNROLL visits: number of visits so far; not on the CPU
 // Up to UNROLL - 1 visits without effect follow the last hit.
 template <class G, class V, class D>
@@ -205,7 +207,7 @@ __device__ __forceinline__ int visit_hits(
         later_splat = load(list.splat_from_pair + first + group + 64, lane_id(), i + 64 < n);
         const vbool hit = (i < n) & touches(footprint, pixels);
         const unsigned hits = ballot(hit);
-        put_hits(ring, tail, hits, hit, footprint, list, pixels, first + group);
+        put_hits(ring, tail, hits, hit, footprint, list, pixels);
         __syncwarp();
 #ifdef SPLAT_CPU
         for (unsigned left = hits; left; left &= left - 1) {

@@ -9,6 +9,7 @@
 //     dL/dpower_i = g_i = alpha_i dL/dalpha_i                        0 if alpha_i was clipped
 // The sums over pixels are moments of g_i: g_i times 1, dx, dy, dx^2, dx dy, dy^2, with (dx, dy) = pixel - mean2d. All gradients of
 // the ellipse are linear in these moments (geometry_backward.cuh), and moments cost half as much as the gradients themselves.
+#define OFFSETS 1
 #define PIXELS 2                                    // halves the sums over a warp: docs/optimizations/kernels.md
 #ifdef MATRIX_SUMS                                  // on tensor cores if the GPU has them and only the nine sums are needed
 #if __CUDA_ARCH__ >= 800 && !defined(ABSGRAD) && !defined(FIXED_SUMS)
@@ -87,12 +88,11 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend_backw
 #if TENSOR_CORES
     MatrixBuffer& buffer = buffers[warp];
     const Features features = make_features(buffer, lane_id(), d_red, d_green, d_blue);
-    const float middle_x = pixels.left + 3.5f, middle_y = pixels.top + 3.5f;
     const auto add_sums = [&](unsigned begin, int count) {   // of hits begin .. begin + count - 1
         const int slot = lane_id() >> 2, q = lane_id() & 3;
-        const unsigned splat = splat_from_pair[pair_of(ring, (begin + min(slot, count - 1)) % RING)];
-        const float2 mean = mean_of(list, camera, splat);
-        const MatrixSums sums = sum_terms(buffer, features, lane_id(), mean.x - middle_x, mean.y - middle_y);
+        const unsigned splat = ring.splats[(begin + slot) % RING];
+        const float2 offset = offset_of(ring, (begin + slot) % RING);
+        const MatrixSums sums = sum_terms(buffer, features, lane_id(), -3.5f - offset.x, -3.5f - offset.y);
         if (slot >= count) return;
         float* const row = d_splats + splat * SPLAT_SUMS;   // a 32-bit index suffices for 357 million splats
         if (q == 0) atomicAdd(row, sums.g);
@@ -131,11 +131,11 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend_backw
 #if TENSOR_CORES
             buffer.terms[((unsigned)number % MATRIX_SPLATS + i) * TERMS_STRIDE + lane_id()] = matrix_terms(g, weight[i]);
 #else
-            const unsigned splat = splat_from_pair[pair_of(ring, slot + i)];
-            const float2 mean = mean_of(list, camera, splat);
-            const vfloat dx = pixels.u - (mean.x - pixels.left);
+            const unsigned splat = ring.splats[slot + i];
+            const float2 offset = offset_of(ring, slot + i);
+            const vfloat dx = pixels.u + offset.x;
             vfloat dy[PIXELS];
-            FOR_PIXELS(k) dy[k] = pixels.v[k] - (mean.y - pixels.top);
+            FOR_PIXELS(k) dy[k] = pixels.v[k] + offset.y;
             // Sums over a lane's pixels, which share dx. The first pixel assigns, since a compiler may not drop an addition of 0.
             vfloat sum_g = g[0], sum_gy = g[0] * dy[0], sum_gyy = sum_gy * dy[0];
             vfloat red = weight[i][0] * d_red[0], green = weight[i][0] * d_green[0], blue = weight[i][0] * d_blue[0];

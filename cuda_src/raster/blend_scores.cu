@@ -57,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_scores(
                 sums[0] += weight; sums[1] += weight * error[k];
             }
             if (!any(sums[0] > 0.0f)) continue;
-            const size_t splat = splat_from_pair[pair_of(ring, slot + i)];
+            const size_t splat = ring.splats[slot + i];
 #ifdef FIXED_SUMS
             for (int i = 0; i < 2; ++i) {
                 const float sum = warp_sum(sums[i]);
