@@ -95,9 +95,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend_backw
         const MatrixSums sums = sum_terms(buffer, features, lane_id(), -3.5f - offset.x, -3.5f - offset.y);
         if (slot >= count) return;
         float* const row = d_splats + splat * SPLAT_SUMS;   // a 32-bit index suffices for 357 million splats
-        if (q == 0) atomicAdd(row, sums.g);
-        atomicAdd(row + 2 * q + 1, sums.pair[0]);
-        atomicAdd(row + 2 * q + 2, sums.pair[1]);
+        add_pair(row + 2 * q, sums.pair);
+        if (q == 0) atomicAdd(row + 8, sums.blue);
     };
 #endif
     const int num_hits = visit_hits(list, ring, camera, first, n, pixels, [&] { return any_light(T); },

@@ -1,16 +1,16 @@
 // The sums of blend_backward over a warp's 8x8 pixels as a matrix product, for tensor cores.
 //
 // For MATRIX_SPLATS splats n and 64 pixels k, let G[n, k] = dL/dpower and W[n, k] = alpha T. Let (x, y) be a pixel's position relative
-// to the middle of the 8x8 pixels, and D = dL/d pixel. With the features F[k] = (x, y, x^2, x y, y^2, D red, D green, D blue),
-//     [G] F = [moments of G   unused           ]
-//     [W]     [unused         gradient of colour]
+// to the middle of the 8x8 pixels, and D = dL/d pixel. With the features F[k] = (D blue, x, y, x^2, x y, y^2, D red, D green),
+//     [G] F = [unused  moments of G  unused     ]
+//     [W]     [blue    unused        red, green ]    gradient of colour
 // sum_terms then moves the moments from the middle to the splat's mean.
 //
 // Example: one splat with mean (0.5, -0.5), two pixels with G or W.
-//     pixel (x, y)     G   W          F: x     y    x^2   x y    y^2   D red
-//     ( 1.5, 0.5)      2   0.5           1.5   0.5  2.25   0.75  0.25   4
-//     (-0.5, 2.5)      3   0.25         -0.5   2.5  0.25  -1.25  6.25   8
-//     G F = (1.5, 8.5, 5.25, -2.25, 19.25, ...), W F = (..., 4), and the sum of G is S = 5.
+//     pixel (x, y)     G   W          F: D blue   x     y    x^2   x y    y^2
+//     ( 1.5, 0.5)      2   0.5           4        1.5   0.5  2.25   0.75  0.25
+//     (-0.5, 2.5)      3   0.25          8       -0.5   2.5  0.25  -1.25  6.25
+//     G F = (..., 1.5, 8.5, 5.25, -2.25, 19.25, ...), W F = (4, ...), and the sum of G is S = 5.
 //     About the mean, where the pixels are (1, 1) and (-1, 3):
 //         gx = 1.5 - 0.5 S = -1                            = 2 * 1 + 3 * -1
 //         gy = 8.5 + 0.5 S = 11                            = 2 * 1 + 3 * 3
@@ -52,13 +52,13 @@ __device__ __forceinline__ Features make_features(
 #pragma unroll
     for (int t = 0; t < 8; ++t) {
         const float x = q + 4 * (t & 1) - 3.5f;
-        const float of_x = r == 0 || r == 3 ? x : r == 2 ? x * x : 1.0f;
-        const float2 mine = d[32 * max(r - 5, 0) + 4 * t + q];
+        const float of_x = r == 1 || r == 4 ? x : r == 3 ? x * x : 1.0f;
+        const float2 mine = d[32 * (r == 0 ? 2 : max(r - 6, 0)) + 4 * t + q];
 #pragma unroll
         for (int k = 0; k < 2; ++k) {
             const float y = (t >> 1) + 4 * k - 3.5f;
-            const float of_y = r == 1 || r == 3 ? y : r == 4 ? y * y : 1.0f;
-            features.value[t][k] = r < 5 ? of_x * of_y : k == 0 ? mine.x : mine.y;
+            const float of_y = r == 2 || r == 4 ? y : r == 5 ? y * y : 1.0f;
+            features.value[t][k] = 1 <= r && r <= 5 ? of_x * of_y : k == 0 ? mine.x : mine.y;
         }
     }
     __syncwarp();
@@ -72,8 +72,8 @@ __device__ __forceinline__ float4 matrix_terms(const float (&g)[2], const float 
 }
 
 struct MatrixSums {                 // in lane 4 r + q: sums of splat r of the buffer
-    float g;                        // sum of G
-    float pair[2];                  // q = 0: moments x, y; 1: x^2, x y; 2: y^2, red; 3: green, blue
+    float2 pair;                    // q = 0: S, moment x; 1: y, x^2; 2: x y, y^2; 3: red, green
+    float blue;                     // q = 0
 };
 
 // All lanes of a warp call this after storing their terms. Sums of unused slots of the buffer are undefined. (x, y): mean of splat
@@ -93,12 +93,12 @@ __device__ __forceinline__ MatrixSums sum_terms(const MatrixBuffer& buffer, cons
     __syncwarp();
     const float g = all[0];
     const int q = lane & 3;
-    const float gx = __shfl_sync(0xffffffffu, c[0], lane - q), gy = __shfl_sync(0xffffffffu, c[1], lane - q);
+    const float gx = __shfl_sync(0xffffffffu, c[1], lane - q), gy = __shfl_sync(0xffffffffu, c[0], lane - q + 1);
     const float about_x = gx - x * g, about_y = gy - y * g;
     const float factor = q == 2 ? y : x, moment = q == 0 ? g : q == 1 ? gx + about_x : gy + about_y;
     MatrixSums sums;
-    sums.g = g;
-    sums.pair[0] = q == 3 ? c[2] : c[0] - factor * moment;
-    sums.pair[1] = q == 0 ? about_y : q == 1 ? c[1] - x * gy - y * about_x : c[3];
+    sums.pair.x = q == 0 ? g : q == 1 ? about_y : q == 2 ? c[0] - x * gy - y * about_x : c[2];
+    sums.pair.y = q == 3 ? c[3] : c[1] - factor * moment;
+    sums.blue = c[2];
     return sums;
 }

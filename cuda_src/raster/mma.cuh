@@ -1,6 +1,17 @@
 // Tensor core instructions for tf32 (PTX ISA; sm_80 and later). tf32 has the range of a float and 11 significant bits.
 #pragma once
 
+// to[0] += v.x, to[1] += v.y; `to` is a multiple of 8 bytes. One instruction, if the GPU and the compiler have it.
+__device__ __forceinline__ void add_pair(float* to, float2 v)
+{
+#if __CUDA_ARCH__ >= 900 && 100 * __CUDACC_VER_MAJOR__ + __CUDACC_VER_MINOR__ >= 1201
+    asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" :: "l"(__cvta_generic_to_global(to)), "f"(v.x), "f"(v.y) : "memory");
+#else
+    atomicAdd(to, v.x);
+    atomicAdd(to + 1, v.y);
+#endif
+}
+
 // Rounds a float to the nearest tf32.
 __device__ __forceinline__ float round_tf32(float x)
 {
