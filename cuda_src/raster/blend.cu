@@ -8,10 +8,18 @@
 // transmittance are saved every SEGMENT pairs, and the segments that contributed to the tile are listed in `segments`.
 #ifdef FEW_TILES                                    // too few to occupy a GPU with two pixels per lane: render/blend.py
 #define PIXELS 1
-#define MIN_BLOCKS 6                                // on a multiprocessor: at most 40 registers
+#if __CUDA_ARCH__ >= 1000
+#define MIN_BLOCKS 5                                // on a multiprocessor: at most 48 registers
+#else
+#define MIN_BLOCKS 6                                // at most 40 registers
+#endif
 #else
 #define PIXELS 2
 #define MIN_BLOCKS 9                                // at most 56 registers
+#endif
+#ifdef MEDIAN                                       // needs more registers; no kernel of training
+#undef MIN_BLOCKS
+#define MIN_BLOCKS 1
 #endif
 #include "raster/blend.cuh"
 

@@ -179,12 +179,12 @@ __device__ __forceinline__ Hit get_hit(const Ring& ring, const PairList& list, i
 
 #ifndef SPLAT_CPU
 // Visits UNROLL hits. All loads come first, because the compiler cannot move them before the stores of the visit.
-template <class V> __device__ __forceinline__ void visit_group(const Ring& ring, const PairList& list, unsigned head, V visit)
+template <class V> __device__ __forceinline__ void visit_group(const Ring& ring, const PairList& list, unsigned number, unsigned slot, V visit)
 {
     Hit hits[UNROLL];
 #pragma unroll
-    for (int k = 0; k < UNROLL; ++k) hits[k] = get_hit(ring, list, head % RING + k);
-    visit(hits, head, head % RING);
+    for (int k = 0; k < UNROLL; ++k) hits[k] = get_hit(ring, list, slot + k);
+    visit(hits, number, slot);
 }
 #endif
 
@@ -217,22 +217,24 @@ __device__ __forceinline__ int visit_hits(
         }
 #else
         tail += __popc(hits);
-        for (; tail - head >= UNROLL; head += UNROLL) {
-            visit_group(ring, list, head, visit);
-            visited(head + UNROLL);
+        for (; tail - head >= 2 * UNROLL; head += 2 * UNROLL) {     // less work for addresses than with one group
+            const unsigned slot = head % RING;
+            visit_group(ring, list, head, slot, visit);
+            visit_group(ring, list, head + UNROLL, slot + UNROLL, visit);
+            visited(head + 2 * UNROLL);
         }
 #endif
     }
 #ifndef SPLAT_CPU
     if (tail > head) {
         const int slot = (tail + lane_id()) % RING;
-        if (lane_id() < (int)(head + UNROLL - tail)) {
+        if (lane_id() < UNROLL) {
             ring.first[slot] = make_float4(-1e30f, 0.0f, 0.0f, 0.0f);
             ring.second[slot] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
             ring.blue[slot] = 0.0f;
         }
         __syncwarp();
-        visit_group(ring, list, head, visit);
+        for (; head < tail; head += UNROLL) visit_group(ring, list, head, head % RING, visit);
         __syncwarp();
     }
 #endif
