@@ -114,7 +114,7 @@ __device__ __forceinline__ vfloat power_at(const Hit& h, vfloat u, vfloat v)
     return (h.at_first + u * (h.along_u + h.a * u)) + v * ((h.along_v + h.b * u) + h.c * v);
 }
 
-#define RING 64                             // a power of two, at least 32 + UNROLL + MATRIX_SPLATS
+#define RING 64                             // a power of two, at least 32 + 2 UNROLL + MATRIX_SPLATS
 #ifdef SPLAT_CPU
 #undef UNROLL
 #define UNROLL 1

@@ -5,8 +5,10 @@
 //
 // With alpha_i = opacity_i exp(power_i) and T_i = (1 - alpha_1) ... (1 - alpha_(i-1)), a pixel is sum_i T_i alpha_i c_i + T background:
 //     dL/dc_i     = alpha_i T_i d                                    d = dL/d pixel
-//     dL/dalpha_i = T_i c_i . d - behind_i / (1 - alpha_i)           behind_i = d . (everything behind splat i, with background)
+//     dL/dalpha_i = T_i (c_i . d - R_i)                              R_i = d . (everything behind splat i, with background) / T_(i+1)
 //     dL/dpower_i = g_i = alpha_i dL/dalpha_i                        0 if alpha_i was clipped
+// For a few splats at once, front to back: alpha_i, T_i and what is behind the last of them, so one division yields its R_i. Then back to
+// front: R_(i-1) = R_i + alpha_i (c_i . d - R_i).
 // The sums over pixels are moments of g_i: g_i times 1, dx, dy, dx^2, dx dy, dy^2, with (dx, dy) = pixel - mean2d. All gradients of
 // the ellipse are linear in these moments (geometry_backward.cuh), and moments cost half as much as the gradients themselves.
 #define OFFSETS 1
@@ -101,12 +103,12 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend_backw
 #endif
     const int num_hits = visit_hits(list, ring, camera, first, n, pixels, [&] { return any_light(T); },
         [&](const Hit (&hits)[UNROLL], int number, int slot) {
-            vfloat alpha[UNROLL][PIXELS], weight[UNROLL][PIXELS], radiance[UNROLL][PIXELS];     // radiance: d . c
 #if !TENSOR_CORES
             vbool some_on = false;
             FOR_PIXELS(k) some_on = some_on | contributes(power_at(hits[0], pixels.u, pixels.v[k]), T[k]);
             if (!any(some_on)) return;
 #endif
+            vfloat alpha[UNROLL][PIXELS], weight[UNROLL][PIXELS], radiance[UNROLL][PIXELS];
             FOR_HITS(i) FOR_PIXELS(k) {
                 const Hit& h = hits[i];
                 const vfloat power = power_at(h, pixels.u, pixels.v[k]);
@@ -116,55 +118,56 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend_backw
                 behind[k] -= weight[i][k] * radiance[i][k];
                 T[k] -= weight[i][k];
             }
-            vfloat beyond[PIXELS];                  // light from behind a splat, before any splat absorbs of it; from the last hit to the first
-            FOR_PIXELS(k) beyond[k] = behind[k] * vrcp(T[k]);
+            vfloat backdrop[PIXELS];                // behind the last of these hits, then behind the one before it, ...
+            FOR_PIXELS(k) {
+                backdrop[k] = behind[k] * vrcp(T[k]);
+            }
 #pragma unroll
             for (int i = UNROLL - 1; i >= 0; --i) {
-            const Hit& h = hits[i];
-            vfloat g[PIXELS];
-            FOR_PIXELS(k) {
-                const vfloat difference = radiance[i][k] - beyond[k];
-                g[k] = select(alpha[i][k] < ALPHA_MAX, weight[i][k] * difference, vfloat(0.0f));
-                beyond[k] += alpha[i][k] * difference;
-            }
+                vfloat g[PIXELS];
+                FOR_PIXELS(k) {
+                    const vfloat difference = radiance[i][k] - backdrop[k];
+                    g[k] = select(alpha[i][k] < ALPHA_MAX, weight[i][k] * difference, vfloat(0.0f));
+                    backdrop[k] += alpha[i][k] * difference;
+                }
 #if TENSOR_CORES
-            buffer.terms[((unsigned)number % MATRIX_SPLATS + i) * TERMS_STRIDE + lane_id()] = matrix_terms(g, weight[i]);
+                buffer.terms[((unsigned)number % MATRIX_SPLATS + i) * TERMS_STRIDE + lane_id()] = matrix_terms(g, weight[i]);
 #else
-            const unsigned splat = ring.splats[slot + i];
-            const float2 offset = offset_of(ring, slot + i);
-            const vfloat dx = pixels.u + offset.x;
-            vfloat dy[PIXELS];
-            FOR_PIXELS(k) dy[k] = pixels.v[k] + offset.y;
-            // Sums over a lane's pixels, which share dx. The first pixel assigns, since a compiler may not drop an addition of 0.
-            vfloat sum_g = g[0], sum_gy = g[0] * dy[0], sum_gyy = sum_gy * dy[0];
-            vfloat red = weight[i][0] * d_red[0], green = weight[i][0] * d_green[0], blue = weight[i][0] * d_blue[0];
-            for (int k = 1; k < PIXELS; ++k) {
-                const vfloat gy = g[k] * dy[k];
-                sum_g += g[k]; sum_gy += gy; sum_gyy += gy * dy[k];
-                red += weight[i][k] * d_red[k]; green += weight[i][k] * d_green[k]; blue += weight[i][k] * d_blue[k];
-            }
-            const vfloat sum_gx = sum_g * dx;
+                const unsigned splat = ring.splats[slot + i];
+                const float2 offset = offset_of(ring, slot + i);
+                const vfloat dx = pixels.u + offset.x;
+                vfloat dy[PIXELS];
+                FOR_PIXELS(k) dy[k] = pixels.v[k] + offset.y;
+                // Sums over a lane's pixels, which share dx. The first pixel assigns, since a compiler may not drop an addition of 0.
+                vfloat sum_g = g[0], sum_gy = g[0] * dy[0], sum_gyy = sum_gy * dy[0];
+                vfloat red = weight[i][0] * d_red[0], green = weight[i][0] * d_green[0], blue = weight[i][0] * d_blue[0];
+                for (int k = 1; k < PIXELS; ++k) {
+                    const vfloat gy = g[k] * dy[k];
+                    sum_g += g[k]; sum_gy += gy; sum_gyy += gy * dy[k];
+                    red += weight[i][k] * d_red[k]; green += weight[i][k] * d_green[k]; blue += weight[i][k] * d_blue[k];
+                }
+                const vfloat sum_gx = sum_g * dx;
 #ifdef ABSGRAD
-            vfloat abs_x = 0.0f, abs_y = 0.0f;
-            FOR_PIXELS(k) {
-                const vfloat gx = g[k] * dx, gy = g[k] * dy[k];
-                abs_x += vabs(2.0f * h.a * gx + h.b * gy) * (1.0f / LOG2E);
-                abs_y += vabs(h.b * gx + 2.0f * h.c * gy) * (1.0f / LOG2E);
-            }
-            vfloat sums[] = {sum_g, sum_gx, sum_gy, sum_gx * dx, sum_gy * dx, sum_gyy, red, green, blue, abs_x, abs_y};
+                vfloat abs_x = 0.0f, abs_y = 0.0f;
+                FOR_PIXELS(k) {
+                    const vfloat gx = g[k] * dx, gy = g[k] * dy[k];
+                    abs_x += vabs(2.0f * hits[i].a * gx + hits[i].b * gy) * (1.0f / LOG2E);
+                    abs_y += vabs(hits[i].b * gx + 2.0f * hits[i].c * gy) * (1.0f / LOG2E);
+                }
+                vfloat sums[] = {sum_g, sum_gx, sum_gy, sum_gx * dx, sum_gy * dx, sum_gyy, red, green, blue, abs_x, abs_y};
 #else
-            vfloat sums[] = {sum_g, sum_gx, sum_gy, sum_gx * dx, sum_gy * dx, sum_gyy, red, green, blue};
+                vfloat sums[] = {sum_g, sum_gx, sum_gy, sum_gx * dx, sum_gy * dx, sum_gyy, red, green, blue};
 #endif
 #ifdef FIXED_SUMS
-            const float4 conic = conic_opacity[splat];
+                const float4 conic = conic_opacity[splat];
 #pragma unroll
-            for (int n = 0; n < NUM_SUMS; ++n) {
-                const float units = warp_sum(sums[n]) / fixed_unit(n, conic, camera.num_pixels);
-                unsigned long long* row = (unsigned long long*)d_splats + (size_t)splat * SPLAT_SUMS;
-                if (leader() && !add_fixed(row + n, units * FIXED_ONE)) atomicAdd(row + FIXED_POISON, 1ull);
-            }
+                for (int n = 0; n < NUM_SUMS; ++n) {
+                    const float units = warp_sum(sums[n]) / fixed_unit(n, conic, camera.num_pixels);
+                    unsigned long long* row = (unsigned long long*)d_splats + (size_t)splat * SPLAT_SUMS;
+                    if (leader() && !add_fixed(row + n, units * FIXED_ONE)) atomicAdd(row + FIXED_POISON, 1ull);
+                }
 #else
-            warp_add(d_splats + (size_t)splat * SPLAT_SUMS, sums);
+                warp_add(d_splats + (size_t)splat * SPLAT_SUMS, sums);
 #endif
 #endif
             }

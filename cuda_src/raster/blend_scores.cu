@@ -46,27 +46,27 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_scores(
     const PairList list = make_list(splat_from_pair, means2d, conic_opacity, colors, camera, tile);
     visit_hits(list, ring, camera, begin, (int)(end - begin), pixels, [&] { return any_light(T); },
         [&](const Hit (&hits)[UNROLL], int, int slot) {
-          FOR_HITS(i) {
-            const Hit& h = hits[i];
-            vfloat sums[2];
-            sums[0] = sums[1] = 0.0f;
-            FOR_PIXELS(k) {
-                const vfloat power = power_at(h, pixels.u, pixels.v[k]);
-                const vfloat weight = if_contributes(power, T[k], vmin(vexp2_bounded(power), ALPHA_MAX)) * T[k];
-                T[k] -= weight;
-                sums[0] += weight; sums[1] += weight * error[k];
-            }
-            if (!any(sums[0] > 0.0f)) continue;
-            const size_t splat = ring.splats[slot + i];
+            FOR_HITS(i) {
+                const Hit& h = hits[i];
+                vfloat sums[2];
+                sums[0] = sums[1] = 0.0f;
+                FOR_PIXELS(k) {
+                    const vfloat power = power_at(h, pixels.u, pixels.v[k]);
+                    const vfloat weight = if_contributes(power, T[k], vmin(vexp2_bounded(power), ALPHA_MAX)) * T[k];
+                    T[k] -= weight;
+                    sums[0] += weight; sums[1] += weight * error[k];
+                }
+                if (!any(sums[0] > 0.0f)) continue;
+                const size_t splat = ring.splats[slot + i];
 #ifdef FIXED_SUMS
-            for (int i = 0; i < 2; ++i) {
-                const float sum = warp_sum(sums[i]);
-                if (leader()) add_fixed((unsigned long long*)scores + splat * 2 + i, sum * SCORE_ONE);
-            }
+                for (int i = 0; i < 2; ++i) {
+                    const float sum = warp_sum(sums[i]);
+                    if (leader()) add_fixed((unsigned long long*)scores + splat * 2 + i, sum * SCORE_ONE);
+                }
 #else
-            warp_add(scores + splat * 2, sums);
+                warp_add(scores + splat * 2, sums);
 #endif
-          }
+            }
         },
         [](int) {});
 }

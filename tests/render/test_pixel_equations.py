@@ -26,25 +26,33 @@ def composite(alphas, values, background):
     return total + T * background, T
 
 
-def walk(alphas, colors, d, background):
-    """Variables of the kernel's loop after each splat."""
-    T, behind = [1], [composite(alphas, [dot(c, d) for c in colors], background)[0]]
-    for alpha, color in zip(alphas, colors, strict=True):
-        state = {"T": T, "behind": behind, "weight": [0], "g": [0], "on": [True], "k": 0}
-        planes = {"d_red": [d.x], "d_green": [d.y], "d_blue": [d.z]}
-        hit = SimpleNamespace(red=color.x, green=color.y, blue=color.z)
-        yield evaluate(quotation("Compositing"), unclipped=alpha, h=hit, **state, **planes)
+def walk(alphas, colors, d, background, group):
+    """g and weight of each splat: the kernel's loops over `group` splats at a time."""
+    forwards, division, backwards = (quotation("Compositing", part) for part in ("forwards", "division", "backwards"))
+    lists = {name: [[0] for _ in alphas] for name in ("weight", "radiance")} | {"alpha": [[alpha] for alpha in alphas]}
+    behind = composite(alphas, [dot(c, d) for c in colors], background)[0]
+    lists |= {"T": [1], "behind": [behind], "backdrop": [0], "d_red": [d.x], "d_green": [d.y], "d_blue": [d.z]}
+    found = {}
+    for first in range(0, NUM, group):
+        for i in range(first, first + group):
+            hit = SimpleNamespace(red=colors[i].x, green=colors[i].y, blue=colors[i].z)
+            evaluate(forwards, h=hit, i=i, k=0, **lists)
+        evaluate(division, k=0, **lists)
+        for i in reversed(range(first, first + group)):
+            found[i] = evaluate(backwards, g=[0], i=i, k=0, **lists).g[0], lists["weight"][i][0]
+    return [found[i] for i in range(NUM)]
 
 
-def test_compositing():
+@pytest.mark.parametrize("group", [1, NUM])
+def test_compositing(group):
     powers, opacities = symbols("p:3", real=True), symbols("o:3", positive=True)
     alphas, background, d = symbols("a:3", real=True), Symbol("b"), vec("d")
     colors = [vec(f"c{i}") for i in range(NUM)]
     loss, _ = composite(alphas, [dot(c, d) for c in colors], background)
     chain = dict(zip(alphas, (o * exp(p) for o, p in zip(opacities, powers, strict=True)), strict=True))
-    for i, left in enumerate(walk(alphas, colors, d, background)):
-        assert vanishes(left.g[0].subs(chain) - diff(loss.subs(chain), powers[i]))
-        assert vanishes(left.weight[0] * d.x - diff(loss, colors[i].x))
+    for i, (g, weight) in enumerate(walk(alphas, colors, d, background, group)):
+        assert vanishes(g.subs(chain) - diff(loss.subs(chain), powers[i]))
+        assert vanishes(weight * d.x - diff(loss, colors[i].x))
 
 
 def test_background_factor_does_not_apply_to_colors():
