@@ -15,7 +15,7 @@
 #define MIN_WEIGHT 16.0f        // minimum weight of a fit, in pixels
 #define MIN_VARIANCE 1e-5f      // minimum variance of a map's values for a fit
 
-// joint/depth/depth_maps.py mirrors this layout.
+// joint/depth/supervision.py mirrors this layout.
 struct DepthMap {
     unsigned long long values;  // address of half [height, width]; 0: the view has no map
     unsigned long long weights; // address of u8 [height, width], 255 is a weight of 1; 0: all weights are 1

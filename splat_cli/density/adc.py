@@ -7,7 +7,7 @@ import numpy as np
 from splat_cli.config import ResolvedConfig
 from splat_cli.density.operations import reset_opacities, split_random
 from splat_cli.density.ratings import prune_mask, rate_gradients, split_by_size
-from splat_cli.density.strategy import ErrorScorer
+from splat_cli.density.strategy import ErrorScorer, Strategy
 from splat_cli.model.columns import list_slots, partition
 from splat_cli.model.model import Model
 
@@ -16,7 +16,7 @@ HUGE_SCALE = 0.1  # fraction of the scene's extent; larger splats are pruned aft
 RESET_OPACITY = 0.01
 
 
-class ADCStrategy:
+class ADCStrategy(Strategy):
     """Clone or split splats with large screen-space gradients, prune transparent ones, reset opacities periodically."""
 
     collects_stats, tracks_unseen = True, False
@@ -26,13 +26,11 @@ class ADCStrategy:
         self.config, self.extent = config, extent
 
     def due(self, step: int) -> bool:
-        """See Strategy.due."""
         c = self.config
         inside = c.densify_start < step < c.densify_stop
         return inside and (step % c.densify_interval == 0 or step % c.opacity_reset_interval == 0)
 
     def refine(self, step: int, model: Model, scorer: ErrorScorer, rng: np.random.Generator) -> None:
-        """See Strategy.refine."""
         if step % self.config.densify_interval == 0:
             self._grow(model, rng)
             self._prune(model, after_reset=step > self.config.opacity_reset_interval)

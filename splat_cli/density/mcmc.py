@@ -11,14 +11,14 @@ from splat_cli.config import ResolvedConfig
 from splat_cli.density.operations import relocate, split_long_axis
 from splat_cli.density.ratings import Ratings, rate_splats
 from splat_cli.density.sampling import WeightedSampler, sample_distinct
-from splat_cli.density.strategy import ErrorScorer
+from splat_cli.density.strategy import ErrorScorer, Strategy
 from splat_cli.device import DeviceArray
 from splat_cli.gaussians.splats import OPACITY
 from splat_cli.model.columns import list_slots
 from splat_cli.model.model import Model
 
 
-class PeriodicStrategy:
+class PeriodicStrategy(Strategy):
     """Rounds every densify_interval steps, from densify_start to densify_stop."""
 
     collects_stats = False
@@ -29,7 +29,6 @@ class PeriodicStrategy:
         self.tracks_unseen = config.relocate_unseen and not self.collects_stats
 
     def due(self, step: int) -> bool:
-        """See Strategy.due."""
         c = self.config
         return c.densify_start < step < c.densify_stop and step % c.densify_interval == 0
 
@@ -38,7 +37,6 @@ class MCMCStrategy(PeriodicStrategy):
     """Relocate dead splats to live ones sampled by opacity; grow by adding copies of sampled splats."""
 
     def refine(self, step: int, model: Model, scorer: ErrorScorer, rng: np.random.Generator) -> list[DeviceArray]:
-        """See Strategy.refine."""
         ratings, num_new = self._demand(model, scorer)
         sampler, changed = WeightedSampler(model.backend, ratings), list[DeviceArray]()
         num_copies = self._num_copies(model, sampler, len(ratings.dead) + num_new)
@@ -100,7 +98,6 @@ class ErrorSplitStrategy(ErrorCopyStrategy):
     """ErrorCopyStrategy with splits instead of copies: coincident copies need many steps of noise to separate."""
 
     def refine(self, step: int, model: Model, scorer: ErrorScorer, rng: np.random.Generator) -> list[DeviceArray]:
-        """See Strategy.refine."""
         ratings, num_new = self._demand(model, scorer)
         parents = sample_distinct(model.backend, ratings, len(ratings.dead) + num_new, rng)
         slots = self._add(model, len(parents), ratings.dead[: len(parents)])

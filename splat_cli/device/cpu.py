@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.device.arguments import Parameter, check_count, check_launch, check_pointer, scalar_value, struct_value
-from splat_cli.device.backend import Unit
+from splat_cli.device.backend import Backend, Kernel, Unit, Uploads
 from splat_cli.device.compilation.host_compiler import check_preloaded, find_compiler
 from splat_cli.device.compilation.kernel_cache import load_library
 from splat_cli.device.compilation.sources import KernelSource, read_source, source_folders
@@ -54,7 +54,7 @@ class Recorder(threading.local):
         return replay
 
 
-class CpuKernel:
+class CpuKernel(Kernel):
     """One kernel of a compiled library."""
 
     def __init__(
@@ -117,26 +117,23 @@ def _slot(parameter: Parameter, size: int) -> str:
     return value + f"{-size % 8}x"
 
 
-class CpuUploads:
+class CpuUploads(Uploads):
     """No copies: arrays are in main memory."""
 
     def stage(self, array: np.ndarray) -> np.ndarray:
-        """See Uploads.stage."""
         return np.ascontiguousarray(array)
 
     def put(self, staged: np.ndarray) -> np.ndarray:
-        """See Uploads.put."""
         return staged
 
     def join(self) -> None:
-        """See Uploads.join."""
+        """The copies are done."""
 
     def mark(self) -> Callable[[], None]:
-        """See Uploads.mark."""
         return lambda: None
 
 
-class CpuBackend:
+class CpuBackend(Backend):
     """Kernels on the CPU's cores; arrays are NumPy's."""
 
     name = "cpu"
@@ -166,7 +163,6 @@ class CpuBackend:
         self._units = CompiledUnits(self._load_library)
 
     def kernel(self, file: str, name: str, **defines: int) -> "CpuKernel":
-        """See Backend.kernel."""
         key = (file, name, *sorted(defines.items()))
         if key not in self._kernels:
             source, library = self._units.get(file, defines)
@@ -176,7 +172,6 @@ class CpuBackend:
         return self._kernels[key]
 
     def prepare(self, units: Iterable[Unit]) -> Callable[[], None]:
-        """See Backend.prepare."""
         return self._units.prepare(units, num_cores())
 
     def _load_library(self, file: str, defines: dict[str, int]) -> tuple[KernelSource, ctypes.CDLL]:
@@ -184,19 +179,15 @@ class CpuBackend:
         return source, load_library(self._compiler.library(file, source.cpu_unit(), self._folders, defines))
 
     def upload(self, array: np.ndarray) -> np.ndarray:
-        """See Backend.upload."""
         return np.array(array, order="C")
 
     def download(self, array: np.ndarray) -> np.ndarray:
-        """See Backend.download."""
         return np.array(array, order="C")
 
     def uploads(self) -> CpuUploads:
-        """See Backend.uploads."""
         return CpuUploads()
 
     def address(self, array: np.ndarray) -> int:
-        """See Backend.address."""
         return array.ctypes.data
 
     def planes(self, rows: int, columns: int, on_device: int) -> np.ndarray:
@@ -204,14 +195,12 @@ class CpuBackend:
         return self.xp.zeros((rows, columns), "float32")
 
     def host_room(self) -> int:
-        """See Backend.host_room."""
         return 0
 
     def synchronize(self) -> None:
         """Does nothing: launches are synchronous."""
 
     def timer(self) -> "CpuTimer":
-        """See Backend.timer."""
         return CpuTimer()
 
     def capture_graph(self, function: Callable[[], None]) -> Callable[[], None]:
@@ -224,11 +213,9 @@ class CpuBackend:
         return lambda: None
 
     def fill(self, array: np.ndarray, value: float) -> None:
-        """See Backend.fill."""
         self._recorder.run(functools.partial(array.fill, value))
 
     def memory(self) -> tuple[int, int]:
-        """See Backend.memory."""
         return main_memory()
 
     def release_cached(self) -> None:
@@ -240,7 +227,6 @@ class CpuBackend:
         return peak_memory()
 
     def describe(self) -> str:
-        """See Backend.describe."""
         simd = self._runtime.splat_simd().decode()
         return f"CPU, {self._threads} thread{'s' * (self._threads > 1)}, {self._compiler.label} ({simd})"
 

@@ -26,7 +26,7 @@ from splat_cli.device.arguments import (
     scalar_value,
     struct_value,
 )
-from splat_cli.device.backend import DeviceArray, Unit
+from splat_cli.device.backend import Backend, DeviceArray, Kernel, Unit, Uploads
 from splat_cli.device.compilation.sources import KernelSource, headers_digest, read_source, source_folders
 from splat_cli.device.compiled_units import CompiledUnits
 from splat_cli.device.host import main_memory
@@ -34,7 +34,7 @@ from splat_cli.device.split_memory import SplitMemory, can_map_host_memory, driv
 from splat_cli.errors import DeviceError, KernelError
 
 
-class CudaKernel:
+class CudaKernel(Kernel):
     """One function of a compiled module. wait: called before and after each launch to wait for the device, or None."""
 
     def __init__(
@@ -133,7 +133,7 @@ class CudaTimer:
         return self._xp.cuda.get_elapsed_time(self._start, self._end)
 
 
-class CudaUploads:
+class CudaUploads(Uploads):
     """Copies from page-locked memory on a separate stream."""
 
     def __init__(self, xp: Any, stream: Any) -> None:
@@ -144,7 +144,6 @@ class CudaUploads:
         self._joined: Any = None
 
     def stage(self, array: np.ndarray) -> np.ndarray:
-        """See Uploads.stage."""
         from cupyx import empty_pinned
 
         staged = empty_pinned(array.shape, array.dtype)
@@ -152,7 +151,6 @@ class CudaUploads:
         return staged
 
     def put(self, staged: np.ndarray) -> DeviceArray:
-        """See Uploads.put."""
         if self._joined is not None:  # wait for earlier copies, then drop their sources
             self._joined.synchronize()
             self._joined = None
@@ -164,12 +162,10 @@ class CudaUploads:
         return target
 
     def join(self) -> None:
-        """See Uploads.join."""
         self._joined = self._own.record()
         self._main.wait_event(self._joined)
 
     def mark(self) -> Callable[[], None]:
-        """See Uploads.mark."""
         return self._main.record(self._xp.cuda.Event(disable_timing=True)).synchronize
 
 
@@ -223,7 +219,7 @@ def _stream(xp: Any) -> Any:
     return streams[device]
 
 
-class CudaBackend:
+class CudaBackend(Backend):
     """Kernels on the current CUDA device; arrays are CuPy's.
 
     All work is queued on one stream, which becomes current in the calling thread: use the backend from that thread.
@@ -248,7 +244,6 @@ class CudaBackend:
         self._split_peak = 0
 
     def kernel(self, file: str, name: str, **defines: int) -> CudaKernel:
-        """See Backend.kernel."""
         key = (file, name, *sorted(defines.items()))
         if key not in self._kernels:
             source, module = self._units.get(file, defines)
@@ -288,23 +283,18 @@ class CudaBackend:
         return source, module
 
     def upload(self, array: np.ndarray) -> DeviceArray:
-        """See Backend.upload."""
         return self.xp.array(array, order="C")
 
     def download(self, array: DeviceArray) -> np.ndarray:
-        """See Backend.download."""
         return self.xp.asnumpy(array, order="C")
 
     def uploads(self) -> CudaUploads:
-        """See Backend.uploads."""
         return CudaUploads(self.xp, self.stream)
 
     def address(self, array: DeviceArray) -> int:
-        """See Backend.address."""
         return array.data.ptr
 
     def planes(self, rows: int, columns: int, on_device: int) -> DeviceArray:
-        """See Backend.planes."""
         if on_device == rows or columns == 0:
             return self.xp.zeros((rows, columns), "float32")
         self._free_unused()
@@ -332,11 +322,9 @@ class CudaBackend:
         return main_memory()[0] // 2 if can_map_host_memory(self.xp) else 0
 
     def synchronize(self) -> None:
-        """See Backend.synchronize."""
         self.stream.synchronize()
 
     def timer(self) -> CudaTimer:
-        """See Backend.timer."""
         return CudaTimer(self.xp, self.stream)
 
     def capture_graph(self, function: Callable[[], None]) -> Callable[[], None]:
@@ -361,11 +349,9 @@ class CudaBackend:
         return functools.partial(self.stream.wait_event, self._branch.record(event()))
 
     def fill(self, array: DeviceArray, value: float) -> None:
-        """See Backend.fill."""
         array.fill(value)
 
     def memory(self) -> tuple[int, int]:
-        """See Backend.memory."""
         free, total = self.xp.cuda.runtime.memGetInfo()
         return free + self.xp.get_default_memory_pool().free_bytes(), total
 
@@ -381,7 +367,6 @@ class CudaBackend:
         return self.xp.get_default_memory_pool().total_bytes() + self._split_peak
 
     def describe(self) -> str:
-        """See Backend.describe."""
         runtime = self.xp.cuda.runtime
         properties = runtime.getDeviceProperties(self.xp.cuda.Device().id)
         version = runtime.runtimeGetVersion()

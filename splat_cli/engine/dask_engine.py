@@ -56,7 +56,6 @@ class DaskEngine(Engine):
             return failed_result(next(iter(jobs.values())), str(error), error.exit_code)
 
     def close(self) -> None:
-        """See Engine.close."""
         self._waiting.clear()
         drop(self._client, list(self._running))
 

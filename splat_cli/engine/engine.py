@@ -94,7 +94,6 @@ class LocalEngine(Engine):
         return next(self.results())
 
     def close(self) -> None:
-        """See Engine.close."""
         self._closing.set()
         self._threads.close()
         self._threads.join()

@@ -40,7 +40,6 @@ class LearnedBackground(JointModel):
 
     @classmethod
     def make(cls, setup: TrainingSetup) -> LearnedBackground:
-        """See JointModel.make."""
         config = setup.config
         decay = Decay(config.lr_background, config.lr_background / 10, config.steps)
         return cls(setup.backend, setup.cameras, setup.background, decay)

@@ -45,7 +45,6 @@ class OutlierMask(JointModel):
 
     @classmethod
     def make(cls, setup: TrainingSetup) -> OutlierMask:
-        """See JointModel.make."""
         config = setup.config
         return cls(setup.backend, setup.cameras, config.robust_threshold, round(WARM_UP * config.steps))
 

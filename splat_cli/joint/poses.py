@@ -64,7 +64,6 @@ class PoseRefinement(JointModel):
 
     @classmethod
     def make(cls, setup: TrainingSetup) -> PoseRefinement:
-        """See JointModel.make."""
         config, cameras = setup.config, setup.cameras
         decay = pose_decay(config.pose_travel, len(cameras.views), config.steps)
         poses = cls._from_rates(setup, decay)

@@ -43,7 +43,6 @@ class Followers(RankWatch):
         self._watch([process.stdout.fileno() for process in self._processes if process.stdout])
 
     def close(self) -> None:
-        """See RankWatch.close."""
         super().close()
         for process in self._processes:
             with process:  # closes its pipes and waits for its end

@@ -60,7 +60,6 @@ class LinkedFollowers(RankWatch):
         self._watch(links.heartbeats)
 
     def close(self) -> None:
-        """See RankWatch.close."""
         super().close()
         for one in self._sockets:
             one.close()

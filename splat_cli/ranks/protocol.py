@@ -65,38 +65,35 @@ class Ranks(Protocol):
         """Close the connections; rank 0 ends the other processes."""
 
 
-class SingleRank:
+class SingleRank(Ranks):
     """The only rank of a run on one device."""
 
     rank, size = 0, 1
 
     def exchange(self, pairs: Sequence[Pair]) -> None:
-        """See Ranks.exchange."""
+        """There is no other rank."""
 
     begin_exchange = exchange
 
     def exchange_stream(self) -> AbstractContextManager[object]:
-        """See Ranks.exchange_stream."""
         return nullcontext()
 
     def end_exchanges(self) -> None:
-        """See Ranks.end_exchanges."""
+        """There are no exchanges."""
 
     def send(self, array: DeviceArray, rank: int) -> None:
-        """See Ranks.send."""
         raise AssertionError("there is no other rank")
 
     receive = send
 
     def broadcast(self, *message: Any) -> None:
-        """See Ranks.broadcast."""
+        """There is no other rank."""
 
     def next_message(self) -> tuple[Any, ...]:
-        """See Ranks.next_message."""
         raise AssertionError("there is no other rank")
 
     def check(self) -> None:
-        """See Ranks.check."""
+        """There is no other rank."""
 
     def close(self) -> None:
-        """See Ranks.close."""
+        """There are no connections."""

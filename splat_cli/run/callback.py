@@ -34,20 +34,19 @@ class StoppedByCallback(KeyboardInterrupt):
     """A callback raises this to end training early; the run saves its state as after Ctrl-C."""
 
 
-class ProgressCallback:
+class ProgressCallback(TrainingCallback):
     """A TrainingCallback that calls a function; if it returns False, training ends and is saved."""
 
     def __init__(self, function: OnProgress) -> None:
         self.function, self.has_stopped = function, False
 
     def begin(self, trainer: Trainer, run: RunDir) -> None:
-        """See TrainingCallback.begin."""
+        """The function needs no trainer."""
 
     def end(self) -> None:
-        """See TrainingCallback.end."""
+        """Nothing refers to the trainer."""
 
     def on_steps(self, trainer: Trainer, progress: Progress, check: Callable[[], None]) -> None:
-        """See TrainingCallback.on_steps."""
         if self.function(progress) is False:
             self.has_stopped = True
             raise StoppedByCallback

@@ -22,7 +22,7 @@ from splat_cli.joint.appearance.exposure import ExposureLoss
 from splat_cli.joint.appearance.isp import IspLoss
 from splat_cli.joint.background import LearnedBackground
 from splat_cli.joint.depth.free_space import FreeSpaceLoss
-from splat_cli.joint.depth.sparse_depth import DepthSupervision
+from splat_cli.joint.depth.supervision import DepthSupervision
 from splat_cli.joint.intrinsics import CameraRefinement
 from splat_cli.joint.joint_model import JointModel, TrainingSetup
 from splat_cli.joint.loss import PhotometricLoss

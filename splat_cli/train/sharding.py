@@ -78,7 +78,7 @@ class Sharding(Protocol):
         """All splats on the device of rank 0."""
 
 
-class Unsharded:
+class Unsharded(Sharding):
     """The sharding of a single GPU, which trains all splats and needs no communication."""
 
     share = WHOLE
@@ -86,7 +86,6 @@ class Unsharded:
     def connect(
         self, step: BatchStep, images: TrainingImages, timer: PhaseTimer, rng: np.random.Generator
     ) -> tuple[ViewScorer, StepLoop]:
-        """See Sharding.connect."""
         self._model = step.model
         graph = CapturedGraph(step.rasterizer, step.launch)
         self._loop = StepLoop(graph, step.state, step.rasterizer, images.stream, timer, step.batch, step.launch)
@@ -94,48 +93,39 @@ class Unsharded:
 
     @property
     def num_splats(self) -> int:
-        """See Sharding.num_splats."""
         return self._model.num
 
     @property
     def capacity(self) -> int:
-        """See Sharding.capacity."""
         return self._model.splats.capacity
 
     def check(self) -> None:
-        """See Sharding.check."""
+        """There is no other rank."""
 
     def together(self, trainer: Trainer, name: str, *arguments: Any) -> Any:
-        """See Sharding.together."""
         return getattr(trainer, name)(*arguments)
 
     def load(self, trainer: Trainer, planes: Mapping[str, Any], capacity: int, step: int) -> None:
-        """See Sharding.load."""
         self._model.load_planes(dict(planes), capacity)
         trainer.scratch.resize_splats(capacity)
 
     def run_until(self, step: int) -> None:
-        """See Sharding.run_until."""
         self._loop.run_until(step)
 
     def all_or_none(self) -> AbstractContextManager[None]:
-        """See Sharding.all_or_none."""
         return nullcontext()
 
     def allocate(self) -> None:
-        """See Sharding.allocate."""
+        """There are no buffers between ranks."""
 
     def total(self, number: int) -> int:
-        """See Sharding.total."""
         return number
 
     @contextmanager
     def geometry(self) -> Iterator[Model]:
-        """See Sharding.geometry."""
         yield self._model
 
     def copies(self) -> dict[str, DeviceArray]:
-        """See Sharding.copies."""
         model = self._model
         return {name: self._copy(planes, model.num - model.missing(name)) for name, planes in model.planes().items()}
 
@@ -146,5 +136,4 @@ class Unsharded:
         return download_columns(self._model.backend, planes, num)
 
     def splats(self) -> Splats:
-        """See Sharding.splats."""
         return self._model.splats

@@ -8,7 +8,7 @@ import pytest
 from splat_cli.device import Backend, open_backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import MEANS, Splats
-from splat_cli.joint.depth.sparse_depth import DepthSupervision
+from splat_cli.joint.depth.supervision import DepthSupervision
 from splat_cli.model.model import Moments
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState

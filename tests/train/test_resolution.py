@@ -7,7 +7,7 @@ from splat_cli.config.presets import load_config
 from splat_cli.data.image_streamer import ImageBudget
 from splat_cli.data.training_images import TrainingImages, downscale_at
 from splat_cli.device import open_backend
-from splat_cli.joint.depth.sparse_depth import DepthSupervision
+from splat_cli.joint.depth.supervision import DepthSupervision
 from splat_cli.render.camera import CAMERA_DTYPE, CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.run.checkpoints.state import capture_state, restore_state

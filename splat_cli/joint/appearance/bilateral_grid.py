@@ -54,7 +54,6 @@ class BilateralGridLoss(ExposureLoss):
 
     @classmethod
     def make(cls, setup: TrainingSetup) -> BilateralGridLoss:
-        """See JointModel.make."""
         config = setup.config
         decay = Decay(config.lr_exposure, config.lr_exposure_final, config.steps)
         grid_decay = Decay(config.lr_grid, _FINAL_RATE * config.lr_grid, config.steps)

@@ -36,7 +36,6 @@ class ExposureLoss(AppearanceLoss):
 
     @classmethod
     def make(cls, setup: TrainingSetup) -> ExposureLoss:
-        """See JointModel.make."""
         config = setup.config
         decay = Decay(config.lr_exposure, config.lr_exposure_final, config.steps)
         return cls(setup.backend, setup.cameras, config.ssim_weight, decay, config.exposure_reg)

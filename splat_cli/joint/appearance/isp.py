@@ -60,7 +60,6 @@ class IspLoss(AppearanceLoss):
 
     @classmethod
     def make(cls, setup: TrainingSetup) -> IspLoss:
-        """See JointModel.make."""
         config = setup.config
         camera_decay = Decay(config.lr_camera, _FINAL_RATE * config.lr_camera, config.steps)
         return cls(

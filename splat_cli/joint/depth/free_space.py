@@ -131,9 +131,7 @@ class FreeSpaceLoss(JointModel):
         return MemoryCost(fixed=8 * MAX_POINTS * num_views)
 
     def set_views(self, views: Sequence[View]) -> None:
-        """See JointModel.set_views."""
         self.rays = FreeSpaceRays(self.backend, observe(views, self.points))
 
     def add_gradients(self, state: IterState, rasterizer: Rasterizer) -> None:
-        """See JointModel.add_gradients."""
         self.rays.add_gradients(state, rasterizer, self.weight)

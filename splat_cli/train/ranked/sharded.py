@@ -24,13 +24,14 @@ from splat_cli.train.ranked.ranked_scores import OwnViews, RankedScorer
 from splat_cli.train.ranked.ranked_step import RankedStep
 from splat_cli.train.ranked.ranked_views import RankedViews
 from splat_cli.train.ranked.shares import SharedSplats
+from splat_cli.train.sharding import Sharding
 from splat_cli.train.step import BatchStep, StepLoop
 
 if TYPE_CHECKING:
     from splat_cli.train.trainer import Trainer, TrainingInputs
 
 
-class Sharded:
+class Sharded(Sharding):
     """The Sharding of a rank. shared: all splats; views: the views that this rank renders."""
 
     shared: SharedSplats
@@ -42,7 +43,6 @@ class Sharded:
     def connect(
         self, step: BatchStep, images: TrainingImages, timer: PhaseTimer, rng: np.random.Generator
     ) -> tuple[RankedScorer, StepLoop]:
-        """See Sharding.connect."""
         self._backend, self.views = step.backend, RankedViews(self.ranks, self.share, step)
         self.shared = SharedSplats(self.ranks, self.share, step.model)
         self._loop = StepLoop(RankedStep(step, self.views), step.state, self.views, images.stream, timer, step.batch)
@@ -50,20 +50,16 @@ class Sharded:
 
     @property
     def num_splats(self) -> int:
-        """See Sharding.num_splats."""
         return self.shared.num
 
     @property
     def capacity(self) -> int:
-        """See Sharding.capacity."""
         return self.shared.capacity
 
     def check(self) -> None:
-        """See Sharding.check."""
         self.ranks.check()
 
     def together(self, trainer: Trainer, name: str, *arguments: Any) -> Any:
-        """See Sharding.together."""
         self.ranks.broadcast(name, *arguments)
         return getattr(trainer, name)(*arguments)
 
@@ -81,7 +77,6 @@ class Sharded:
                     getattr(trainer, name)(*arguments)
 
     def load(self, trainer: Trainer, planes: Mapping[str, Any], capacity: int, step: int) -> None:
-        """See Sharding.load."""
         values = {(name, row): found for name, rows in planes.items() for row, found in enumerate(rows)}
         sizes = list(values), len(values["params", 0]), rounded_capacity(capacity), step, trainer.size
         self.ranks.broadcast("load", *sizes)
@@ -105,7 +100,6 @@ class Sharded:
         trainer.loop.sync()
 
     def run_until(self, step: int) -> None:
-        """See Sharding.run_until."""
         with self.all_or_none():
             self.allocate()
         with fatal_out_of_memory(self.ranks):
@@ -113,19 +107,15 @@ class Sharded:
         self.check()
 
     def all_or_none(self) -> AbstractContextManager[None]:
-        """See Sharding.all_or_none."""
         return all_or_none(self.ranks, self._backend)
 
     def allocate(self) -> None:
-        """See Sharding.allocate."""
         self.views.allocate()
 
     def total(self, number: int) -> int:
-        """See Sharding.total."""
         return int(numbers_of_all(self.ranks, self._backend, number).sum())
 
     def geometry(self) -> AbstractContextManager[Model]:
-        """See Sharding.geometry."""
         return self.shared.geometry()
 
     def copies(self) -> dict[str, np.ndarray]:
@@ -133,7 +123,6 @@ class Sharded:
         return self.shared.download()
 
     def splats(self) -> Splats | None:
-        """See Sharding.splats."""
         return self.shared.splats()
 
 

@@ -54,7 +54,6 @@ class Geometry(Model):
         return self.splats.params[NUM_GEOMETRY].view("int32"), self.moments.first[0].view("int32")
 
     def clear_moments_of(self, row: int) -> None:
-        """See Model.clear_moments_of."""
         self.cleared.add(row)
 
     def moves(self) -> tuple[bool, bool, bool]:

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from splat_cli.device import Backend
-from splat_cli.joint.depth.depth_maps import PASSES, MapTargets
-from splat_cli.joint.depth.sparse_depth import DepthSupervision
+from splat_cli.joint.depth.supervision import PASSES, DepthSupervision, MapTargets
 from splat_cli.joint.per_view import Decay
 from splat_cli.render.project_backward import Update
 from splat_cli.scene.depth_maps import DepthMap, DepthMaps

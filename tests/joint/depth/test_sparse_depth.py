@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from splat_cli.device import Backend
-from splat_cli.joint.depth.depth_maps import DEPTH_MAP_DTYPE, MapTargets
-from splat_cli.joint.depth.sparse_depth import DepthSupervision, PointTargets
+from splat_cli.joint.depth.supervision import DEPTH_MAP_DTYPE, DepthSupervision, MapTargets, PointTargets
 from splat_cli.joint.per_view import Decay
 from splat_cli.render.project import SPLAT_SUMS
 from splat_cli.render.project_backward import Update
