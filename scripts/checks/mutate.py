@@ -73,7 +73,7 @@ PROJECTION = [
     "render/test_project.py", "render/test_lens.py", "render/test_pipeline.py", "render/test_dropout.py",
     "render/test_smooth_3d.py", "render/test_nonfinite_splats.py", "model", "train/test_batch.py",
     "train/test_frozen.py", "train/test_unseen.py", "train/test_nonfinite.py", "train/test_units.py",
-    "joint/depth/test_sparse_depth.py",
+    "joint/depth/test_supervision.py",
 ]  # fmt: skip
 
 KERNEL_TESTS = {

@@ -25,4 +25,4 @@ def command(source: Path, host: str, port: int, spz_axes: str | None, device: st
 
     axes = spz_axes_of(spz_axes, source)
     found = browse(source, open_backend(device), host, port, Display(), axes)
-    return Output([f"Views: {found}"] if found else ["No views saved"], {"views": found})
+    return Output([f"Saved views: {found}"] if found else [], {"views": found})

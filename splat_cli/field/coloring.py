@@ -20,7 +20,7 @@ from splat_cli.field.directions import backward_directions, encode_directions
 from splat_cli.field.hash_grid import GridShape
 from splat_cli.field.parameters import Parameters
 from splat_cli.gaussians.splats import MEANS, Splats
-from splat_cli.joint.joint_model import JointModel, TrainingSetup
+from splat_cli.joint.joint_model import JointInputs, JointModel
 from splat_cli.model.model import Model
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
@@ -83,10 +83,10 @@ class FieldColoring(JointModel):
         return config.field_moves
 
     @classmethod
-    def make(cls, setup: TrainingSetup) -> FieldColoring:
+    def make(cls, inputs: JointInputs) -> FieldColoring:
         """See JointModel.make. UsageError with --deterministic on a GPU."""
-        config, splats = setup.config, setup.splats
-        return cls(new_field(splats, len(setup.cameras.views), config), moves=config.field_moves)
+        config, splats = inputs.config, inputs.splats
+        return cls(new_field(splats, len(inputs.cameras.views), config), moves=config.field_moves)
 
     @staticmethod
     def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:

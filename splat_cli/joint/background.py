@@ -7,7 +7,7 @@ import numpy as np
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend, DeviceArray, Unit
 from splat_cli.gaussians.splats import Splats
-from splat_cli.joint.joint_model import JointModel, TrainingSetup
+from splat_cli.joint.joint_model import JointInputs, JointModel
 from splat_cli.joint.per_view import PIXEL_BLOCKS, PIXEL_WARPS, SUM_THREADS, Decay
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
@@ -39,10 +39,10 @@ class LearnedBackground(JointModel):
         return [("optim/background", {}), ("optim/step_background", {})]
 
     @classmethod
-    def make(cls, setup: TrainingSetup) -> LearnedBackground:
-        config = setup.config
+    def make(cls, inputs: JointInputs) -> LearnedBackground:
+        config = inputs.config
         decay = Decay(config.lr_background, config.lr_background / 10, config.steps)
-        return cls(setup.backend, setup.cameras, setup.background, decay)
+        return cls(inputs.backend, inputs.cameras, inputs.background, decay)
 
     def arrays(self) -> dict[str, DeviceArray]:
         return {"background": self.trained}

@@ -10,7 +10,7 @@ import numpy as np
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend, DeviceArray, Kernel, Unit
 from splat_cli.device.launch import ceil_div
-from splat_cli.joint.joint_model import TrainingSetup
+from splat_cli.joint.joint_model import JointInputs
 from splat_cli.joint.per_view import SUM_THREADS, Decay, camera_rows
 from splat_cli.joint.poses import PoseRefinement, num_intrinsics
 from splat_cli.render.camera import CameraTable
@@ -78,10 +78,10 @@ class CameraRefinement(PoseRefinement):
         return [("optim/pose", defines), ("optim/intrinsics", defines)]
 
     @classmethod
-    def _from_rates(cls, setup: TrainingSetup, decay: Decay) -> CameraRefinement:
-        config = setup.config
+    def _from_rates(cls, inputs: JointInputs, decay: Decay) -> CameraRefinement:
+        config = inputs.config
         weights = config.intrinsics_reg, config.refine_distortion
-        return cls(setup.backend, setup.cameras, decay, setup.extent, *weights)
+        return cls(inputs.backend, inputs.cameras, decay, inputs.extent, *weights)
 
     def step(self, state: IterState) -> None:
         """One step of Adam on the pose of the state's view and on the intrinsics of its camera."""

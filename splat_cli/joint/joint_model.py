@@ -23,8 +23,8 @@ from splat_cli.scene.view import View
 
 
 @dataclass(frozen=True)
-class TrainingSetup:
-    """Constructor arguments of joint models.
+class JointInputs:
+    """What joint models are made from.
 
     background: float32 [3] on the device, read at the start of each step. extent: scene size in world units. splats:
     initial splats. points: the scene's, float32 [P, 3], or None. pose_offsets: float32 [V, 6, 9 or 11], or None.
@@ -62,7 +62,7 @@ class JointModel:
         raise NotImplementedError
 
     @classmethod
-    def make(cls, setup: TrainingSetup) -> JointModel | None:
+    def make(cls, inputs: JointInputs) -> JointModel | None:
         """The model of a run that enables it; None if the scene lacks its input, such as points."""
         raise NotImplementedError
 
@@ -82,9 +82,9 @@ class JointModel:
         return False
 
     @classmethod
-    def from_setup(cls, setup: TrainingSetup) -> Self | None:
+    def from_inputs(cls, inputs: JointInputs) -> Self | None:
         """Result of `make` if the settings enable the model, else None."""
-        return cast(Self, cls.make(setup)) if cls.enabled(setup.config) else None
+        return cast(Self, cls.make(inputs)) if cls.enabled(inputs.config) else None
 
     @classmethod
     def memory_cost(cls, config: ResolvedConfig, num_views: int) -> MemoryCost:

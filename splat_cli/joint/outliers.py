@@ -6,7 +6,7 @@ from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.device import Backend, DeviceArray, Unit
 from splat_cli.device.launch import ceil_div
 from splat_cli.device.memory_cost import MemoryCost
-from splat_cli.joint.joint_model import JointModel, TrainingSetup
+from splat_cli.joint.joint_model import JointInputs, JointModel
 from splat_cli.joint.per_view import PIXEL_BLOCKS
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
@@ -44,9 +44,9 @@ class OutlierMask(JointModel):
         return [("optim/outliers", {})]
 
     @classmethod
-    def make(cls, setup: TrainingSetup) -> OutlierMask:
-        config = setup.config
-        return cls(setup.backend, setup.cameras, config.robust_threshold, round(WARM_UP * config.steps))
+    def make(cls, inputs: JointInputs) -> OutlierMask:
+        config = inputs.config
+        return cls(inputs.backend, inputs.cameras, config.robust_threshold, round(WARM_UP * config.steps))
 
     @staticmethod
     def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:

@@ -10,7 +10,7 @@ from splat_cli.config import TrainConfig
 from splat_cli.device import Backend, DeviceArray, Kernel, Unit
 from splat_cli.device.launch import ceil_div
 from splat_cli.gaussians.splats import Splats
-from splat_cli.joint.joint_model import JointModel, TrainingSetup
+from splat_cli.joint.joint_model import JointInputs, JointModel
 from splat_cli.joint.per_view import SUM_BLOCKS, SUM_THREADS, Decay
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
@@ -63,17 +63,17 @@ class PoseRefinement(JointModel):
         return [("optim/pose", {})]
 
     @classmethod
-    def make(cls, setup: TrainingSetup) -> PoseRefinement:
-        config, cameras = setup.config, setup.cameras
+    def make(cls, inputs: JointInputs) -> PoseRefinement:
+        config, cameras = inputs.config, inputs.cameras
         decay = pose_decay(config.pose_travel, len(cameras.views), config.steps)
-        poses = cls._from_rates(setup, decay)
-        if setup.pose_offsets is not None:
-            poses.start_from(setup.pose_offsets)
+        poses = cls._from_rates(inputs, decay)
+        if inputs.pose_offsets is not None:
+            poses.start_from(inputs.pose_offsets)
         return poses
 
     @classmethod
-    def _from_rates(cls, setup: TrainingSetup, decay: Decay) -> PoseRefinement:
-        return cls(setup.backend, setup.cameras, decay, setup.extent)
+    def _from_rates(cls, inputs: JointInputs, decay: Decay) -> PoseRefinement:
+        return cls(inputs.backend, inputs.cameras, decay, inputs.extent)
 
     def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, has_d_means: bool) -> None:
         """Sum the gradient of the state's pose. Reads projection.d_splats; `splats` must be the rendered ones.

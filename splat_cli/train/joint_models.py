@@ -24,7 +24,7 @@ from splat_cli.joint.background import LearnedBackground
 from splat_cli.joint.depth.free_space import FreeSpaceLoss
 from splat_cli.joint.depth.supervision import DepthSupervision
 from splat_cli.joint.intrinsics import CameraRefinement
-from splat_cli.joint.joint_model import JointModel, TrainingSetup
+from splat_cli.joint.joint_model import JointInputs, JointModel
 from splat_cli.joint.loss import PhotometricLoss
 from splat_cli.joint.outliers import OutlierMask
 from splat_cli.joint.poses import PoseRefinement
@@ -56,18 +56,18 @@ class JointModels:
     spherical harmonics. poses: the refinement of camera poses, or None.
     """
 
-    def __init__(self, setup: TrainingSetup) -> None:
-        self.backend = setup.backend
-        made = (model.from_setup(setup) for model in MODELS)
+    def __init__(self, inputs: JointInputs) -> None:
+        self.backend = inputs.backend
+        made = (model.from_inputs(inputs) for model in MODELS)
         self.models = [model for model in made if model is not None]
         roles: dict[str | None, Any] = {model.ROLE: model for model in self.models}
         self.loss: PhotometricLoss = roles.get("loss") or PhotometricLoss(
-            setup.backend, setup.cameras, setup.config.ssim_weight
+            inputs.backend, inputs.cameras, inputs.config.ssim_weight
         )
         self.loss.mask = roles.get("mask")
         self.coloring: FieldColoring | None = roles.get("coloring")
         self.poses: PoseRefinement | None = roles.get("poses")
-        self._moving = [model for model in self.models if model.moves_splats(setup.config)]
+        self._moving = [model for model in self.models if model.moves_splats(inputs.config)]
 
     @property
     def field(self) -> ColorField | None:

@@ -20,7 +20,7 @@ from splat_cli.density.operations import limit_scales
 from splat_cli.device import Backend, DeviceArray
 from splat_cli.gaussians.arrays import SplatArrays, zero_splats
 from splat_cli.gaussians.splats import Splats
-from splat_cli.joint.joint_model import TrainingSetup
+from splat_cli.joint.joint_model import JointInputs
 from splat_cli.model.model import RowsOnDevice
 from splat_cli.render.images import background_color
 from splat_cli.render.iter_state import IterState
@@ -94,7 +94,7 @@ class Trainer:
         self.cameras = self.images.cameras
         self.schedule = upload_schedule(backend, config)
         self.joint = JointModels(
-            TrainingSetup(
+            JointInputs(
                 backend,
                 self.cameras,
                 config,

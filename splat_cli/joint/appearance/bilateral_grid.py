@@ -7,7 +7,7 @@ from splat_cli.device import Backend, DeviceArray, Unit
 from splat_cli.device.launch import ceil_div
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.joint.appearance.exposure import ExposureLoss
-from splat_cli.joint.joint_model import TrainingSetup
+from splat_cli.joint.joint_model import JointInputs
 from splat_cli.joint.per_view import Decay
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
@@ -53,13 +53,13 @@ class BilateralGridLoss(ExposureLoss):
         return [(f"optim/{name}", {}) for name in ("bilateral_grid", "step_bilateral_grid", "step_exposure")]
 
     @classmethod
-    def make(cls, setup: TrainingSetup) -> BilateralGridLoss:
-        config = setup.config
+    def make(cls, inputs: JointInputs) -> BilateralGridLoss:
+        config = inputs.config
         decay = Decay(config.lr_exposure, config.lr_exposure_final, config.steps)
         grid_decay = Decay(config.lr_grid, _FINAL_RATE * config.lr_grid, config.steps)
         return cls(
-            setup.backend,
-            setup.cameras,
+            inputs.backend,
+            inputs.cameras,
             config.ssim_weight,
             decay,
             config.exposure_reg,

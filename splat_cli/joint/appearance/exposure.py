@@ -6,7 +6,7 @@ import numpy as np
 
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend, DeviceArray, Unit
-from splat_cli.joint.joint_model import TrainingSetup
+from splat_cli.joint.joint_model import JointInputs
 from splat_cli.joint.loss import AppearanceLoss
 from splat_cli.joint.per_view import PIXEL_BLOCKS, PIXEL_WARPS, SUM_THREADS, Decay
 from splat_cli.render.camera import CameraTable
@@ -35,10 +35,10 @@ class ExposureLoss(AppearanceLoss):
         return [("optim/exposure", {}), ("optim/step_exposure", {})]
 
     @classmethod
-    def make(cls, setup: TrainingSetup) -> ExposureLoss:
-        config = setup.config
+    def make(cls, inputs: JointInputs) -> ExposureLoss:
+        config = inputs.config
         decay = Decay(config.lr_exposure, config.lr_exposure_final, config.steps)
-        return cls(setup.backend, setup.cameras, config.ssim_weight, decay, config.exposure_reg)
+        return cls(inputs.backend, inputs.cameras, config.ssim_weight, decay, config.exposure_reg)
 
     def apply(self, state: IterState, image: DeviceArray) -> None:
         self.backend.kernel("optim/exposure", "apply_exposure")(

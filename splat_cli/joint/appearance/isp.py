@@ -5,7 +5,7 @@ from __future__ import annotations
 from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.device import Backend, DeviceArray, Unit
 from splat_cli.joint.appearance.camera_response import CameraResponse
-from splat_cli.joint.joint_model import TrainingSetup
+from splat_cli.joint.joint_model import JointInputs
 from splat_cli.joint.loss import AppearanceLoss
 from splat_cli.joint.per_view import PIXEL_BLOCKS, PIXEL_WARPS, SUM_THREADS, Decay, camera_rows
 from splat_cli.render.camera import CameraTable
@@ -59,14 +59,14 @@ class IspLoss(AppearanceLoss):
         return [("optim/isp", {}), ("optim/step_isp", {})]
 
     @classmethod
-    def make(cls, setup: TrainingSetup) -> IspLoss:
-        config = setup.config
+    def make(cls, inputs: JointInputs) -> IspLoss:
+        config = inputs.config
         camera_decay = Decay(config.lr_camera, _FINAL_RATE * config.lr_camera, config.steps)
         return cls(
-            setup.backend,
-            setup.cameras,
+            inputs.backend,
+            inputs.cameras,
             config.ssim_weight,
-            photo_decay(config, len(setup.cameras.views)),
+            photo_decay(config, len(inputs.cameras.views)),
             config.exposure_reg,
             camera_decay,
             config.camera_reg,

@@ -11,7 +11,7 @@ from splat_cli.config.combinations import uses_free_space
 from splat_cli.device import Backend, DeviceArray, Unit
 from splat_cli.device.launch import ceil_div
 from splat_cli.device.memory_cost import MemoryCost
-from splat_cli.joint.joint_model import JointModel, TrainingSetup
+from splat_cli.joint.joint_model import JointInputs, JointModel
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.points.observations import MAX_POINTS, Observations, observe
@@ -120,11 +120,11 @@ class FreeSpaceLoss(JointModel):
         return FREE_SPACE_KERNELS
 
     @classmethod
-    def make(cls, setup: TrainingSetup) -> FreeSpaceLoss | None:
+    def make(cls, inputs: JointInputs) -> FreeSpaceLoss | None:
         """See JointModel.make: None without points in the scene."""
-        if setup.points is None:
+        if inputs.points is None:
             return None
-        return cls(setup.backend, setup.cameras.current_views, setup.points, setup.config.free_space)
+        return cls(inputs.backend, inputs.cameras.current_views, inputs.points, inputs.config.free_space)
 
     @staticmethod
     def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:

@@ -15,7 +15,7 @@ from splat_cli.device import Backend, DeviceArray, Kernel, Unit
 from splat_cli.device.launch import launch
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import Splats
-from splat_cli.joint.joint_model import JointModel, TrainingSetup
+from splat_cli.joint.joint_model import JointInputs, JointModel
 from splat_cli.joint.per_view import SUM_BLOCKS, SUM_THREADS, Decay
 from splat_cli.render.blend import Picture, blend, blend_backward
 from splat_cli.render.camera import CameraTable
@@ -172,16 +172,16 @@ class DepthSupervision(JointModel):
         return True
 
     @classmethod
-    def make(cls, setup: TrainingSetup) -> DepthSupervision | None:
+    def make(cls, inputs: JointInputs) -> DepthSupervision | None:
         """See JointModel.make: uses depth maps if available, else points; None without either."""
-        config, backend = setup.config, setup.backend
+        config, backend = inputs.config, inputs.backend
         weight = Decay(config.depth_weight, config.depth_weight / 100, config.steps)
-        if setup.depth_maps is not None:
-            return cls(backend, MapTargets(backend, setup.depth_maps), weight)
-        if setup.points is None:
+        if inputs.depth_maps is not None:
+            return cls(backend, MapTargets(backend, inputs.depth_maps), weight)
+        if inputs.points is None:
             return None
-        seen = observe(setup.cameras.current_views, setup.points)
-        return cls(backend, PointTargets(backend, seen, setup.points), weight)
+        seen = observe(inputs.cameras.current_views, inputs.points)
+        return cls(backend, PointTargets(backend, seen, inputs.points), weight)
 
     def set_views(self, views: Sequence[View]) -> None:
         self.targets.set_views(views)

@@ -127,7 +127,7 @@ def test_hidden_points_are_ignored() -> None:
     assert len(np.unique(found.pixels[: found.begins[1]])) == len(first) <= MAX_POINTS
 
 
-def _setup(
+def _inputs(
     backend: Backend, weight: float | None, points: np.ndarray | None, depth_maps: DepthMaps | None = None
 ) -> SimpleNamespace:
     """Settings of a run of 100 steps."""
@@ -138,10 +138,10 @@ def _setup(
 
 def test_depths_are_supervised_if_requested_and_the_scene_has_points(backend: Backend) -> None:
     points = np.zeros((5, 3), np.float32)
-    assert DepthSupervision.from_setup(_setup(backend, 0.0, points)) is None
-    assert DepthSupervision.from_setup(_setup(backend, None, points)) is None
-    assert DepthSupervision.from_setup(_setup(backend, 0.5, None)) is None
-    supervision = DepthSupervision.from_setup(_setup(backend, 0.5, points))
+    assert DepthSupervision.from_inputs(_inputs(backend, 0.0, points)) is None
+    assert DepthSupervision.from_inputs(_inputs(backend, None, points)) is None
+    assert DepthSupervision.from_inputs(_inputs(backend, 0.5, None)) is None
+    supervision = DepthSupervision.from_inputs(_inputs(backend, 0.5, points))
     assert supervision is not None
     assert supervision.weight == Decay(0.5, 0.005, 100)
     assert isinstance(supervision.targets, PointTargets)
@@ -151,7 +151,7 @@ def test_depths_are_supervised_if_requested_and_the_scene_has_points(backend: Ba
 def test_depth_maps_replace_points(backend: Backend) -> None:
     maps = DepthMaps([DepthMap.of(np.full((3, 4), 2.0)), None, None])
     for points in (None, np.zeros((5, 3), np.float32)):
-        supervision = DepthSupervision.from_setup(_setup(backend, 0.5, points, maps))
+        supervision = DepthSupervision.from_inputs(_inputs(backend, 0.5, points, maps))
         assert supervision is not None
         assert isinstance(supervision.targets, MapTargets)
         table = backend.download(supervision.targets.table).view(DEPTH_MAP_DTYPE)[:, 0]
@@ -160,7 +160,7 @@ def test_depth_maps_replace_points(backend: Backend) -> None:
 
 
 def test_buffers_follow_the_capacity(backend: Backend) -> None:
-    supervision = DepthSupervision.from_setup(_setup(backend, 0.5, np.zeros((5, 3), np.float32)))
+    supervision = DepthSupervision.from_inputs(_inputs(backend, 0.5, np.zeros((5, 3), np.float32)))
     assert supervision is not None
     supervision.resize(64)
     first = supervision.blended.values
