@@ -100,7 +100,7 @@ class OptimizerSettings:
     free_space: float | None = setting(
         None,
         "Weight in the loss of the mean squared opacity between cameras and the dataset's points that they see; by "
-        "default 0.1 with --appearance grid, otherwise 0. Internet photo collections benefit from 1 "
+        "default 0.1 with --appearance grid, otherwise 0, or 1 (--trials). Internet photo collections benefit from 1 "
         "(--preset phototourism).",
         low=0,
     )
@@ -112,7 +112,7 @@ class OptimizerSettings:
         None,
         "Fraction of splats dropped at random in each step, to reduce overfitting (DropGaussian). By default 0.025 "
         "per 1,000 splats per photograph, less for over 120 photographs or under 120 visits per photograph, more for "
-        "over 150 visits, at most 0.25; 0 in most runs under 5,000 steps.",
+        "over 150 visits, at most 0.25; 0 in most runs under 5,000 steps; 0.3 where trials choose --free-space.",
         low=0,
         high=0.5,
     )

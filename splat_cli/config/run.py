@@ -23,8 +23,9 @@ class RunSettings:
     )
     trials: bool = setting(
         True,
-        "Without --steps, choose the number of steps and --free-space by two or three short runs on small photographs; "
-        "only with 36 to 250 training photographs, and if splats alone are trained.",
+        "Without --steps and --free-space, decide by two short runs on small photographs whether to train with "
+        "--free-space 1 --dropout 0.3 and half the steps; only with points and 36 to 250 training photographs, and if "
+        "splats alone are trained.",
     )
     gpus: int = setting(
         1,

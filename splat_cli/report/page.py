@@ -385,17 +385,18 @@ def _time(data: RunData) -> Markup | None:
 
 
 def _trials(data: RunData) -> Markup | None:
-    """PSNR of each trial run, and the settings that they chose."""
+    """Scores of each trial run, and the settings that they chose."""
     if not data.trials:
         return None
     rows = []
     for trial in data.trials["trials"]:
         weight = f", --free-space {trial['free_space']:g}" if trial["free_space"] else ""
-        rows.append(tag("tr", tag("th", f"{trial['steps']:,} steps{weight}"), tag("td", f"{trial['psnr']:.2f} dB")))
-    chosen = data.trials["chosen"]
-    weight = f", --free-space {chosen['free_space']:g}" if "free_space" in chosen else ""
-    rows.append(tag("tr", tag("th", "chosen for this run"), tag("td", f"{chosen['steps']:,} steps{weight}")))
-    note = "PSNR of training photographs that short runs on small photographs left out."
+        ssim = f", SSIM {trial['ssim']:.3f}" if "ssim" in trial else ""
+        score = tag("td", f"{trial['psnr']:.2f} dB{ssim}")
+        rows.append(tag("tr", tag("th", f"{trial['steps']:,} steps{weight}"), score))
+    chosen = " ".join(f"{SETTINGS[name].option} {value:g}" for name, value in data.trials["chosen"].items())
+    rows.append(tag("tr", tag("th", "chosen for this run"), tag("td", chosen)))
+    note = "Scores of training photographs that short runs on small photographs left out."
     return _fold("Trial runs", tag("table", *rows), note)
 
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from splat_cli.report.markup import Markup, join, prose, tag
 from splat_cli.report.run_data import RunData
-from splat_cli.run.setup.trials import VIEWS
 
 _GOOD, _FAIR = 26.0, 22.0  # dB
 _GRADES = (
@@ -133,14 +132,12 @@ def _failing_everywhere(data: RunData) -> Iterator[tuple[Markup, Markup]]:
 
 
 def _against_overfitting(data: RunData) -> Markup:
-    """What trial runs choose, where there were none."""
+    """What trial runs try, where there were none."""
     start = "Against overfitting, take more photographs"
     if data.trials:
-        return prose(f"{start}. Trial runs have already chosen the best number of steps.")
-    low, high = VIEWS
-    if low <= len(data.run.views("train")) <= high:
-        return prose(f"{start}, or train without `--steps` and `--no-trials`: trial runs then choose fewer steps.")
-    return prose(f"{start}, or try half the steps: `--steps {data.config.num_steps // 2}`.")
+        return prose(f"{start}. Trial runs have already tried `--free-space` with half the steps.")
+    steps = f"`--steps {data.config.num_steps // 2}`"
+    return prose(f"{start}, or try half the steps, {steps}, and, if the scene has points, `--free-space 1`.")
 
 
 def _even(data: RunData, stops: Mapping[str, int]) -> Iterator[Markup]:

@@ -1,8 +1,8 @@
-"""Trial runs: short trainings on small photographs that choose the number of steps and --free-space of a run.
+"""Trial runs: two short trainings on small photographs that choose --free-space, --steps and --dropout of a run.
 
-Each trial leaves out some training photographs and is scored on them; the run itself then trains on all of them. Where
-poses are inexact, or few photographs show the background, splats in front of cameras overfit: fewer steps and a penalty
-on opacity in free space are better there, but worse on other scenes (docs/experiments/validation.md).
+Both leave out some training photographs and are scored on them; the run itself then trains on all of them. Where poses
+are inexact, or few photographs show the background, splats in front of cameras overfit: a penalty on opacity in free
+space, fewer steps and more dropout are better there, but worse on other scenes (docs/experiments/validation.md).
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.errors import OutOfMemory
 from splat_cli.eval.evaluate import evaluate
+from splat_cli.eval.metrics import Score
 from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.run.plan import BUDGET, LONG_START, default_batch, default_steps
 from splat_cli.run.resume import free_memory
 from splat_cli.run.setup.build_run_trainer import build_trainer_within_memory
-from splat_cli.run.setup.initial_state import InitialState, find_initial_state
+from splat_cli.run.setup.initial_state import find_initial_state
 from splat_cli.run.setup.training_data import TrainingData
 from splat_cli.scene.plane_sweep.grayscale import small_copies, whole_mask
 from splat_cli.scene.view import View
@@ -33,20 +34,21 @@ from splat_cli.terminal.phase_timer import PhaseTimer
 VIEWS = (36, 250)  # training photographs: with fewer, too few are left out; more have never overfitted
 LEFT_OUT_EVERY, FIRST_LEFT_OUT = 6, 3
 MAX_PIXELS = 80_000  # per photograph; at most a quarter of the original's
-LONG_SHARE, MIN_LONG = 1 / 3, 5_000  # steps of a long trial, relative to the default; a short one has half of them
+SHARE, MIN_STEPS = 1 / 6, 2_500  # steps of a trial, relative to the default
 PENALTY = 1.0  # --free-space
-MIN_GAIN = 0.2  # dB, from which the penalty or fewer steps are chosen; trials of other seeds differ by about 0.1
-OVERFITTED = 0.4  # dB that the long trial gains; scenes that gain more have never been better with the penalty
-TRIMMED = 1 / 5  # of the photographs: those whose PSNR changes most do not count, at either end
+DROPOUT = 0.3  # with the penalty
+MIN_GAIN = 0.001  # SSIM, from which the penalty is chosen: to miss it costs 2 dB, to take it for nothing 0.2
+TRIMMED = 1 / 5  # of the photographs: those whose SSIM changes most do not count, at either end
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Steps, weight of the penalty, and PSNR (dB) of each photograph that the trial did not train on, and the mean."""
+    """Steps, weight of the penalty, and scores of the photographs left out: means, and SSIM of each."""
 
     steps: int
     free_space: float
     psnr: float
+    ssim: float
     per_view: list[float]
 
 
@@ -63,16 +65,19 @@ class Trials:
     def line(self) -> str:
         """The result in one line of text."""
         scores = ", ".join(
-            f"{trial.psnr:.2f} dB after {trial.steps:,} steps"
+            f"{trial.psnr:.2f} dB / {trial.ssim:.3f}"
             + f" with --free-space {trial.free_space:g}" * (trial.free_space > 0)
             for trial in self.trials
         )
         options = " ".join(f"--{name.replace('_', '-')} {value:g}" for name, value in self.chosen.items())
-        return f"Trials on {self.width}x{self.height}: {scores}; chosen: {options} (--no-trials: defaults)"
+        return (
+            f"Trials of {self.trials[0].steps:,} steps on {self.width}x{self.height}: {scores}; chosen: {options} "
+            "(--no-trials: defaults)"
+        )
 
 
 def needs_trials(config: TrainConfig, data: TrainingData) -> bool:
-    """Whether trials choose settings of the run: --steps is not given, and no option makes scores misleading.
+    """Whether trials choose settings of the run: no option gives them or makes scores misleading, and there are points.
 
     Photographs that are left out have no refined pose and no fitted appearance.
     """
@@ -82,6 +87,8 @@ def needs_trials(config: TrainConfig, data: TrainingData) -> bool:
     return (
         config.trials
         and config.steps is None
+        and config.free_space is None
+        and len(data.scene.points) > 0
         and not (fitted or from_splats)
         and (low <= len(data.training.views) <= high)
     )
@@ -107,40 +114,41 @@ class _Runner:
 
     def __init__(self, config: TrainConfig, data: TrainingData, backend: Backend, display: Display) -> None:
         self.backend, self.display, self.config = backend, display, config
-        self.has_points, self.default = len(data.scene.points) > 0, default_steps(len(data.training.views))
+        self.default = default_steps(len(data.training.views))
+        self.steps = max(round(SHARE * self.default), MIN_STEPS)
         everything = range(len(data.training.views))
         left_out, side = everything[FIRST_LEFT_OUT::LEFT_OUT_EVERY], _longer_side(data.training.views)
         self.left_out = small_copies(data.training, left_out, side, whole_mask)
         rest = small_copies(data.training, [i for i in everything if i not in left_out], side, whole_mask)
         self.size = rest.views[0].width, rest.views[0].height
         self.data = TrainingData(data.scene, rest, None, (rest.views, []), False)
+        plan = self.data.plan(self._settings(0.0))
+        self.start = find_initial_state(data.scene, rest, plan.config, backend, _silent())
 
     def run(self) -> Trials:
-        given = self.config.free_space
-        long = max(round(LONG_SHARE * self.default), MIN_LONG)
-        start = self._initial_state(long)
-        trials = [self._trial(steps, given or 0.0, start) for steps in (long // 2, long)]
-        if given is None and self.has_points and gain(*trials) < OVERFITTED:
-            trials.append(self._trial(long, PENALTY, start))
-        return Trials(*self.size, [view.name for view in self.left_out.views], trials, choose(trials, self.default))
+        plain, penalized = self._trial(0.0), self._trial(PENALTY)
+        found = choose(plain, penalized, self.default)
+        chosen = {name: value for name, value in found.items() if getattr(self.config, name) is None}
+        return Trials(*self.size, [view.name for view in self.left_out.views], [plain, penalized], chosen)
 
-    def _trial(self, steps: int, free_space: float, start: InitialState) -> Trial:
+    def _trial(self, free_space: float) -> Trial:
         weight = f" with --free-space {free_space:g}" if free_space else ""
-        self.display.say(f"Trial run: {steps:,} steps{weight} at {self.size[0]}x{self.size[1]}")
+        self.display.say(f"Trial run: {self.steps:,} steps{weight} at {self.size[0]}x{self.size[1]}")
         try:
-            scores = self._psnr(self._settings(steps, free_space), start)
-            return Trial(steps, free_space, float(np.mean(scores)), scores)
+            scores = self._scores(self._settings(free_space))
+            psnr, ssim = (float(np.mean([getattr(one, name) for one in scores])) for name in ("psnr", "ssim"))
+            return Trial(self.steps, free_space, psnr, ssim, [one.ssim for one in scores])
         finally:
             free_memory(self.backend)
 
-    def _settings(self, steps: int, free_space: float) -> TrainConfig:
+    def _settings(self, free_space: float) -> TrainConfig:
         """Settings of a trial, which starts like a long run."""
         opacity, scale, noise = LONG_START
         config, views = self.config, len(self.data.training.views)
         budget = BUDGET if config.splat_budget is None else config.splat_budget
         return dataclasses.replace(
             config,
-            steps=steps,
+            steps=self.steps,
             splat_budget=budget / 2,  # photographs have at most half the width
             free_space=free_space,
             gpus=1,
@@ -153,38 +161,30 @@ class _Runner:
             save_at=None,
         )
 
-    def _initial_state(self, steps: int) -> InitialState:
-        plan = self.data.plan(self._settings(steps, 0.0))
-        return find_initial_state(self.data.scene, self.data.training, plan.config, self.backend, _silent())
-
-    def _psnr(self, config: TrainConfig, start: InitialState) -> list[float]:
+    def _scores(self, config: TrainConfig) -> list[Score]:
         plan = self.data.plan(config)
         trainer = build_trainer_within_memory(
-            self.backend, plan, self.data, start, _silent(), PhaseTimer("training steps")
+            self.backend, plan, self.data, self.start, _silent(), PhaseTimer("training steps")
         )
         steps = trainer.config.steps
         with self.display.training(steps) as show:
             trainer.run_until(steps, show)
         scores = evaluate(TrainedModel(trainer.splats, None, trainer.background), self.left_out, trainer.config)
-        return [score.psnr for score in scores.values()]
+        return list(scores.values())
 
 
 def gain(before: Trial, after: Trial) -> float:
-    """Trimmed mean of what each photograph gains, in dB: a single one can change by 5 dB from seed to seed."""
+    """Trimmed mean of what each photograph gains in SSIM: a single one can change by 0.3 from seed to seed."""
     gains = np.sort(np.subtract(after.per_view, before.per_view))
     cut = int(TRIMMED * len(gains))
     return float(gains[cut : len(gains) - cut].mean())
 
 
-def choose(trials: list[Trial], default: int) -> dict[str, Any]:
-    """Settings by the trials [short, long] or [short, long, long with penalty]; default: number of steps.
-
-    The penalty, with half the steps, if it gains MIN_GAIN; half the steps if the short trial is better by MIN_GAIN.
-    """
-    short, long, *penalized = trials
-    if penalized and gain(long, penalized[0]) >= MIN_GAIN:
-        return {"steps": default // 2, "free_space": PENALTY}
-    return {"steps": default // 2 if gain(long, short) >= MIN_GAIN else default}
+def choose(plain: Trial, penalized: Trial, default: int) -> dict[str, Any]:
+    """The penalty, half the steps and more dropout, if the penalty gains MIN_GAIN; default: number of steps."""
+    if gain(plain, penalized) >= MIN_GAIN:
+        return {"steps": default // 2, "free_space": PENALTY, "dropout": DROPOUT}
+    return {"steps": default}
 
 
 def _longer_side(views: Sequence[View]) -> int:

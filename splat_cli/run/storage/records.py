@@ -42,8 +42,9 @@ def check_trials(content: dict[str, Any]) -> None:
     if not content:
         return
     trials, chosen = content.get("trials"), content.get("chosen")
-    if not (isinstance(chosen, dict) and "steps" in chosen and all(map(_is_number, chosen.values()))):
-        raise ValueError("expected `chosen`, an object of numbers with `steps`")
+    numbers = chosen if isinstance(chosen, dict) and all(map(_is_number, chosen.values())) else {}
+    if not {"steps"} <= numbers.keys() <= {"steps", "free_space", "dropout"}:
+        raise ValueError("expected `chosen`, an object of numbers: steps, perhaps free_space and dropout")
     keys = ("steps", "free_space", "psnr")
     if not isinstance(trials, list) or not all(
         isinstance(one, dict) and all(_is_number(one.get(key)) for key in keys) for one in trials
