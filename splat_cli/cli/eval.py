@@ -50,8 +50,8 @@ def command(
 
     RUN is the folder of a run (evaluates its last step) or one of its PLY files. Prints a table of PSNR and SSIM, with
     FLIP if the extra `flip` is installed, LPIPS with --lpips, and the percentage of the scene's points hidden by
-    splats. Adds the numbers and the protocol to RUN/metrics.json, except for a PLY whose model is not the one trained:
-    without its colour field, or of an earlier step than the run's poses, background and camera responses.
+    splats. Adds the numbers and the protocol to RUN/metrics.json, unless photographs have changed since training, or a
+    PLY lacks its colour field or is of an earlier step than the run's poses, background and camera responses.
     """
     from splat_cli.commands.evaluate import evaluate_run
     from splat_cli.device import open_backend
@@ -65,8 +65,8 @@ def command(
         lines += ["", f"Points hidden by floaters: {hidden:.1%} of the points that the views see"]
     seen = "held out from training" if metrics.held_out else "NOT held out: training saw them, too"
     lines += ["", f"Step {metrics.step}; photographs {seen}"]
-    if metrics.other_model:
-        display.warn(f"the scores are {metrics.other_model}: they are printed only, {metrics.path} keeps the run's")
+    if metrics.other:
+        display.warn(f"the scores are {metrics.other}: they are printed only, {metrics.path} keeps the run's")
     elif metrics.unwritten:
         display.warn(f"the scores are printed only: {metrics.unwritten}")
     else:

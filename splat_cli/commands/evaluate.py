@@ -19,6 +19,7 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.io.folder_lock import locked_file
 from splat_cli.render.images import png_names, refuse_foreign, save_png
 from splat_cli.run.storage.find_run import find_splats, step_of
+from splat_cli.run.storage.inputs import changed_inputs
 from splat_cli.run.storage.load_images import load_run_images, read_run_scene
 from splat_cli.run.storage.load_splats import field_path, load_model
 from splat_cli.run.storage.result import updated_metrics
@@ -42,8 +43,8 @@ class Evaluation:
     free_space: dict[str, float]
     unwritten: DiskError | None = None
     """The reason why metrics.json could not be written, for example in the folder of another user's run."""
-    other_model: str | None = None
-    """How the evaluated model differs from that of training after this step: metrics.json keeps the run's scores."""
+    other: str | None = None
+    """What the scores are of, if not of the model and photographs of training: metrics.json keeps the run's scores."""
 
     def to_dict(self) -> dict[str, Any]:
         """The scores as JSON."""
@@ -53,7 +54,7 @@ class Evaluation:
             **self.mean.to_dict(),
             **self.free_space,
             "protocol": self.protocol,
-            "path": None if self.unwritten or self.other_model else str(self.path),
+            "path": None if self.unwritten or self.other else str(self.path),
             "per_image": per_image,
         }
 
@@ -70,7 +71,7 @@ def evaluate_run(
 ) -> Evaluation:
     """Evaluate a run's splats (`source`: the run or its PLY) on its held-out photographs; updates metrics.json.
 
-    It is not updated by scores of another model than the one trained: see `_other_model`.
+    It is not updated by scores of other photographs or of another model than the one trained (`_other_model`).
 
     scene: folder of the photographs, by default as in training. pictures: folder for PNGs of photograph, render and
     error map. with_flip: also FLIP, from the extra `flip`; 1.2 s per megapixel on one core. lpips: also LPIPS
@@ -98,20 +99,28 @@ def evaluate_run(
         model = TrainedModel(splats, field, run.background(), run.responses())
         scores = evaluate(model, photographs, run.config(), on_render=on_render, with_flip=with_flip, lpips=distance)
     step, views = step_of(ply), {"": photographs.views, "_train": run.views("train")}
-    points = read_run_scene(run, scene).points
-    free_space = free_space_metrics(backend, splats, views, points, run.config().antialias)
+    now = read_run_scene(run, scene)
+    free_space = free_space_metrics(backend, splats, views, now.points, run.config().antialias)
     extra = {"num_splats": splats.num, **free_space}
-    unwritten, other = None, _other_model(run, source, ply)
+    changed = changed_inputs(run, [view for view in now.views if view.name in scores])
+    other = "of other photographs" if changed else _other_model(run, source, ply)
+    unwritten = None
     with locked_file(run.metrics_path):  # training may add scores, too
         metrics = updated_metrics(run, run.config(), step, scores, backend.describe(), extra, lpips)
-        try:
-            if other is None:
-                run.save_metrics(metrics)
-        except DiskError as error:
-            unwritten = error
+        if other is None:
+            unwritten = _try_to_save(run, metrics)
     mean = mean_score(scores.values())
     held_out, protocol = run.config().eval, metrics["protocol"]
     return Evaluation(step, held_out, scores, mean, protocol, run.metrics_path, free_space, unwritten, other)
+
+
+def _try_to_save(run: RunDir, metrics: dict[str, Any]) -> DiskError | None:
+    """Write metrics.json; returns the error if that is impossible."""
+    try:
+        run.save_metrics(metrics)
+    except DiskError as error:
+        return error
+    return None
 
 
 def _other_model(run: RunDir, source: Path, ply: Path) -> str | None:

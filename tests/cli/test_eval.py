@@ -95,9 +95,12 @@ def test_photographs_that_changed_since_training_are_named(splat, run_copy, scen
     other = shutil.copytree(scene, tmp_path / "other")
     assert "is not what" not in splat("eval", run_copy, "--scene", other, "--device", "cpu").err
     shutil.copy(scene / "images" / "a_04.jpg", other / "images" / "a_03.jpg")
+    metrics = RunDir(run_copy).metrics()
     result = splat("eval", run_copy, "--scene", other, "--device", "cpu")
     assert result.code == 0
     assert f"{other} is not what {run_copy} was trained on (a_03.jpg has another photograph)" in result.err
+    assert "the scores are of other photographs: they are printed only" in result.err
+    assert RunDir(run_copy).metrics() == metrics
 
 
 def test_saved_pictures_are_side_by_side(splat, run_copy, tmp_path):
