@@ -11,6 +11,7 @@ from typing import Any
 from splat_cli.api.rendered_image import RenderedImage
 from splat_cli.api.result import Scores
 from splat_cli.commands.export import ExportJob
+from splat_cli.commands.export_target import ExportTarget
 from splat_cli.config import TrainConfig
 from splat_cli.device import shared_backend
 from splat_cli.errors import UsageError, name_advice
@@ -23,15 +24,12 @@ from splat_cli.gaussians.formats import read_splats, write_splats
 from splat_cli.gaussians.splats import Splats
 from splat_cli.io.color import color_of
 from splat_cli.render.view import render_image
-from splat_cli.report.page import refuse_other_file
 from splat_cli.run.setup.training_data import load_image_set
-from splat_cli.run.storage.find_run import refuse_file_of_run
 from splat_cli.scene.crop import parse_crop
 from splat_cli.scene.read import read_scene as read_scene_folder
 from splat_cli.scene.split import split
 from splat_cli.scene.view import Scene, View
 from splat_cli.terminal.console import Display, Level
-from splat_cli.viewer.initial_camera import find_initial_camera
 
 
 def render_view(
@@ -102,16 +100,12 @@ def convert(source: str | Path, target: str | Path, **edits: Any) -> SplatArrays
         if name not in known:
             advice = name_advice(name, known, f"there are {', '.join(known)}")
             raise UsageError(f"{name!r} is not an edit; {advice}")
-    is_page = target.suffix.lower() == ".html"  # the page's viewer supports antialiasing
-    refuse_file_of_run(target)
-    if is_page:
-        refuse_other_file(target)
-    job = ExportJob([source], Edits(**edits), bake=not is_page)
+    out = ExportTarget(target)
+    out.check()
+    job = ExportJob([source], Edits(**edits), bake=not out.is_page)
+    write = out.writer(job) if out.is_page else write_splats  # which warns of losses
     splats = job.splats()
     for note in job.notes:
         warnings.warn(note, stacklevel=2)
-    if is_page:
-        find_initial_camera([source], None).write(target, splats)
-    else:
-        write_splats(target, splats)
+    write(target, splats)
     return splats

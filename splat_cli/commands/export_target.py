@@ -80,11 +80,11 @@ class ExportTarget:
     """What `splat export` writes for its options OUT, --format, --lod, --lod-steps, --start-view and --spz-axes."""
 
     out: Path
-    format_name: str | None
-    lod: int | None
-    lod_steps: int | None
-    start_view: str | None
-    spz_axes: str
+    format_name: str | None = None
+    lod: int | None = None
+    lod_steps: int | None = None
+    start_view: str | None = None
+    spz_axes: str = "RUB"
 
     def has_format(self, name: str) -> bool:
         """Whether the format of OUT is `name`: given by --format or the suffix."""

@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import json
 import re
 import shutil
 import sys
@@ -107,6 +108,12 @@ def test_memory_and_run_train_the_same(scene, tmp_path):
     assert (run.path / "report.html").is_file()
 
 
+def first_camera(page):
+    """Position of the camera with which the page opens."""
+    scene = json.loads(page.read_text().partition('id="scene">')[2].partition("</script>")[0])
+    return np.array(scene["views"][0]["position"])
+
+
 def test_saved_splats_are_those_of_splat_export(scene, tmp_path):
     """Cropped, and adapted to the sizes of training photographs."""
     settings = {"steps": 5, "eval": True, "test_every": 3, "crop": "0,0,0,0.7", "init": "points"}
@@ -115,6 +122,10 @@ def test_saved_splats_are_those_of_splat_export(scene, tmp_path):
     exported = splat.convert(tmp_path / "run", tmp_path / "exported.ply")
     assert 0 < len(exported) < len(result.splats)
     assert (tmp_path / "saved.ply").read_bytes() == (tmp_path / "exported.ply").read_bytes()
+    splat.convert(tmp_path / "run", tmp_path / "still.html")
+    splat.convert(tmp_path / "run", tmp_path / "moved.html", translate=(0, 0, 3))
+    moved = first_camera(tmp_path / "moved.html") - first_camera(tmp_path / "still.html")
+    assert np.linalg.norm(moved) == pytest.approx(3, abs=1e-5)  # cameras move with the splats
 
 
 def test_training_ends_when_the_callback_returns_false(scene, tmp_path):
