@@ -38,8 +38,8 @@ class DensitySettings:
     splat_budget: float | None = setting(
         None,
         "Target number of splats, relative to (number of training pixels, at least 700,000 per photograph)^(2/3), "
-        "with few photographs to (number of training pixels)^(2/3); 0: --max-splats. By default 1.74, with few "
-        "photographs 0.44.",
+        "with few photographs to (number of training pixels)^(2/3); 0: --max-splats. By default 1.74, or more by "
+        "--trials; with few photographs 0.44.",
         low=0,
     )
     densify_start: int | None = setting(

@@ -24,8 +24,8 @@ class RunSettings:
     trials: bool = setting(
         True,
         "Without --steps and --free-space, decide by two short runs on small photographs whether to train with "
-        "--free-space 1 --dropout 0.3 and half the steps; only with points and 36 to 250 training photographs, and if "
-        "splats alone are trained.",
+        "--free-space 1 --dropout 0.3 and half the steps, or with a higher --splat-budget; only with points and 36 to "
+        "250 training photographs, and if splats alone are trained.",
     )
     gpus: int = setting(
         1,

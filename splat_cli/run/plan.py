@@ -23,6 +23,8 @@ MIN_UPDATES = 1_000  # with fewer steps, batches reduce quality
 BUDGET, MIN_BUDGET = 1.74, 20_000  # default of splat_budget, and lower bound in splats, for few pixels
 # small photographs need as many splats as those of this size, in pixels: docs/experiments/densification.md
 MIN_BUDGETED_SIZE, PIXELS_PER_UNIT = 700_000, 87  # bound for tiny ones: pixels per splat with a budget of 1
+# share of fine detail in the error from which more splats pay, up to MAX_MORE times as many: the same page
+MIN_DETAIL, MAX_MORE = 0.3, 2.0
 MIN_SIDE = 4  # px of the smallest photograph at a reduced resolution
 DEPTH_WEIGHT = 0.1  # with depth maps: docs/experiments/depth.md
 FREE_SPACE_WEIGHT = 0.1  # with --appearance grid: docs/experiments/appearance.md
@@ -147,6 +149,16 @@ def apply_splat_budget(config: TrainConfig, num_views: int, num_pixels: int, is_
 def unit_of_budget(num_views: int, num_pixels: float) -> float:
     """Number of splats for a splat_budget of 1. Small photographs count like larger ones, because they are sharper."""
     return min(max(num_pixels, num_views * MIN_BUDGETED_SIZE) ** (2 / 3), num_pixels / PIXELS_PER_UNIT)
+
+
+def budget_by_detail(shares: Sequence[float], num_views: int, num_pixels: int) -> float | None:
+    """splat_budget by the share of the error that fine detail makes up, in some photographs; None: the default.
+
+    Where it is large, splats do not show detail that photographs agree on. Small photographs have more splats anyway.
+    """
+    share = float(np.minimum(shares, MIN_DETAIL * MAX_MORE**2).mean())
+    more = (share / MIN_DETAIL) ** 0.5 * num_pixels ** (2 / 3) / unit_of_budget(num_views, num_pixels)
+    return BUDGET * more if more > 1 else None
 
 
 def coarse_start(config: TrainConfig, views: Sequence[View], from_splats: bool) -> dict[str, Any]:

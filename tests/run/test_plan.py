@@ -10,6 +10,7 @@ from splat_cli.config import TrainConfig
 from splat_cli.config.presets import load_config
 from splat_cli.run.plan import (
     apply_splat_budget,
+    budget_by_detail,
     default_steps,
     dropout_for,
     is_sparse_capture,
@@ -38,6 +39,20 @@ def test_schedule_follows_the_number_of_steps():
     assert (long.strategy, short.strategy) == ("copies", "splits")
     assert (long.init_opacity, long.init_scale) == (0.5, 0.1)
     assert (short.init_opacity, short.init_scale) == (0.1, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("shares", "pixels", "budget"),
+    [([0.3] * 4, 1_000_000, None), ([0.6], 1_000_000, 2**0.5), ([9.0, 0.0], 1_000_000, 2**0.5), ([5.0], 2_000_000, 2)],
+)
+def test_budget_grows_with_the_share_of_detail(shares, pixels, budget):
+    found = budget_by_detail(shares, 50, 50 * pixels)
+    assert found == (None if budget is None else pytest.approx(1.74 * budget))
+
+
+def test_small_photographs_have_the_splats_for_their_detail():
+    assert budget_by_detail([5.0], 50, 50 * 120_000) is None
+    assert budget_by_detail([5.0], 50, 50 * 350_000) == pytest.approx(1.74 * 2 / 2 ** (2 / 3))
 
 
 def test_boundary_of_short_runs():

@@ -1,8 +1,9 @@
-"""Trial runs: two short trainings on small photographs that choose --free-space, --steps and --dropout of a run.
+"""Trial runs: two short trainings on small photographs that choose settings of a run.
 
 Both leave out some training photographs and are scored on them; the run itself then trains on all of them. Where poses
 are inexact, or few photographs show the background, splats in front of cameras overfit: a penalty on opacity in free
-space, fewer steps and more dropout are better there, but worse on other scenes (docs/experiments/validation.md).
+space, fewer steps and more dropout are better there, but worse on other scenes (docs/experiments/validation.md). Where
+fine detail of the photographs is a large part of the error, more splats are better (docs/experiments/densification.md).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import io
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,13 +23,14 @@ from splat_cli.errors import OutOfMemory
 from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.metrics import Score
 from splat_cli.eval.trained_model import TrainedModel
-from splat_cli.run.plan import BUDGET, LONG_START, default_batch, default_steps
+from splat_cli.run.plan import BUDGET, LONG_START, budget_by_detail, default_batch, default_steps
 from splat_cli.run.resume import free_memory
 from splat_cli.run.setup.build_run_trainer import build_trainer_within_memory
 from splat_cli.run.setup.initial_state import find_initial_state
 from splat_cli.run.setup.training_data import TrainingData
+from splat_cli.scene.images.downscale import fine_detail
 from splat_cli.scene.plane_sweep.grayscale import small_copies, whole_mask
-from splat_cli.scene.view import View
+from splat_cli.scene.view import View, evenly_spread
 from splat_cli.terminal.console import Display
 from splat_cli.terminal.phase_timer import PhaseTimer
 
@@ -38,6 +41,7 @@ SHARE, MIN_STEPS = 1 / 6, 2_500  # steps of a trial, relative to the default
 PENALTY = 1.0  # --free-space
 DROPOUT = 0.3  # with the penalty
 MIN_GAIN = 0.001  # SSIM, from which the penalty is chosen: to miss it costs 2 dB, to take it for nothing 0.2
+DETAILED = 8  # photographs whose fine detail is measured
 TRIMMED = 1 / 5  # of the photographs: those whose SSIM changes most do not count, at either end
 
 
@@ -114,7 +118,7 @@ class _Runner:
 
     def __init__(self, config: TrainConfig, data: TrainingData, backend: Backend, display: Display) -> None:
         self.backend, self.display, self.config = backend, display, config
-        self.default = default_steps(len(data.training.views))
+        self.originals, self.default = data.training, default_steps(len(data.training.views))
         self.steps = max(round(SHARE * self.default), MIN_STEPS)
         everything = range(len(data.training.views))
         left_out, side = everything[FIRST_LEFT_OUT::LEFT_OUT_EVERY], _longer_side(data.training.views)
@@ -127,9 +131,20 @@ class _Runner:
 
     def run(self) -> Trials:
         plain, penalized = self._trial(0.0), self._trial(PENALTY)
-        found = choose(plain, penalized, self.default)
+        found = choose(plain, penalized, self.default) | self._budget(max(plain.psnr, penalized.psnr))
         chosen = {name: value for name, value in found.items() if getattr(self.config, name) is None}
         return Trials(*self.size, [view.name for view in self.left_out.views], [plain, penalized], chosen)
+
+    def _budget(self, psnr: float) -> dict[str, float]:
+        """splat_budget by the fine detail of some photographs and the error of a trial; empty: the default."""
+        photographs, views = self.originals.images, self.originals.views
+        some = evenly_spread(range(len(views)), DETAILED)
+        with ThreadPoolExecutor() as pool:
+            lost = list(pool.map(lambda i: fine_detail(photographs[i]), some))
+        error = 10 ** (-psnr / 10)  # of small photographs, which have less noise
+        shares = [detail / (error + noise) for detail, noise in lost]
+        budget = budget_by_detail(shares, len(views), sum(view.width * view.height for view in views))
+        return {} if budget is None else {"splat_budget": round(budget, 2)}
 
     def _trial(self, free_space: float) -> Trial:
         weight = f" with --free-space {free_space:g}" if free_space else ""

@@ -43,8 +43,8 @@ def check_trials(content: dict[str, Any]) -> None:
         return
     trials, chosen = content.get("trials"), content.get("chosen")
     numbers = chosen if isinstance(chosen, dict) and all(map(_is_number, chosen.values())) else {}
-    if not {"steps"} <= numbers.keys() <= {"steps", "free_space", "dropout"}:
-        raise ValueError("expected `chosen`, an object of numbers: steps, perhaps free_space and dropout")
+    if not {"steps"} <= numbers.keys() <= {"steps", "free_space", "dropout", "splat_budget"}:
+        raise ValueError("expected `chosen`, an object of numbers: steps, perhaps free_space, dropout, splat_budget")
     keys = ("steps", "free_space", "psnr")
     if not isinstance(trials, list) or not all(
         isinstance(one, dict) and all(_is_number(one.get(key)) for key in keys) for one in trials

@@ -126,11 +126,39 @@ def test_a_run_takes_the_settings_of_its_trials(splat, large_scene, short_runs, 
 
 def test_the_repeated_command_continues_a_run_with_chosen_settings(splat, large_scene, short_runs, monkeypatch):
     monkeypatch.setattr(trials, "choose", lambda *found: {"steps": found[-1], "free_space": 0.5, "dropout": 0.1})
+    monkeypatch.setattr(trials, "budget_by_detail", lambda *_: 3.0)
     assert splat("train", large_scene, "-o", "run", "--device", "cpu", "--no-report").code == 0
+    assert RunDir(Path("run")).config().splat_budget == 3
     (Path("run") / "result.json").unlink()
     assert interrupted_run([Path("run")], large_scene, TrainConfig(report=False)) == Path("run")
-    for other in ({"free_space": 0.1}, {"dropout": 0.2}):
+    for other in ({"free_space": 0.1}, {"dropout": 0.2}, {"splat_budget": 2.0}):
         assert interrupted_run([Path("run")], large_scene, TrainConfig(report=False, **other)) is None
+
+
+@pytest.mark.parametrize(("budget", "chosen"), [(2.468, {"splat_budget": 2.47}), (None, {})])
+def test_the_budget_follows_from_detail_and_error(monkeypatch, budget, chosen):
+    images = [np.zeros((1 + i, 1, 3), np.uint8) for i in range(3)]
+    views = [SimpleNamespace(width=20, height=10)] * 3
+    runner = SimpleNamespace(originals=SimpleNamespace(images=images, views=views))
+    monkeypatch.setattr(trials, "fine_detail", lambda image: (len(image) / 1000, 0.004))
+    asked = ([pytest.approx(detail / 5) for detail in (1, 2, 3)], 3, 600)
+    monkeypatch.setattr(trials, "budget_by_detail", lambda *arguments: budget if arguments == asked else 0.0)
+    assert trials._Runner._budget(runner, 30.0) == chosen
+
+
+@pytest.mark.parametrize("given", [None, 3.0])
+def test_the_better_trial_measures_the_error(given):
+    """... unless the budget is given."""
+    runner = SimpleNamespace(
+        config=TrainConfig(splat_budget=given),
+        default=DEFAULT,
+        size=(20, 15),
+        left_out=SimpleNamespace(views=[]),
+        _trial=lambda weight: Trial(2_500, weight, 20.0 + weight, 0.8, [0.8] * 10),
+        _budget=lambda psnr: {"splat_budget": psnr},
+    )
+    expected = {"steps": DEFAULT} | ({"splat_budget": 21.0} if given is None else {})
+    assert trials._Runner.run(runner).chosen == expected
 
 
 def test_training_in_memory_takes_the_settings_of_its_trials_except_given_ones(large_scene, short_runs, monkeypatch):
