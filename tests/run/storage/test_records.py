@@ -40,6 +40,14 @@ def test_result(tmp_path, text):
         run.result()
 
 
+@pytest.mark.parametrize("points", ["3", "[1]", '["1", 0, 0, 0, 0]', "[NaN, 0, 0, 0, 0]"])
+def test_points_of_inputs(tmp_path, points):
+    run = RunDir(tmp_path)
+    run.inputs_path.write_text(f'{{"views": {{}}, "points": {points}}}')
+    with pytest.raises(FormatError, match=r"inputs\.json is corrupt: expected `points`, five numbers"):
+        run.inputs()
+
+
 @pytest.mark.parametrize(
     "color",
     [
