@@ -47,6 +47,7 @@ _TRIALS = 2000  # of RANSAC; pairs that do not overlap take all of them; COLMAP'
 _GROWTH = 1.3  # of a model between two bundle adjustments of the whole; COLMAP's: 1.1
 _LEAST_GAIN = 1e-4  # relative, of an iteration of a bundle adjustment; COLMAP's: 0, that is 25 or 50 iterations
 _LOCAL_ROUNDS, _ROUNDS = 1, 2  # of adjusting and filtering, at most; COLMAP's: 2, 5
+_ONE_THREAD = 200  # photographs, at most, that one thread maps: to the same poses in each run
 _MIN_MODEL_SIZE = 3
 _MIN_REGISTERED = 0.8
 _MIN_COMPARED = 8  # photographs; fewer fit better with a camera each in any case
@@ -229,6 +230,7 @@ def _map(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any]) ->
             image_path=images, image_names=left, min_model_size=min(_MIN_MODEL_SIZE, num), random_seed=seed
         )
         options.mapper.random_seed = options.triangulation.random_seed = seed
+        options.num_threads = 1 if num <= _ONE_THREAD else -1
         options.ba_global_frames_ratio = options.ba_global_points_ratio = _GROWTH
         options.ba_local_function_tolerance = options.ba_global_function_tolerance = _LEAST_GAIN
         options.ba_local_max_refinements, options.ba_global_max_refinements = _LOCAL_ROUNDS, _ROUNDS

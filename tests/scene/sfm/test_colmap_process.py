@@ -306,6 +306,22 @@ def test_an_interrupted_mapping_continues(tmp_path):
     assert (len(first), len(second), first & second) == (8, 8, set())
 
 
+@pytest.mark.parametrize(("num", "num_threads"), [(200, 1), (201, -1)])
+def test_few_photographs_always_get_the_same_poses(monkeypatch, tmp_path, num, num_threads):
+    """Several threads add the residuals of an adjustment in another order each time, if there are 50,000 or more."""
+    seen = []
+
+    def mapped(library, database, options, *rest):
+        seen.append(options.num_threads)
+        return []
+
+    monkeypatch.setattr(colmap_worker, "_mapped", mapped)
+    monkeypatch.setattr(colmap_worker, "_send", lambda **message: None)
+    job = {"names": [f"{number}.jpg" for number in range(num)], "seed": 0, "are_small": False}
+    colmap_worker._map(pytest.importorskip("pycolmap"), tmp_path / "database.db", tmp_path, job)
+    assert seen == [num_threads]
+
+
 def test_models_are_saved_at_times(tmp_path, monkeypatch):
     """A version that was not written completely does not count."""
     clock = iter([0, 3, 10, 14, 15, 93, 94, 96])
