@@ -41,33 +41,32 @@ class ViewsToScore(Protocol):
         """Free buffers, except the rasterizer's."""
 
 
-class LocalViews:
-    """See ViewsToScore: on one GPU, each view is prepared while the previous one is scored, if memory allows."""
+class LocalViews(ViewsToScore):
+    """All views: on one GPU, each view is prepared while the previous one is scored, if memory allows."""
 
     def __init__(self, step: BatchStep, images: TrainingImages) -> None:
         self._step, self._rasterizer, self._images = step, step.rasterizer, images
         self._pipeline = ViewPipeline(step.backend, step.state, self._prepare, self._select)
-        self.grow_if_overflowed = step.rasterizer.grow_if_overflowed
 
     @property
     def at_once(self) -> int:
-        """See ViewsToScore.at_once."""
         raster = self._rasterizer
         has_room = raster.settings.batch > 1 and raster.updated.columns <= MAX_AHEAD
         return MAX_AT_ONCE if has_room and not raster.coloring else 1
 
     def load(self, views: np.ndarray, reset: Callable[[], None]) -> None:
-        """See ViewsToScore.load."""
         self._images.load(views)
         reset()
 
     def graph(self, count: int, views: DeviceArray, cursor: DeviceArray, score: Callable[[], None]) -> Replay:
-        """See ViewsToScore.graph."""
         self._source = views, cursor
         return CapturedGraph(self._rasterizer, partial(self._launch, count, score))
 
     def release(self) -> None:
-        """See ViewsToScore.release."""
+        """All buffers are the rasterizer's."""
+
+    def grow_if_overflowed(self, state: IterState) -> bool:
+        return self._rasterizer.grow_if_overflowed(state)
 
     def _launch(self, count: int, score: Callable[[], None]) -> None:
         self._pipeline.begin(0)

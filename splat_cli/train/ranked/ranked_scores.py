@@ -14,11 +14,11 @@ from splat_cli.ranks.protocol import Ranks
 from splat_cli.render.iter_state import IterState
 from splat_cli.train.ranked.ranked_views import RankedViews, Stages
 from splat_cli.train.step import BatchStep
-from splat_cli.train.view_scores import ViewScorer
+from splat_cli.train.view_scores import ViewScorer, ViewsToScore
 
 
-class OwnViews:
-    """See ViewsToScore: rank j % ranks renders the j-th view."""
+class OwnViews(ViewsToScore):
+    """The views of one rank: rank j % ranks renders the j-th view."""
 
     def __init__(self, views: RankedViews, images: TrainingImages) -> None:
         self._views, self._ranks, self._images = views, views.ranks, images
