@@ -16,7 +16,7 @@ class RunSettings:
 
     steps: int | None = setting(
         None,
-        "Number of training steps; by default 120 per training photograph, 10,000 to 25,000, or half of it (--trials).",
+        "Number of training steps; by default 120 per training photograph, 10,000 to 20,000, or half of it (--trials).",
         low=1,
         high=10_000_000,  # the order of the photographs is drawn before the first step
         common=True,
@@ -38,7 +38,8 @@ class RunSettings:
     batch: int | None = setting(
         None,
         "Number of steps (photographs) whose mean gradient makes one update; by default 4 in runs of at least 5,000 "
-        "steps on at least 40 photographs that train splats alone, otherwise the value of --gpus.",
+        "steps on at least 40 photographs that train splats alone, 8 from 15,000 steps and 167 photographs on, "
+        "otherwise the value of --gpus.",
         low=1,
         high=64,
         fixed=True,

@@ -29,7 +29,11 @@ MIN_SIDE = 4  # px of the smallest photograph at a reduced resolution
 DEPTH_WEIGHT = 0.1  # with depth maps: docs/experiments/depth.md
 FREE_SPACE_WEIGHT = 0.1  # with --appearance grid: docs/experiments/appearance.md
 STEPS_PER_VIEW = 120  # default maximum; with more steps, held-out views get worse
-STEPS_RANGE = (10_000, 25_000)
+STEPS_RANGE = (10_000, 20_000)
+# so many photographs that runs have the maximum number of steps: more splats then pay more than more steps, and larger
+# batches cost no quality: docs/experiments/optimizer.md#bonsai-to-304-db
+MANY_VIEWS, MANY_STEPS = 167, 15_000
+BATCH_OF_MANY, COARSE_OF_MANY, BUDGET_OF_MANY = 8, 0.45, 2.15
 # few photographs, of which few show each point, overfit to more steps and splats: docs/experiments/validation.md
 FEW_VIEWS, FEW_SHARE, FEW_PER_POINT = 30, 0.56, 5.0  # of the views, and views, that show a point
 STEPS_OF_FEW, BUDGET_OF_FEW, MIN_BUDGET_OF_FEW, DROPOUT_OF_FEW = 5_000, 0.44, 5_000, 0.3
@@ -138,6 +142,8 @@ def with_whole_batches(config: TrainConfig, steps: int) -> TrainConfig:
 def apply_splat_budget(config: TrainConfig, num_views: int, num_pixels: int, is_sparse: bool = False) -> TrainConfig:
     """The settings with max_splats limited by the budget for training photographs with `num_pixels` pixels in all."""
     default, least = (BUDGET_OF_FEW, MIN_BUDGET_OF_FEW) if is_sparse else (BUDGET, MIN_BUDGET)
+    if is_long(config.steps, num_views):
+        default = BUDGET_OF_MANY
     factor = default if config.splat_budget is None else config.splat_budget
     if factor == 0:
         return config
@@ -172,7 +178,8 @@ def coarse_start(config: TrainConfig, views: Sequence[View], from_splats: bool) 
     if until is None:
         is_large = sum(view.width * view.height for view in views) >= COARSE_PIXELS * len(views)
         measured = config.strategy in ("default", "splits", "copies") and trains_in_batches(config)
-        until = COARSE_UNTIL if is_large and measured and not from_splats else 0.0
+        share = COARSE_OF_MANY if is_long(config.steps, len(views)) else COARSE_UNTIL
+        until = share if is_large and measured and not from_splats else 0.0
     return {"coarse_until": until if levels else 0.0, "coarse_levels": max(levels, 1)}
 
 
@@ -222,14 +229,19 @@ def default_steps(num_views: int, is_sparse: bool = False) -> int:
     return min(max(STEPS_PER_VIEW * num_views, low), high)
 
 
+def is_long(steps: int | None, num_views: int) -> bool:
+    """Whether a run sees many photographs, in at least MANY_STEPS steps. None: by default."""
+    return num_views >= MANY_VIEWS and (steps is None or steps >= MANY_STEPS)
+
+
 def default_batch(config: TrainConfig, steps: int, num_views: int) -> int:
-    """Default number of views of a batch, a multiple of `gpus`: batches of BATCH converge better in long runs.
+    """Default number of views of a batch, a multiple of `gpus`: batches converge better in long runs.
 
     One view per GPU in short runs, with few photographs, and with options for which we did not measure batches.
     """
     if steps < SHORT_RUN or num_views < MIN_VIEWS_OF_BATCH or not trains_in_batches(config):
         return config.gpus
-    return config.gpus * ceil_div(BATCH, config.gpus)
+    return config.gpus * ceil_div(BATCH_OF_MANY if is_long(steps, num_views) else BATCH, config.gpus)
 
 
 def views_per_point(views: Sequence[View], points: np.ndarray | None) -> float:

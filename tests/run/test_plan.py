@@ -16,6 +16,7 @@ from splat_cli.run.plan import (
     is_sparse_capture,
     resolve_plan,
     sh_lr_factor,
+    unit_of_budget,
     views_per_point,
 )
 from tests.views import ring_of_views
@@ -81,13 +82,13 @@ def test_given_settings_are_kept():
 
 
 def test_steps_follow_the_number_of_photographs():
-    assert [default_steps(count) for count in (9, 83, 84, 200, 209, 10_000)] == [
+    assert [default_steps(count) for count in (9, 83, 84, 166, 167, 10_000)] == [
         10_000,
         10_000,
         10_080,
-        24_000,
-        25_000,
-        25_000,
+        19_920,
+        20_000,
+        20_000,
     ]
     plan = resolve_plan(TrainConfig(), ring_of_views(150))
     assert plan.config.steps == plan.requested.steps == plan.requested.num_steps == 18_000
@@ -219,6 +220,18 @@ def test_long_runs_on_many_photographs_use_batches(settings, batch):
     assert resolve_plan(TrainConfig(**settings), ring_of_views(39)).config.batch == settings.get(
         "batch", settings.get("gpus", 1)
     )
+
+
+@pytest.mark.parametrize(
+    ("count", "steps", "many"), [(166, None, 0), (167, None, 1), (300, 14_000, 0), (300, 15_000, 1)]
+)
+def test_long_runs_on_more_photographs_get_more_splats_and_larger_batches(count, steps, many):
+    views = [ring_of_views(count, 800, 500)[0]] * count
+    config = resolve_plan(TrainConfig(steps=steps), views).config
+    assert (config.batch, config.coarse_until) == ((8, 0.45) if many else (4, 0.3))
+    assert config.max_splats == int((2.15 if many else 1.74) * unit_of_budget(count, count * 400_000))
+    given = resolve_plan(TrainConfig(steps=steps, batch=2, coarse_until=0.1, splat_budget=1.0), views).config
+    assert (given.batch, given.coarse_until, given.max_splats) == (2, 0.1, int(unit_of_budget(count, count * 400_000)))
 
 
 def test_few_resident_photographs_limit_only_the_default_batch():
