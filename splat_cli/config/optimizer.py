@@ -19,8 +19,8 @@ class OptimizerSettings:
     coarse_until: float | None = setting(
         None,
         "Fraction of the steps trained on downscaled photographs, which is faster; 0 disables it. By default 0.3 on "
-        "photographs of 200,000 pixels and more if splats alone are trained (0.45 in runs of at least 15,000 steps on at "
-        "least 167 photographs), otherwise 0.",
+        "photographs of 200,000 pixels and more if splats alone are trained (0.45 in runs of at least 15,000 steps on "
+        "at least 167 photographs), otherwise 0.",
         low=0,
         high=0.95,
     )
