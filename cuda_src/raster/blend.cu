@@ -65,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend(
                 store_row(plane + 2 * TILE_PIXELS, green[k], true); store_row(plane + 3 * TILE_PIXELS, blue[k], true);
             }
         }
-        visit_hits(list, ring, camera, first, n, pixels, [&] { return any_light(T); }, 
+        visit_hits(list, ring, camera, first, n, pixels, [&] { return any_light(T); },
             [&](const Hit (&hits)[UNROLL], int, int) {
                 FOR_HITS(i) FOR_PIXELS(k) {
                     const Hit& h = hits[i];
