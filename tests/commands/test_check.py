@@ -155,13 +155,13 @@ ALL, SIDE = ring_of_views(20), ring_of_views(40)[:20]
 @pytest.mark.parametrize(
     ("first", "second", "text"),
     [
-        (SIDE[:16], None, "from 135 degrees of a circle"),
+        (SIDE[:16], None, "evenly from 135 of 360 degrees"),
         (SIDE[:14], ALL, "from all around"),
-        (SIDE[:14], ring_of_views(30)[:20], "no photograph from 132 degrees"),
+        (SIDE[:14], ring_of_views(30)[:20], "no photograph from 132 of 360 degrees"),
         (SIDE[:14], SIDE, "14 and 6 of 20 fit together only"),  # connected after all, but on one side
         (SIDE[:14], SIDE[:15], "14 and 6 of 20 fit together only"),
         (SIDE[:14], [], "14 and 6 of 20 fit together only"),
-        ([], SIDE, "from 171 degrees of a circle"),
+        ([], SIDE, "evenly from 171 of 360 degrees"),
         ([], SIDE[:14], "unknown, 0 of 20"),
     ],
 )
