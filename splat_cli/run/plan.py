@@ -141,9 +141,8 @@ def with_whole_batches(config: TrainConfig, steps: int) -> TrainConfig:
 
 def apply_splat_budget(config: TrainConfig, num_views: int, num_pixels: int, is_sparse: bool = False) -> TrainConfig:
     """The settings with max_splats limited by the budget for training photographs with `num_pixels` pixels in all."""
-    default, least = (BUDGET_OF_FEW, MIN_BUDGET_OF_FEW) if is_sparse else (BUDGET, MIN_BUDGET)
-    if is_long(config.steps, num_views):
-        default = BUDGET_OF_MANY
+    few = BUDGET_OF_FEW, MIN_BUDGET_OF_FEW
+    default, least = few if is_sparse else (default_budget(config.steps, num_views), MIN_BUDGET)
     factor = default if config.splat_budget is None else config.splat_budget
     if factor == 0:
         return config
@@ -157,14 +156,15 @@ def unit_of_budget(num_views: int, num_pixels: float) -> float:
     return min(max(num_pixels, num_views * MIN_BUDGETED_SIZE) ** (2 / 3), num_pixels / PIXELS_PER_UNIT)
 
 
-def budget_by_detail(shares: Sequence[float], num_views: int, num_pixels: int) -> float | None:
+def budget_by_detail(shares: Sequence[float], steps: int, num_views: int, num_pixels: int) -> float | None:
     """splat_budget by the share of the error that fine detail makes up, in some photographs; None: the default.
 
-    Where it is large, splats do not show detail that photographs agree on. Small photographs have more splats anyway.
+    Where it is large, splats do not show detail that photographs agree on. Small photographs, and long runs on many,
+    have more splats anyway. steps: of the run.
     """
     share = float(np.minimum(shares, MIN_DETAIL * MAX_MORE**2).mean())
     more = (share / MIN_DETAIL) ** 0.5 * num_pixels ** (2 / 3) / unit_of_budget(num_views, num_pixels)
-    return BUDGET * more if more > 1 else None
+    return BUDGET * more if BUDGET * more > default_budget(steps, num_views) else None
 
 
 def coarse_start(config: TrainConfig, views: Sequence[View], from_splats: bool) -> dict[str, Any]:
@@ -232,6 +232,11 @@ def default_steps(num_views: int, is_sparse: bool = False) -> int:
 def is_long(steps: int | None, num_views: int) -> bool:
     """Whether a run sees many photographs, in at least MANY_STEPS steps. None: by default."""
     return num_views >= MANY_VIEWS and (steps is None or steps >= MANY_STEPS)
+
+
+def default_budget(steps: int | None, num_views: int) -> float:
+    """Default of splat_budget, unless photographs are few. steps: None by default."""
+    return BUDGET_OF_MANY if is_long(steps, num_views) else BUDGET
 
 
 def default_batch(config: TrainConfig, steps: int, num_views: int) -> int:

@@ -47,13 +47,19 @@ def test_schedule_follows_the_number_of_steps():
     [([0.3] * 4, 1_000_000, None), ([0.6], 1_000_000, 2**0.5), ([9.0, 0.0], 1_000_000, 2**0.5), ([5.0], 2_000_000, 2)],
 )
 def test_budget_grows_with_the_share_of_detail(shares, pixels, budget):
-    found = budget_by_detail(shares, 50, 50 * pixels)
+    found = budget_by_detail(shares, 10_000, 50, 50 * pixels)
     assert found == (None if budget is None else pytest.approx(1.74 * budget))
 
 
 def test_small_photographs_have_the_splats_for_their_detail():
-    assert budget_by_detail([5.0], 50, 50 * 120_000) is None
-    assert budget_by_detail([5.0], 50, 50 * 350_000) == pytest.approx(1.74 * 2 / 2 ** (2 / 3))
+    assert budget_by_detail([5.0], 10_000, 50, 50 * 120_000) is None
+    assert budget_by_detail([5.0], 10_000, 50, 50 * 350_000) == pytest.approx(1.74 * 2 / 2 ** (2 / 3))
+
+
+@pytest.mark.parametrize(("share", "steps", "budget"), [(0.4, 20_000, None), (0.4, 10_000, 4 / 3), (0.48, 20_000, 1.6)])
+def test_detail_never_lowers_the_budget_of_long_runs_on_many_photographs(share, steps, budget):
+    found = budget_by_detail([share], steps, 200, 200_000_000)
+    assert found == (None if budget is None else pytest.approx(1.74 * budget**0.5))
 
 
 def test_boundary_of_short_runs():

@@ -131,19 +131,23 @@ class _Runner:
 
     def run(self) -> Trials:
         plain, penalized = self._trial(0.0), self._trial(PENALTY)
-        found = choose(plain, penalized, self.default) | self._budget(max(plain.psnr, penalized.psnr))
+        found = choose(plain, penalized, self.default)
+        found |= self._budget(max(plain.psnr, penalized.psnr), found["steps"])
         chosen = {name: value for name, value in found.items() if getattr(self.config, name) is None}
         return Trials(*self.size, [view.name for view in self.left_out.views], [plain, penalized], chosen)
 
-    def _budget(self, psnr: float) -> dict[str, float]:
-        """splat_budget by the fine detail of some photographs and the error of a trial; empty: the default."""
+    def _budget(self, psnr: float, steps: int) -> dict[str, float]:
+        """splat_budget by the fine detail of some photographs and the error of a trial; empty: the default.
+
+        steps: of the run.
+        """
         photographs, views = self.originals.images, self.originals.views
         some = evenly_spread(range(len(views)), DETAILED)
         with ThreadPoolExecutor() as pool:
             lost = list(pool.map(lambda i: fine_detail(photographs[i]), some))
         error = 10 ** (-psnr / 10)  # of small photographs, which have less noise
         shares = [detail / (error + noise) for detail, noise in lost]
-        budget = budget_by_detail(shares, len(views), sum(view.width * view.height for view in views))
+        budget = budget_by_detail(shares, steps, len(views), sum(view.width * view.height for view in views))
         return {} if budget is None else {"splat_budget": round(budget, 2)}
 
     def _trial(self, free_space: float) -> Trial:

@@ -141,9 +141,9 @@ def test_the_budget_follows_from_detail_and_error(monkeypatch, budget, chosen):
     views = [SimpleNamespace(width=20, height=10)] * 3
     runner = SimpleNamespace(originals=SimpleNamespace(images=images, views=views))
     monkeypatch.setattr(trials, "fine_detail", lambda image: (len(image) / 1000, 0.004))
-    asked = ([pytest.approx(detail / 5) for detail in (1, 2, 3)], 3, 600)
+    asked = ([pytest.approx(detail / 5) for detail in (1, 2, 3)], 7_000, 3, 600)
     monkeypatch.setattr(trials, "budget_by_detail", lambda *arguments: budget if arguments == asked else 0.0)
-    assert trials._Runner._budget(runner, 30.0) == chosen
+    assert trials._Runner._budget(runner, 30.0, 7_000) == chosen
 
 
 @pytest.mark.parametrize("given", [None, 3.0])
@@ -155,9 +155,9 @@ def test_the_better_trial_measures_the_error(given):
         size=(20, 15),
         left_out=SimpleNamespace(views=[]),
         _trial=lambda weight: Trial(2_500, weight, 20.0 + weight, 0.8, [0.8] * 10),
-        _budget=lambda psnr: {"splat_budget": psnr},
+        _budget=lambda psnr, steps: {"splat_budget": psnr + steps},
     )
-    expected = {"steps": DEFAULT} | ({"splat_budget": 21.0} if given is None else {})
+    expected = {"steps": DEFAULT} | ({"splat_budget": 21.0 + DEFAULT} if given is None else {})
     assert trials._Runner.run(runner).chosen == expected
 
 
