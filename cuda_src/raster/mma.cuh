@@ -1,4 +1,5 @@
-// Tensor core instructions for tf32 (PTX ISA; sm_80 and later). tf32 has the range of a float and 11 significant bits.
+// Instructions of the PTX ISA for sums by tensor cores: products of tf32 (sm_80 and later), and atomics of pairs (sm_90 and later). tf32 has
+// the range of a float and 11 significant bits.
 #pragma once
 
 // to[0] += v.x, to[1] += v.y; `to` is a multiple of 8 bytes. One instruction, if the GPU and the compiler have it.

@@ -29,8 +29,9 @@ from splat_cli.terminal.console import Display
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores by photograph and their mean after `step` steps; path: the updated metrics.json, unless `unwritten`.
+    """Scores by photograph and their mean after `step` steps.
 
+    held_out: whether training did not see the photographs. path: metrics.json, updated unless `unwritten` or `other`.
     free_space: see eval/free_space.py; empty in a scene without points.
     """
 

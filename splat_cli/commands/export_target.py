@@ -159,13 +159,9 @@ class ExportTarget:
 
     def _format_with_the_same_losses(self) -> Format:
         """The format of OUT; of a page the SOG inside, of OpenUSD, which also keeps everything, glTF."""
-        return (
-            FORMATS["sog"]
-            if self.is_page
-            else FORMATS["glb"]
-            if self.is_usd
-            else format_for(self.out, self.format_name)
-        )
+        if self.is_page:
+            return FORMATS["sog"]
+        return FORMATS["glb"] if self.is_usd else format_for(self.out, self.format_name)
 
 
 def level_path(out: Path, level: int) -> Path:
