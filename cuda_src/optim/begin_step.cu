@@ -122,9 +122,9 @@ __device__ __forceinline__ void restart_view(IterState* state /* [1] */, const B
     clear_sums(*state);
 }
 
-__device__ __forceinline__ void clear_slots(int count, int stride, float* __restrict__ slots /* [count, stride] */)
+__device__ __forceinline__ void clear_messages(int count, int stride, float* __restrict__ messages /* [count, stride] */)
 {
-    for (int b = threadIdx.x; b < count; b += blockDim.x) slots[(size_t)b * stride] = 0.0f;
+    for (int b = threadIdx.x; b < count; b += blockDim.x) messages[(size_t)b * stride] = 0.0f;
 }
 
 // begin_step and record_view for all views of a batch; then restore_view for view number `first_rendered`, the first that this rank
@@ -136,11 +136,11 @@ extern "C" __global__ void begin_batch(
     const Camera* __restrict__ cameras,     // [num_views]
     int count, int first_rendered,
     int stride,
-    float* __restrict__ slots,              // [count, stride] the number of visible splats of each is set to 0 (visible.cuh)
+    float* __restrict__ messages,           // [count, stride] the number of visible splats of each is set to 0 (visible.cuh)
     BatchView* __restrict__ views)          // [count]
 {
     if (state->overflowed) return;
-    clear_slots(count, stride, slots);
+    clear_messages(count, stride, messages);
     IterState s = *state;
     const Schedule k = *schedule;
     const int b = min((int)threadIdx.x, count - 1);
@@ -181,11 +181,11 @@ extern "C" __global__ void next_views(
     const Camera* __restrict__ cameras,     // [num_views]
     int count, int first_rendered,
     int stride,
-    float* __restrict__ slots,              // [count, stride] as in begin_batch
+    float* __restrict__ messages,           // [count, stride] as in begin_batch
     BatchView* __restrict__ views)          // [count]
 {
     if (state->overflowed) return;
-    clear_slots(count, stride, slots);
+    clear_messages(count, stride, messages);
     IterState s = *state;
     const int b = min((int)threadIdx.x, count - 1), first = *cursor;
     s.view = scored[first + b];

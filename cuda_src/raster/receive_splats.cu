@@ -8,7 +8,7 @@ extern "C" __global__ void receive_splats(
     const Camera* __restrict__ cameras,     // [num_views]
     IterState* __restrict__ state,          // [1] counts num_large
     int capacity, int columns, int rows,
-    ViewSlots slots,
+    ViewMessages messages,
     float* __restrict__ depths,             // [capacity] z; 0 if invisible
     float2* __restrict__ means2d,           // [capacity] px
     float4* __restrict__ conic_opacity,     // [capacity] conic (a, b, c) in px^-2, opacity
@@ -21,13 +21,13 @@ extern "C" __global__ void receive_splats(
     const int first = blockIdx.x * 32 * blockDim.y, n = state->num_splats;
     if (first >= n || state->overflowed) return;
     const Camera& camera = cameras[state->view];
-    const float* const slot = slot_of(slots, rank_of(slots.num_ranks, first));      // the same for the whole block
-    const VisibleGroup group = group_of(slot, place_in_share(slots.num_ranks, first) + first_of_warp());
+    const float* const message = message_of(messages, rank_of(messages.num_ranks, first));      // the same for the whole block
+    const VisibleGroup group = group_of(message, place_in_share(messages.num_ranks, first) + first_of_warp());
     const int i = own(first + first_of_warp());
     const vbool exists = first + first_of_warp() + lane_id() < n;
     const vint row = row_of(group, lane_id());
     const vbool visible = exists & has_row(group, lane_id()) & (row < rows);
-    const float4* const conics = (const float4*)(slot + splats_at(columns));
+    const float4* const conics = (const float4*)(message + splats_at(columns));
     const float* const means = (const float*)(conics + 2 * (size_t)rows);
     const vfloat4 conic = load4(conics, row, visible);
     vfloat4 color = load4(conics + rows, row, visible);

@@ -13,7 +13,7 @@ constexpr int NUM_SLOTS = 1;
 struct SlotLayout {
     int columns;                    // splats of a slot: stride of depths, colors and the rows of d_rays
     int rows;                       // rows of d_splats: equal to columns; with several ranks, one more than the splats that were sent
-    int sent_stride;                // floats per slot of `sent` (visible.cuh)
+    int sent_stride;                // floats per message of `sent` (visible.cuh)
 };
 
 // The splats in m that the slot's view sees. depths: the lane's own element of the first slot.

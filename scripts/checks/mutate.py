@@ -105,11 +105,11 @@ KERNEL_TESTS = {
     "raster/blend_scores.cu": ["render/test_contribution.py", "render/test_fixed_sums.py", "density/test_ratings.py"],
     "raster/blend*": ["render/test_blend.py", "render/test_pipeline.py", "render/test_fixed_sums.py"],
     "raster/unscented*": ["render/test_lens.py"],
-    "raster/project_share.cu": ["ranks/test_exchange.py", "ranks/test_slots.py", "ranks/test_ranks.py"],
+    "raster/project_share.cu": ["ranks/test_exchange.py", "ranks/test_messages.py", "ranks/test_ranks.py"],
     "raster/*_backward.cu*": PROJECTION,
     "raster/project*": PROJECTION,
     "raster/exchange.cu": ["ranks/test_exchange.py", "ranks/test_ranks.py"],
-    "raster/receive_splats.cu": ["ranks/test_slots.py", "ranks/test_ranks.py"],
+    "raster/receive_splats.cu": ["ranks/test_messages.py", "ranks/test_ranks.py"],
     "raster/*": ["render", "model"],
 }
 """Patterns of files in cuda_src/, and their tests. The first pattern that matches counts."""

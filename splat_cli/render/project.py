@@ -76,7 +76,7 @@ class ProjectedBatch:
     d_rays float32 [.., 6, columns]: see cuda_src/raster/project_backward.cu. views: `struct BatchView` [batch]
     (cuda_src/common.cuh), or None for one view.
     share: the updated splats; these arrays have only their `columns`. With several ranks, d_splats has only rows of
-    visible splats: `sent` is their index (cuda_src/raster/visible.cuh), `slots` its number of rows and its stride.
+    visible splats: `sent` is their index (cuda_src/raster/visible.cuh), of messages with `sent_size`: rows, stride.
     layout: `struct SlotLayout` (cuda_src/raster/slots.cuh).
     """
 
@@ -88,11 +88,11 @@ class ProjectedBatch:
     views: DeviceArray | None = None
     share: Share = WHOLE
     sent: DeviceArray | None = None
-    slots: tuple[int, int] | None = None
+    sent_size: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         self.columns = int(self.depths.shape[-1])
-        self.layout = np.array((self.columns, *(self.slots or (self.columns, 0))), SLOT_LAYOUT_DTYPE)
+        self.layout = np.array((self.columns, *(self.sent_size or (self.columns, 0))), SLOT_LAYOUT_DTYPE)
         self.defines = batch_defines(self.views)  # for kernels that process all views at once
 
     @classmethod
@@ -184,13 +184,13 @@ class SentView:
     """One view of a rank's share of the splats, projected for the rank that renders it.
 
     view: `struct BatchView`. depths: float32 [columns], z, or 0 for a culled splat; colors: float32 [columns, 4]; these
-    remain on the rank. slot: float32, the visible splats (cuda_src/raster/visible.cuh), with room for `rows`.
+    remain on the rank. message: float32, the visible splats (cuda_src/raster/visible.cuh), with room for `rows`.
     """
 
     view: DeviceArray
     depths: DeviceArray
     colors: DeviceArray
-    slot: DeviceArray
+    message: DeviceArray
     rows: int
 
 
@@ -214,7 +214,7 @@ def project_share(
     defines, columns = cameras.defines | dropout_defines(dropout), len(out.depths)
     kernel = splats.backend.kernel("raster/project_share", "project_share", **defines)
     inputs = splats.params, splats.capacity, state.array, out.view, int(antialias), float(dropout)
-    layout, outputs = (share.struct, columns, out.rows), (out.depths, out.colors, out.slot)
+    layout, outputs = (share.struct, columns, out.rows), (out.depths, out.colors, out.message)
     kernel((ceil_div(columns, THREADS),), LANES, *inputs, *layout, splats.smooth_3d_sigmas, *outputs)
 
 

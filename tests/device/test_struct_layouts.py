@@ -20,7 +20,7 @@ from splat_cli.render.iter_state import ITER_STATE_DTYPE, LEARNING_RATES
 from splat_cli.render.project import BATCH_VIEW_BYTES, LARGE_BOX, SLOT_LAYOUT_DTYPE, SPLAT_SUMS, SUM_COLORS
 from splat_cli.render.project_backward import UPDATE_OPTIONS_DTYPE
 from splat_cli.scene.lens.undistort import _LENS_DTYPE, _PINHOLE_DTYPE
-from splat_cli.train.ranked.exchange import VIEW_SLOTS_DTYPE
+from splat_cli.train.ranked.exchange import VIEW_MESSAGES_DTYPE
 from splat_cli.train.schedule import SCHEDULE_DTYPE
 from tests.conftest import DEVICES
 
@@ -31,7 +31,7 @@ STRUCTS: list[tuple[str, str, np.dtype, dict[str, str]]] = [
     ("Schedule", "optim/begin_step.cu", SCHEDULE_DTYPE, {}),
     ("Share", "common.cuh", SHARE_DTYPE, {}),
     ("SlotLayout", "raster/slots.cuh", SLOT_LAYOUT_DTYPE, {}),
-    ("ViewSlots", "raster/visible.cuh", VIEW_SLOTS_DTYPE, {}),
+    ("ViewMessages", "raster/visible.cuh", VIEW_MESSAGES_DTYPE, {}),
     ("UpdateOptions", "raster/update.cuh", UPDATE_OPTIONS_DTYPE, {}),
     ("DepthMap", "optim/depth_maps.cu", DEPTH_MAP_DTYPE, {}),
     ("Level", "field/hash_grid.cu", LEVEL_DTYPE, {}),

@@ -30,7 +30,7 @@ def _exchange(backend: Backend, rank: int = 0, rows: int = COLUMNS) -> Exchange:
 
 
 def _rows(backend: Backend, exchange: Exchange, view: int) -> np.ndarray:
-    """Row of each splat of a share in the slot sent for a view; -1 for invisible splats."""
+    """Row of each splat of a share in the message sent for a view; -1 for invisible splats."""
     words = backend.download(exchange.sent[view, 4 : index_words(COLUMNS)])
     masks, begins = words.view(np.uint32).reshape(-1, 2).astype(np.int64).T
     seen = (masks[:, None] >> np.arange(32) & 1) > 0

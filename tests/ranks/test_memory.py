@@ -37,7 +37,7 @@ def _restrict(trainer, most):
 
 
 def _rows(trainer):
-    """Rows of a slot between the ranks."""
+    """Rows of a message between the ranks."""
     return trainer.sharding.views.exchange.rows
 
 
@@ -64,7 +64,7 @@ def test_pairs_beyond_one_ranks_memory_prune_on_both(rank):
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_slots_beyond_one_ranks_memory_prune_on_both(rank):
+def test_messages_beyond_one_ranks_memory_prune_on_both(rank):
     def restricted():
         views.release()
         if views._rows_per_splat * views.share.columns(views.capacity) > most:

@@ -26,8 +26,8 @@ PROJECTED = 10  # floats of a projected splat, as in cuda_src/raster/visible.cuh
 VIEW_RESULT_BYTES = 12  # size of `struct ViewResult`
 PLANNED_ROWS = 0.5  # rows per splat for which memory is planned: a view seldom shows more than half
 
-# Mirrors `struct ViewSlots` in cuda_src/raster/visible.cuh.
-VIEW_SLOTS_DTYPE = np.dtype([
+# Mirrors `struct ViewMessages` in cuda_src/raster/visible.cuh.
+VIEW_MESSAGES_DTYPE = np.dtype([
     ("own", np.uint64), ("received", np.uint64), ("stride", np.int32), ("rank", np.int32), ("num_ranks", np.int32),
 ], align=True)  # fmt: skip
 
@@ -40,9 +40,9 @@ class Exchange:
     from the array to send, and `send` writes it to the received gradients.
 
     sent_views: the rank's own splats, projected into each view of the batch. sent: float32
-    [batch, ...], the slots to send (cuda_src/raster/visible.cuh). whole: input of `project_backward` for the whole
+    [batch, ...], the messages to send (cuda_src/raster/visible.cuh). whole: input of `project_backward` for the whole
     batch, after the exchange of gradients. capacity: for all splats. rows: number of a rank's visible splats that a
-    slot can hold, the same on all ranks; if a view has more, the batch changes nothing.
+    message can hold, the same on all ranks; if a view has more, the batch changes nothing.
     """
 
     def __init__(self, backend: Backend, ranks: Ranks, share: Share, capacity: int, batch: int, rows: int) -> None:
@@ -68,12 +68,12 @@ class Exchange:
             views=self.views,
             share=share,
             sent=self.sent,
-            slots=(rows, self._stride),
+            sent_size=(rows, self._stride),
         )
 
     @staticmethod
     def memory_cost(batch: int, num_ranks: int) -> MemoryCost:
-        """Device memory of the buffers, with slots of PLANNED_ROWS."""
+        """Device memory of the buffers, with messages of PLANNED_ROWS."""
         words = 1 + 4 + 6 + 2 * PLANNED_ROWS * (PROJECTED + SPLAT_SUMS) + 2 * index_words(RANK_BLOCK) / RANK_BLOCK
         return MemoryCost(per_splat=4 * words * batch / num_ranks)
 
@@ -108,22 +108,29 @@ class Exchange:
             self.backend.kernel("optim/begin_step", "restore_view")((1,), (1,), state.array, self.views[b])
         self.backend.kernel("raster/receive_splats", "receive_splats")(
             (ceil_div(self.capacity, THREADS),), LANES,
-            cameras.array, state.array, self.capacity, self.columns, self.rows, self._view_slots(view),
+            cameras.array, state.array, self.capacity, self.columns, self.rows, self._view_messages(view),
             out.depths, out.means2d, out.conic_opacity, out.colors, out.tile_counts, out.large_splats, out.d_splats,
         )  # fmt: skip
 
     def send(self, view: int, state: IterState, projection: Projection) -> None:
         """Queue the gradients of the rank's `view`-th view to be sent."""
         sent, kept = self._of_views(self._sums, view)
-        slots, shape = self._view_slots(view), (self.columns, self.rows)
+        messages, shape = self._view_messages(view), (self.columns, self.rows)
         self._kernel("send_sums")(
-            (ceil_div(self.capacity, THREADS),), (THREADS,), state.array, slots, *shape, projection.d_splats, kept, sent
+            (ceil_div(self.capacity, THREADS),),
+            (THREADS,),
+            state.array,
+            messages,
+            *shape,
+            projection.d_splats,
+            kept,
+            sent,
         )
 
     def send_result(self, view: int, state: IterState) -> None:
         """Queue the result of the rank's `view`-th view to be sent: its loss, and whether it exceeded the buffers."""
         sent, kept = self._of_views(self._results, view)
-        arrays = state.array, self._view_slots(view), self.columns, self.rows, kept, sent
+        arrays = state.array, self._view_messages(view), self.columns, self.rows, kept, sent
         self._kernel("send_result")((1,), (1,), *arrays)
 
     def agree(self, state: IterState, count: int) -> None:
@@ -131,11 +138,11 @@ class Exchange:
         arrays = self._results[1], self.views, self._needed_rows
         self._kernel("agree")((1,), (1,), state.array, count, *arrays)
 
-    def _view_slots(self, view: int) -> np.ndarray:
-        """`struct ViewSlots` of the rank's `view`-th view."""
+    def _view_messages(self, view: int) -> np.ndarray:
+        """`struct ViewMessages` of the rank's `view`-th view."""
         first, rank, address = view * self.ranks.size, self.ranks.rank, self.backend.address
         own, received = self.sent[first + rank], self._splats[1][first]
-        return np.array((address(own), address(received), self._stride, rank, self.ranks.size), VIEW_SLOTS_DTYPE)
+        return np.array((address(own), address(received), self._stride, rank, self.ranks.size), VIEW_MESSAGES_DTYPE)
 
     def _of_views(self, arrays: list[DeviceArray], view: int) -> tuple[DeviceArray, DeviceArray]:
         """Sent and received rows of the ranks' `view`-th views, each [ranks, ...]."""
@@ -146,5 +153,5 @@ class Exchange:
 
 
 def index_words(columns: int) -> int:
-    """Words of a slot before its splats, as in cuda_src/raster/visible.cuh."""
+    """Words of a message before its splats, as in cuda_src/raster/visible.cuh."""
     return 4 + columns // 16

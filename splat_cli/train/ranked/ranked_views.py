@@ -20,8 +20,8 @@ from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.ranked.exchange import Exchange
 from splat_cli.train.step import BatchStep, CapturedGraph, ViewPipeline
 
-FIRST_ROWS = 1 / 8  # rows of slots per splat, until a view needs more
-ROWS_HEADROOM = 1.1  # when slots grow
+FIRST_ROWS = 1 / 8  # rows of messages per splat, until a view needs more
+ROWS_HEADROOM = 1.1  # when messages grow
 
 
 class RankedViews:
@@ -91,9 +91,9 @@ class RankedViews:
     def begin(self, count: int, name: str, *source: DeviceArray) -> None:
         """Queue the choice of the next `count` views by a kernel of begin_step.cu, from the arrays `source`."""
         sent, views, cameras = self.exchange.sent, self.exchange.views, self.rasterizer.cameras.array
-        slots = count, self.ranks.rank, sent.shape[1], sent
+        messages = count, self.ranks.rank, sent.shape[1], sent
         kernel = self.rasterizer.backend.kernel("optim/begin_step", name)
-        kernel((1,), (THREADS,), self.state.array, *source, cameras, *slots, views)
+        kernel((1,), (THREADS,), self.state.array, *source, cameras, *messages, views)
 
     def project(self, views: range, dropout: float, own: bool) -> None:
         """Queue the projection of own splats into those of `views` that this rank renders, or into the others."""

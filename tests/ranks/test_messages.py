@@ -1,4 +1,4 @@
-"""Slots between two ranks that are too small grow on both ranks, without changing a bit."""
+"""Messages between two ranks that are too small grow on both ranks, without changing a bit."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from tests.ranks.threads import trainers_of_two_ranks
 
 
 def _train(after=lambda trainers: None):
-    """Splats after 40 steps, and rows of both ranks' slots after 16 and 40 steps. after: called after 16 steps."""
+    """Splats after 40 steps, and rows of both ranks' messages after 16 and 40 steps. after: called after 16 steps."""
     rows = []
     with trainers_of_two_ranks() as trainers:
         for step in (16, 40):
@@ -21,7 +21,7 @@ def _train(after=lambda trainers: None):
         return leading.splats.params.copy(), rows
 
 
-def test_overflowed_slots_grow_on_both_ranks_with_the_same_bits(monkeypatch):
+def test_overflowed_messages_grow_on_both_ranks_with_the_same_bits(monkeypatch):
     def shrink(trainers):
         for trainer in trainers:
             views = trainer.sharding.views
