@@ -70,8 +70,10 @@ class DensityControl:
             with sharding.geometry() as model:
                 self.num_removed += model.remove_nonfinite()
             self._state.write(num_splats=sharding.num_splats)
+        if self.strategy.tracks_unseen:  # before the geometry of all ranks: scores are of this rank's splats
+            hide_unseen(self.model, step - self._max_unseen_steps)
         with sharding.geometry() as model:
-            self._refine_and_reuse_unseen(step, model)
+            self._refine_and_restart_clocks(step, model)
             if sorts:
                 model.sort_spatially()
         if sharding.capacity != capacity:
@@ -96,12 +98,11 @@ class DensityControl:
                 model.remove(mask)
         self._state.write(num_splats=self._sharding.num_splats)
 
-    def _refine_and_reuse_unseen(self, step: int, model: Model) -> None:
-        """Run a round that treats splats that no view shows as dead."""
+    def _refine_and_restart_clocks(self, step: int, model: Model) -> None:
+        """Run a round, which treats hidden splats as dead. The splats that it places count as seen in this step."""
         if not self.strategy.tracks_unseen:
             self.strategy.refine(step, model, self._scorer, self.rng)
             return
-        hide_unseen(model, step - self._max_unseen_steps)
         changed = self.strategy.refine(step, model, self._scorer, self.rng)
         if changed is None:  # the strategy does not know which splats it has added
             self.clear_stats(step, model)

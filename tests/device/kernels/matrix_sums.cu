@@ -20,6 +20,6 @@ extern "C" __global__ void matrix_sums(
     }
     const int splat = lane >> 2, q = lane & 3;
     const MatrixSums found = sum_terms(buffer, features, lane, means[2 * splat], means[2 * splat + 1]);
-    if (q == 0) sums[9 * splat] = found.g;
-    for (int e = 0; e < 2; ++e) sums[9 * splat + 2 * q + 1 + e] = found.pair[e];
+    sums[9 * splat + 2 * q] = found.pair.x; sums[9 * splat + 2 * q + 1] = found.pair.y;
+    if (q == 0) sums[9 * splat + 8] = found.blue;
 }
