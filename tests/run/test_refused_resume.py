@@ -141,6 +141,13 @@ def test_other_points_are_named(training, copy, moved):
     _refused(training, copy, match=r"\(other points\)")
 
 
+def test_points_of_another_crop_may_differ(copy, scene):
+    inputs, points = inputs_of(read_scene(scene).views), [2 * value for value in copy.input_points()]
+    refuse_other_inputs(copy, inputs, points, scene, dataclasses.replace(copy.config(), crop="0,0,0,1"))
+    with pytest.raises(UsageError, match=r"\(other points\)"):
+        refuse_other_inputs(copy, inputs, points, scene, copy.config())
+
+
 @pytest.mark.parametrize("changed", ["confidence", "inverse"])
 def test_other_confidences_or_scales_of_a_depth_map_are_named(copy, scene, changed):
     views = read_scene(scene).views

@@ -1,10 +1,12 @@
 """Splats as the browser shows them: covariances, colours, opacities, crop box."""
 
+from types import SimpleNamespace
+
 import numpy as np
 
 from splat_cli.gaussians.splats import Splats
 from splat_cli.scene.crop import Box
-from splat_cli.viewer.window import appearance
+from splat_cli.viewer.window import Window, appearance
 from tests.gaussians.some_splats import some_splats
 from tests.reference.sh import basis
 from tests.views import ring_of_views
@@ -64,6 +66,27 @@ def test_colours_of_one_camera_and_of_splats_that_it_does_not_show(backend):
     seen = look.seen_from(view, on_device)
     np.testing.assert_allclose(seen.rgbs[:-1], expected[1:29], atol=2e-3)
     np.testing.assert_array_equal(seen.rgbs[-1], look.rgbs[-1])
+
+
+def test_colours_are_computed_once_where_the_camera_rests(monkeypatch):
+    """Without a camera, these are mean colours again."""
+    eyes, drawn, views = [None], [], ring_of_views()
+
+    def draw(kind):
+        drawn.append(kind)
+        window._drawn = eyes[-1]
+
+    window = SimpleNamespace(
+        **{"_eye": None, "_since": 0.0, "_drawn": None, "_camera": lambda: eyes[-1], "work": lambda: True},
+        **{"_within_memory": lambda task: task(), "_recolor": lambda: draw("camera"), "_redraw": lambda: draw("mean")},
+    )
+    monkeypatch.setattr("splat_cli.viewer.window.time", SimpleNamespace(perf_counter=lambda: len(eyes) / 10))
+    for view, tenths, expected in [(None, 5, 0), (views[0], 3, 0), (views[1], 9, 1), (None, 9, 2)]:
+        for _ in range(tenths):
+            eyes.append(view)
+            Window.wait(window)
+        assert len(drawn) == expected
+    assert drawn == ["camera", "mean"]
 
 
 def test_opacities_stay_without_antialiasing(backend):
