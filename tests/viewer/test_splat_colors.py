@@ -89,6 +89,12 @@ def test_colours_are_computed_once_where_the_camera_rests(monkeypatch):
     assert drawn == ["camera", "mean"]
 
 
+def test_several_browsers_have_no_common_camera():
+    for clients in ({}, {1: SimpleNamespace(), 2: SimpleNamespace()}):
+        server = SimpleNamespace(get_clients=lambda found=clients: found)
+        assert Window._camera(SimpleNamespace(_server=server)) is None
+
+
 def test_opacities_stay_without_antialiasing(backend):
     splats = _opaque(some_splats(60))
     look = appearance(Splats.from_arrays(backend, splats), ring_of_views(), antialiased=False)
