@@ -103,7 +103,7 @@ def test_small_pictures_are_supersampled(splat, trained, tmp_path):
     fine, coarse = picture("small", *small), picture("one", *small, "--samples", 1)
     assert fine.shape == coarse.shape == (15, 20, 3)
     np.testing.assert_array_equal(fine, picture("two", *small, "--samples", 2))
-    assert np.abs(fine - coarse).max() > 1
+    assert (fine != coarse).any()
     np.testing.assert_array_equal(picture("same"), picture("same-one", "--samples", 1))
     whole = Image.fromarray(picture("same").astype(np.uint8))
     assert np.abs(fine - np.asarray(whole.resize((20, 15), Image.Resampling.LANCZOS))).max() < 3  # rounded twice
