@@ -80,6 +80,19 @@ def newest_checkpoint(run: Path) -> list[Path]:
     return checkpoint_paths(RunDir(run).checkpoints_path)[:1]
 
 
+def descendants(pid: int, argument: str = "") -> list[psutil.Process]:
+    """Processes below another one; only those with a certain argument, if it is given.
+
+    A process that ends meanwhile is left out: its arguments cannot be read any more.
+    """
+    found = []
+    for process in psutil.Process(pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if not argument or argument in process.cmdline():
+                found.append(process)
+    return found
+
+
 def is_running(pid: int) -> bool:
     """Whether the process exists and is not a zombie."""
     try:

@@ -16,7 +16,7 @@ import pytest
 
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.terminal.console import Display
-from tests.subprocesses import HANG, environment, newest_checkpoint, wait_until
+from tests.subprocesses import HANG, descendants, environment, newest_checkpoint, wait_until
 
 pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
 
@@ -58,13 +58,9 @@ def until(condition, process):
         time.sleep(0.01)
 
 
-def descendants(process):
-    return psutil.Process(process.pid).children(recursive=True)
-
-
 def job_processes(process):
     """The processes of running jobs."""
-    return [one for one in descendants(process) if "splat_cli.processes.child_process" in one.cmdline()]
+    return descendants(process.pid, "splat_cli.processes.child_process")
 
 
 def assert_gone(processes):
@@ -86,9 +82,9 @@ def test_lost_worker_and_a_cluster_change_no_byte(splat, scene, tmp_path):
     out = tmp_path / "out"
     with started(scenes, "-o", out, "--cluster", "local:2") as process:
         until(lambda: list((out / "long" / "checkpoints").glob("*.npz")), process)
-        (child,) = (one for one in job_processes(process) if str(out / "long") in one.cmdline())
+        (child,) = descendants(process.pid, str(out / "long"))
         child.suspend()  # its worker must end first
-        before = descendants(process)
+        before = descendants(process.pid)
         child.parent().kill()
         child.resume()
         _, err = process.communicate(timeout=120)
@@ -106,7 +102,7 @@ def test_interrupt_ends_all_processes_and_saves(scene, tmp_path):
     with started(scene, "-o", out, "--cluster", "local:1", "--steps", "1000000") as process:
         # Before the first step is over, a signal ends the run at once: there is nothing to save.
         until(lambda: any(line["step"] > 1 for line in run.log.entries()), process)
-        before = descendants(process)
+        before = descendants(process.pid)
         os.killpg(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=120)
     assert process.returncode == 130, err

@@ -13,7 +13,7 @@ import pytest
 
 from splat_cli.run.storage.run_dir import RunDir
 from tests.ranks.runs import SETTINGS, bits
-from tests.subprocesses import HANG, SPLAT, newest_checkpoint, started, wait_until
+from tests.subprocesses import HANG, SPLAT, descendants, newest_checkpoint, started, wait_until
 from tests.training import Trained
 
 pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
@@ -47,24 +47,13 @@ def _command(scene, path):
     return ["train", scene, "-o", path, *options, "--gpus=2", "--deterministic", "--no-report", "--device=cpu"]
 
 
-def _descendants(pid):
-    return psutil.Process(pid).children(recursive=True)
-
-
-def _cmdline(process):
-    try:
-        return process.cmdline()
-    except psutil.NoSuchProcess:  # it has ended
-        return []
-
-
 def _stopped_at_checkpoint(pid, run, rank=0):
     """The process of a rank below another process, stopped after the first checkpoint, with training left to do.
 
     It runs in slices: on a busy machine, the run could finish between two looks of the test.
     """
     module = ("splat_cli.processes.child_process", "splat_cli.run.follower")[rank]
-    (process,) = wait_until(lambda: [one for one in _descendants(pid) if module in _cmdline(one)])
+    (process,) = wait_until(lambda: descendants(pid, module))
     while not newest_checkpoint(run.path):
         process.resume()
         time.sleep(0.03)
@@ -90,7 +79,7 @@ def _assert_gone(processes):
 def test_run_goes_on_after_a_lost_worker(scene, expected, tmp_path, rank):
     with _training(scene, tmp_path / "run") as process:
         child = _stopped_at_checkpoint(process.pid, RunDir(tmp_path / "run"), rank)
-        before = _descendants(process.pid)
+        before = descendants(process.pid)
         child.parent().kill()
         child.resume()
         err = process.communicate(timeout=HANG)[1]
@@ -104,7 +93,7 @@ def test_interrupted_run_is_saved_and_resumed(splat, scene, expected, tmp_path):
     run = RunDir(tmp_path / "run")
     with _training(scene, run.path) as process:
         child = _stopped_at_checkpoint(process.pid, run)
-        before = _descendants(process.pid)
+        before = descendants(process.pid)
         os.killpg(process.pid, signal.SIGINT)
         wait_until(lambda: _has_pending_sigterm(child))
         child.resume()

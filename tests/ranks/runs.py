@@ -1,15 +1,16 @@
 """Runs on several ranks on the CPU, with enough splats for every rank."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 
 from splat_cli.ranks.share import RANK_BLOCK
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.train.trainer import Trainer
+from tests.subprocesses import descendants
 from tests.training import Trained
 
 SETTINGS = {
@@ -62,4 +63,4 @@ def bits(run: RunDir, step: int = 48) -> bytes:
 
 def children(parent: int | None = None) -> list[int]:
     """Running processes of ranks that a process (default: this one) has started."""
-    return [child.pid for child in psutil.Process(parent).children() if "splat_cli.run.follower" in child.cmdline()]
+    return [child.pid for child in descendants(parent or os.getpid(), "splat_cli.run.follower")]

@@ -35,7 +35,7 @@ from splat_cli.scene.colmap import read_model
 from splat_cli.scene.colmap.write import write_model
 from splat_cli.terminal.console import Display, Level
 from tests.held_out_scenes import write_scene
-from tests.subprocesses import HANG, SPLAT, started, wait_until
+from tests.subprocesses import HANG, SPLAT, descendants, started, wait_until
 
 ROOT = Path(__file__).parents[3]
 OPTIONS = [
@@ -310,8 +310,8 @@ def test_a_lost_worker_changes_no_byte(city, tmp_path, begun):
             while not path.exists():
                 assert process.poll() is None, process.stderr.read()
                 time.sleep(0.01)
-            before = psutil.Process(process.pid).children(recursive=True)
-            for child in [one for one in before if "splat_cli.processes.child_process" in one.cmdline()]:
+            before = descendants(process.pid)
+            for child in descendants(process.pid, "splat_cli.processes.child_process"):
                 child.suspend()  # its worker must end first
                 child.parent().kill()
                 child.resume()
@@ -412,7 +412,7 @@ def test_what_a_cluster_has_begun_is_continued_on_this_machine(city, splat, tmp_
     command = [*SPLAT, "city", scene, "-o", out, "--cluster", "local:2", *OPTIONS]
     with started(command, stderr=subprocess.PIPE, start_new_session=True) as process:
         wait_until(CellFiles.of(out, 0).run.cameras_path.is_file, process)
-        before = psutil.Process(process.pid).children(recursive=True)
+        before = descendants(process.pid)
         process.kill()
     result = splat("city", scene, "-o", out, *OPTIONS)
     assert result.code == 0, result.err
