@@ -64,7 +64,7 @@ def job_processes(process):
 
 
 def assert_gone(processes):
-    assert psutil.wait_procs(processes, timeout=30)[1] == []
+    assert psutil.wait_procs(processes, timeout=HANG)[1] == []
 
 
 def splats(run, steps):

@@ -319,7 +319,7 @@ def test_a_lost_worker_changes_no_byte(city, tmp_path, begun):
         finally:
             process.kill()
     assert process.returncode == 0, err
-    assert psutil.wait_procs(before, timeout=30)[1] == []
+    assert psutil.wait_procs(before, timeout=HANG)[1] == []
     assert RunDir(out).ply_path(40).read_bytes() == RunDir(city[1]).ply_path(40).read_bytes()
 
 
