@@ -25,8 +25,8 @@ from splat_cli.run.plan import RunPlan
 from splat_cli.run.ranks import started_ranks
 from splat_cli.run.resume import Restarts, changed_defaults, free_memory, interruption
 from splat_cli.run.session import Session
-from splat_cli.run.setup.initial_state import InitialState, find_initial_state, placeholder_state
-from splat_cli.run.setup.trainer_within_memory import build_trainer_within_memory
+from splat_cli.run.setup.build_trainer import InitialState, build_trainer_within_memory
+from splat_cli.run.setup.initial_state import find_initial_state, placeholder_state
 from splat_cli.run.setup.training_data import TrainingData, read_data, with_fixed_paths
 from splat_cli.run.setup.trials import Trials, choose_settings
 from splat_cli.run.storage.find_run import is_run

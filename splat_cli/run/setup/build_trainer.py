@@ -1,22 +1,48 @@
-"""Construction of trainers from a plan, inputs, and initial splats or points."""
+"""Construction of trainers from a plan, inputs, and initial splats or points; number of splats that fit into memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
+from splat_cli.errors import OutOfMemory
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.attributes import limit_sh_degree
 from splat_cli.model.model import RowsOnDevice
 from splat_cli.ranks.protocol import Ranks
 from splat_cli.run.plan import RunPlan, resolve_plan
+from splat_cli.run.setup.memory_plan import plan_memory
+from splat_cli.run.setup.training_data import TrainingData
+from splat_cli.terminal.console import Display
 from splat_cli.terminal.phase_timer import PhaseTimer
 from splat_cli.train.initialization import initial_splats
 from splat_cli.train.ranked.sharded import leading
 from splat_cli.train.trainer import Trainer, TrainingInputs
+
+
+@dataclass(frozen=True)
+class InitialState:
+    """points: float32 [P, 3] and colours uint8 [P, 3], or splats. frozen: splats that stay unchanged, with --frozen.
+
+    pose_offsets: offsets from `align_poses`, with --pose-opt.
+    """
+
+    points: tuple[np.ndarray, np.ndarray] | SplatArrays
+    pose_offsets: np.ndarray | None = None
+    frozen: SplatArrays | None = None
+
+    @property
+    def num_points(self) -> int:
+        """Number of initial points or splats."""
+        return len(self.points if isinstance(self.points, SplatArrays) else self.points[0])
+
+    @property
+    def num_frozen(self) -> int:
+        return 0 if self.frozen is None else len(self.frozen)
 
 
 def build_trainer(
@@ -53,15 +79,44 @@ def build_trainer(
         splats, notices = initial_splats(backend, config, *start, rng, origin)
     sharding = None if ranks is None or ranks.size == 1 else leading(ranks, config, inputs)
     trainer = Trainer(
-        backend,
-        config,
-        splats,
-        inputs,
-        frozen=frozen,
-        rng=rng,
-        timer=timer,
-        sharding=sharding,
-        on_device=on_device,
+        backend, config, splats, inputs, frozen=frozen, rng=rng, timer=timer, sharding=sharding, on_device=on_device
     )
     trainer.notices += notices
     return trainer
+
+
+def build_trainer_within_memory(
+    backend: Backend,
+    plan: RunPlan,
+    data: TrainingData,
+    start: InitialState,
+    display: Display,
+    timer: PhaseTimer,
+    ranks: Ranks | None = None,
+) -> Trainer:
+    """`build_trainer`, limited to the splats that fit into device memory. OutOfMemory if these are too few."""
+    images = data.training
+    depth_bytes = images.depth_maps.num_bytes if images.depth_maps else 0
+    memory = plan_memory(
+        backend, plan.config, images.views, start.num_points, data.budget, start.num_frozen, depth_bytes
+    )
+    memory.check()
+    display.say(memory.line())
+    if memory.max_splats < memory.wanted_splats:
+        display.warn(f"only {memory.max_splats:,} splats fit; {memory.advice()}")
+        plan = plan.with_max_splats(memory.max_splats)
+    try:
+        inputs = TrainingInputs(images, data.budget, data.scene.points, start.pose_offsets)
+        return build_trainer(
+            backend,
+            plan,
+            inputs,
+            start.points,
+            frozen=start.frozen,
+            timer=timer,
+            ranks=ranks,
+            origin=data.scene.origin,
+            on_device=memory.on_device,
+        )
+    except MemoryError:
+        raise OutOfMemory(f"{memory.line()} did not fit; {memory.advice()}") from None

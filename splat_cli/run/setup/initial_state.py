@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 
 import numpy as np
 
-from splat_cli.config import ResolvedConfig
+from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.device import Backend
 from splat_cli.errors import SceneError
 from splat_cli.gaussians.arrays import SplatArrays, zero_splats
+from splat_cli.run.setup.build_trainer import InitialState, build_trainer_within_memory
 from splat_cli.run.setup.pose_alignment import align_poses
+from splat_cli.run.setup.training_data import TrainingData
 from splat_cli.scene.georeferenced import relative_crop
 from splat_cli.scene.images.faces import pinhole_pictures
 from splat_cli.scene.images.image_set import ImageSet
@@ -22,30 +23,11 @@ from splat_cli.scene.points.sky_points import sky_points
 from splat_cli.scene.poses import moved_views
 from splat_cli.scene.view import Scene
 from splat_cli.terminal.console import Display
+from splat_cli.terminal.phase_timer import PhaseTimer
 from splat_cli.train.initialization import frozen_splats
+from splat_cli.train.trainer import Trainer
 
 _TRIES = 2  # pixels searched per splat, because fewer than half yield a depth
-
-
-@dataclass(frozen=True)
-class InitialState:
-    """points: float32 [P, 3] and colours uint8 [P, 3], or splats. frozen: splats that stay unchanged, with --frozen.
-
-    pose_offsets: offsets from `align_poses`, with --pose-opt.
-    """
-
-    points: tuple[np.ndarray, np.ndarray] | SplatArrays
-    pose_offsets: np.ndarray | None = None
-    frozen: SplatArrays | None = None
-
-    @property
-    def num_points(self) -> int:
-        """Number of initial points or splats."""
-        return len(self.points if isinstance(self.points, SplatArrays) else self.points[0])
-
-    @property
-    def num_frozen(self) -> int:
-        return 0 if self.frozen is None else len(self.frozen)
 
 
 def find_initial_state(
@@ -62,6 +44,13 @@ def find_initial_state(
     offsets = align_poses(backend, training, scene, config, display, find_points)
     aligned = training._replace(views=moved_views(training.views, offsets))
     return InitialState(starting_points(scene, aligned, config, backend, display), offsets, frozen)
+
+
+def build_trainer_from_data(data: TrainingData, config: TrainConfig, backend: Backend, display: Display) -> Trainer:
+    """A trainer in the initial state of a run, as `train_scene` builds it."""
+    plan = data.plan(config)
+    start = find_initial_state(data.scene, data.training, plan.config, backend, display)
+    return build_trainer_within_memory(backend, plan, data, start, display, PhaseTimer("training"))
 
 
 def placeholder_state(training: ImageSet, num_splats: int, num_frozen: int = 0, sh_degree: int = 0) -> InitialState:

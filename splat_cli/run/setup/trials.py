@@ -25,8 +25,8 @@ from splat_cli.eval.metrics import Score
 from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.run.plan import BUDGET, LONG_START, budget_by_detail, default_batch, default_steps
 from splat_cli.run.resume import free_memory
+from splat_cli.run.setup.build_trainer import build_trainer_within_memory
 from splat_cli.run.setup.initial_state import find_initial_state
-from splat_cli.run.setup.trainer_within_memory import build_trainer_within_memory
 from splat_cli.run.setup.training_data import TrainingData
 from splat_cli.scene.images.downscale import fine_detail
 from splat_cli.scene.plane_sweep.grayscale import small_copies, whole_mask
