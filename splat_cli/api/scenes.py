@@ -15,7 +15,7 @@ from splat_cli.device import Backend, shared_backend
 from splat_cli.errors import UsageError
 from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.report import try_report
-from splat_cli.run.callback import OnProgress, ProgressCallback
+from splat_cli.run.callback import OnProgress, ProgressCallback, StoppedByCallback
 from splat_cli.run.device import open_device
 from splat_cli.run.setup.initial_state import build_trainer_from_data
 from splat_cli.run.setup.training_data import TrainingData, load_data, read_checked, with_initial_points
@@ -142,7 +142,7 @@ def _train_in_memory(
     data = load_data(scene, config, backend, display)
     config, _ = choose_settings(config, data, backend, display)
     trainer = build_trainer_from_data(data, config, backend, display)
-    with display.training(trainer.config.steps) as show, suppress(_Stopped):
+    with display.training(trainer.config.steps) as show, suppress(StoppedByCallback):
 
         def on_steps(progress: Progress) -> None:
             show(progress)
@@ -150,14 +150,10 @@ def _train_in_memory(
                 display.warn(notice)
             trainer.notices.clear()
             if on_progress and on_progress(progress) is False:
-                raise _Stopped
+                raise StoppedByCallback
 
         trainer.run_until(trainer.config.steps, on_steps)
     return trainer, data
-
-
-class _Stopped(Exception):
-    """`on_progress` returned False."""
 
 
 def _result_of(trainer: Trainer, data: TrainingData) -> TrainedScene:
