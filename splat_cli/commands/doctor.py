@@ -26,7 +26,7 @@ _EXTRAS = {
     "viewer": ("splat view, splat train --viewer", ("viser",)),
     "tensorboard": ("splat train --tensorboard", ("tensorboard",)),
     "cluster": ("splat batch --cluster", ("distributed", "dask_jobqueue")),
-    "flip": ("FLIP in splat eval and in reports", ("flip_evaluator",)),
+    "flip": ("splat eval and splat compare with FLIP", ("flip_evaluator",)),
     "lpips": ("splat eval --lpips, splat compare --lpips", ("lpips", "torch", "torchvision")),
     "mesh": ("splat mesh", ("skimage",)),
     "usd": ("splat export to OpenUSD", ("pxr",)),

@@ -1,5 +1,6 @@
 """Views of a run: renders next to their photographs, the worst and the best."""
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ import numpy as np
 from splat_cli.device import Backend
 from splat_cli.eval.error_map import error_map
 from splat_cli.eval.evaluate import evaluate
-from splat_cli.eval.metrics import Score, has_flip
+from splat_cli.eval.metrics import Score
 from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.field.color_field import ColorField
 from splat_cli.gaussians.splats import Splats
@@ -40,10 +41,11 @@ def compare_views(
 ) -> list[ComparedView]:
     """The worst and the best of the evaluated views, or some views if there are no scores.
 
-    field: colour field of the splats, if any. SceneError if the photographs are missing.
+    field: colour field of the splats, if any. FLIP is that of `splat eval`, if it was measured: of a picture of one
+    megapixel, it takes more than a second. SceneError if the photographs are missing.
     """
-    ranked = sorted(data.measured.get("per_image", {}).items(), key=lambda item: item[1]["psnr"])
-    names = [name for name, _ in ranked]
+    measured = data.measured.get("per_image", {})
+    names = sorted(measured, key=lambda name: measured[name]["psnr"])
     views = _chosen(names, {view.name: view for view in data.run.views("all")})
     if not views:
         views = evenly_spread(data.run.views("test" if data.config.eval else "train"), _NUM_VIEWS)
@@ -51,12 +53,12 @@ def compare_views(
     renders: list[np.ndarray] = []
     keep = lambda index, render: renders.append(render)  # noqa: E731
     model = TrainedModel(splats, field, data.run.background(), data.run.responses())
-    scores = evaluate(model, photographs, data.config, on_render=keep, with_flip=has_flip())
+    scores = evaluate(model, photographs, data.config, on_render=keep)
     views, ranks = photographs.views, {name: number for number, name in enumerate(names, 1)}
     return [
         ComparedView(
             view,
-            scores[view.name],
+            dataclasses.replace(scores[view.name], flip=measured.get(view.name, {}).get("flip")),
             shown(render),
             shown(photograph),
             shown(error_map(render, photograph, mask)),

@@ -1,14 +1,20 @@
-"""The scene in 3D of a report: its size, and the photographs to walk among."""
+"""The scene in 3D of a report: its size, and the photographs to walk among; scores of compared views."""
 
+import dataclasses
 import re
 
 import numpy as np
 import pytest
 
 from splat_cli.gaussians.formats.sog import write_sog
+from splat_cli.gaussians.ply import read_ply
+from splat_cli.gaussians.splats import Splats
+from splat_cli.report.page import comparison
 from splat_cli.report.run_data import read_run_data
 from splat_cli.report.scene_in_3d import _fitting, scene_in_3d, stops_of
+from splat_cli.report.views import compare_views
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.terminal.console import Display, Level
 from tests.gaussians.some_splats import some_splats
 
 
@@ -25,6 +31,18 @@ def test_photographs_are_in_order_with_scores(data, backend):
     assert stops[0].note.startswith("held out, PSNR ")
     assert stops[1].note == "trained on"
     assert all(stop.photograph.startswith("data:image/jpeg") for stop in stops)
+
+
+def test_compared_views_have_flip_if_it_was_measured(data, backend):
+    step = max(data.metrics)
+    measured = {name: dict(score) for name, score in data.measured["per_image"].items()}
+    worst = min(measured, key=lambda name: measured[name]["psnr"])
+    measured[worst]["flip"] = 0.123
+    data = dataclasses.replace(data, metrics={step: {**data.metrics[step], "per_image": measured}})
+    splats = Splats.from_arrays(backend, read_ply(data.run.ply_path(step)))
+    views = compare_views(data, splats, None, backend, None, Display(level=Level.QUIET))
+    assert [view.score.flip for view in views] == [0.123, *[None] * (len(measured) - 1)]
+    assert comparison(views).count("FLIP 0.123") == comparison(views).count("FLIP") == 1
 
 
 def test_missing_photographs_are_left_out(data, backend, tmp_path):
