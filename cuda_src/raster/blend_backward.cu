@@ -84,8 +84,9 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend_backw
         if (segment == 0) continue;
         const float* saved = s + state_offset(warp, k);
         T[k] = load_row(saved, true);
-        behind[k] = behind[k] - load_row(saved + TILE_PIXELS, true) * d_red[k] - load_row(saved + 2 * TILE_PIXELS, true) * d_green[k]
-                  - load_row(saved + 3 * TILE_PIXELS, true) * d_blue[k];
+        const vbool light = T[k] >= TRANSMITTANCE_MIN;          // otherwise blend may not have saved the colours
+        behind[k] = behind[k] - load_row(saved + TILE_PIXELS, light) * d_red[k] - load_row(saved + 2 * TILE_PIXELS, light) * d_green[k]
+                  - load_row(saved + 3 * TILE_PIXELS, light) * d_blue[k];
     }
 #if TENSOR_CORES
     MatrixBuffer& buffer = buffers[warp];

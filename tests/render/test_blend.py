@@ -5,7 +5,7 @@ import pytest
 
 from splat_cli.device import Backend
 from splat_cli.device.launch import ceil_div
-from splat_cli.render.blend import blend_backward
+from splat_cli.render.blend import FORWARD_WARPS, blend_backward
 from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import blend as reference
 from tests.reference.inputs import Camera, float32_exact
@@ -120,3 +120,25 @@ def test_splats_behind_the_end_of_all_pixels_have_no_gradient(comparison: Compar
     blended = check_blend(comparison, device, scene)
     assert 4 < np.flatnonzero(blended.alphas.any(axis=(1, 2)))[-1] < 50
     check_blend_backward(comparison, device, scene, "blend_backward")
+
+
+def test_half_of_a_warps_pixels_end_before_later_segments(comparison: Comparison, backend: Backend) -> None:
+    """With few tiles, warps of blend own half of the pixels of a warp of blend_backward, and need not save colours."""
+    scene = layers(513, -4.3)
+    scene.splats.means[:100] = 0, -0.35, 1  # in front, across the first rows
+    scene.splats.log_scales[:100] = np.log([5, 0.06, 0.01])
+    scene.splats.quats[:100] = 1, 0, 0, 0
+    scene.splats.logit_opacities[:100] = 8
+    device = on_device(backend, scene, Options())
+    device.forward()
+    picture, projection, tiles = device.rasterizer.picture, device.projection, device.rasterizer.tiles
+    picture.states[...] = np.nan
+    device.state.clear_counts()
+    splats = projection.means2d, projection.conic_opacity, projection.colors
+    lists = device.state.array, tiles.tile_order, tiles.tile_begins, tiles.splat_from_pair
+    outputs = picture.image, picture.final_T, picture.states, picture.segments
+    kernel = backend.kernel("raster/blend", "blend", FEW_TILES=1)
+    kernel((2,), (32, FORWARD_WARPS[True]), device.cameras.array, *lists, *splats, *outputs)
+    light = check_blend(comparison, device, scene).transmittance
+    assert light[:4].max() < 1e-4 < light[4:].min()
+    check_blend_backward(comparison, device, scene, "matrix_sums")
