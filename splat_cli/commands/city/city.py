@@ -21,9 +21,11 @@ from splat_cli.io.files import replacing
 from splat_cli.run.device import open_device
 from splat_cli.run.plan import default_steps, lr_factor, resolve_plan, resolve_schedule
 from splat_cli.run.ranks import rank_counts
+from splat_cli.run.resume import other_options
 from splat_cli.run.setup.memory_plan import plan_memory
 from splat_cli.run.setup.split_scene import split_scene
 from splat_cli.run.setup.training_data import with_fixed_paths
+from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.storage.run_lock import require_free
 from splat_cli.scene.cameras_json import read_json
@@ -60,6 +62,7 @@ _NAMES = {
     "cell_splats": "--cell-splats",
 }
 """Entries of a city's record that are not settings -> their names in messages."""
+_OF_DEVICE = "--max-splats", "--batch", "--gpus"
 _BATCHES = "coarse_batch", "last_batch"  # optional entries
 _LR_EXPONENT = 2 / 3
 """Exponent of `lr_factor` for cells. It raises rates for training from points; coarse splats need to move less. The
@@ -151,11 +154,12 @@ def open_city(
     if options := options_not_in_city(config):
         raise UsageError(f"splat city does not work with {options[0]} yet: leave it out")
     config = with_fixed_paths(config, scene)
-    record, has_coarse = out / "city.json", (out / "coarse").exists()
-    if not (has_coarse or record.is_file()):
+    record = out / "city.json"
+    is_trained = any((out / name).exists() for name in ("coarse", "cells", "result.json"))
+    if not ((out / "coarse").exists() or record.is_file()):
         require_free(out)
     begun = _read_record(record) if record.is_file() else None
-    if not (has_coarse or (out / "result.json").exists()):  # nothing is trained: settings may change
+    if not is_trained:  # settings may change
         begun = None
     asked: dict[str, Any] = {"cell_steps": cell_steps, "last_steps": last_steps}
     asked |= {"scene": str(scene.resolve()), "settings": _json(requested_settings(config))}
@@ -170,6 +174,10 @@ def open_city(
             del asked["last_steps"]
         _require_same(out, asked | ({"cell_splats": cell_splats} if cell_splats else {}), begun)
     city = read_city(out, device, cluster)
+    if is_run(city.coarse.path) and (names := _other_than_trained(city)):  # the record was lost, and made anew
+        raise UsageError(
+            f"{city.coarse.path} was trained with another {', '.join(names)}: remove {record}, and give the same"
+        )
     return dataclasses.replace(city, last_steps=0) if last_steps == 0 else city
 
 
@@ -247,6 +255,11 @@ def _require_same(out: Path, asked: Mapping[str, object], begun: Mapping[str, ob
     ]
     if names:
         raise UsageError(f"{out} was begun with another {', '.join(names)}: give the same, or another -o")
+
+
+def _other_than_trained(city: City) -> list[str]:
+    """Options whose values in the coarse run are not those of the record; limits depend on free memory."""
+    return [name for name in other_options(city.coarse, city.coarse_config()) if name not in _OF_DEVICE]
 
 
 def _json(settings: dict[str, object]) -> dict[str, object]:

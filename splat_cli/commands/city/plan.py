@@ -17,11 +17,12 @@ from splat_cli.commands.city.coarse_views import CoarseViews, covered_shares, vi
 from splat_cli.device import Backend
 from splat_cli.errors import FormatError, SceneError, UsageError
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.ply import read_ply
+from splat_cli.gaussians.ply import count_splats, read_ply
 from splat_cli.io.files import replacing
 from splat_cli.processes.threads import run_in_threads
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.cameras_json import read_json
+from splat_cli.scene.images.fingerprint import fingerprint
 from splat_cli.scene.trajectories.focus import up_direction
 from splat_cli.terminal.console import Display
 
@@ -40,11 +41,27 @@ class CellPlan:
 
 @dataclass(frozen=True)
 class CityPlan:
-    """The cells that photographs show. axes: ground plane, float64 [2, 3]. growth: factor on the number of splats."""
+    """The cells that photographs show. axes: ground plane, float64 [2, 3]. growth: factor on the number of splats.
+
+    coarse: fingerprint of the coarse splats that were divided; empty in plans of earlier versions.
+    """
 
     axes: np.ndarray
     growth: float
     cells: list[CellPlan]
+    coarse: str = ""
+
+    def require_coarse(self, coarse: RunDir) -> None:
+        """UsageError if the coarse run was trained again since: with other splats, its cells do not fit together."""
+        ply = last_ply(coarse)
+        with named_damage(coarse.path):
+            count_splats(ply)
+        if self.coarse and self.coarse != fingerprint(ply):
+            cells = _path(coarse.path.parent).parent
+            raise UsageError(
+                f"{cells} was trained within another coarse run than {coarse.path}: restore that run, or remove "
+                f"{cells}, and the same command trains its cells again"
+            )
 
     def ground(self, means: np.ndarray) -> np.ndarray:
         """Positions [N, 3] on the ground, float64 [N, 2]."""
@@ -128,7 +145,7 @@ def read_plan(out: Path) -> CityPlan | None:
         content = read_json(path)
         cells = [_cell_plan(entry) for entry in content["cells"]]
         axes = np.array(content["axes"], np.float64).reshape(2, 3)
-        plan = CityPlan(axes, float(content["growth"]), cells)
+        plan = CityPlan(axes, float(content["growth"]), cells, str(content.get("coarse", "")))
         if content.get("format") != _FORMAT:
             raise ValueError("written by an earlier version")
         _check(plan)
@@ -206,7 +223,7 @@ def divide(
         raise SceneError(f"no photograph shows any of the splats of {coarse.path}: look at that run")
     rounds = rounds_of([cell for cell, _ in photographed])
     plans = [CellPlan(cell, number, names) for (cell, names), number in zip(photographed, rounds, strict=True)]
-    plan = CityPlan(axes, growth, plans)
+    plan = CityPlan(axes, growth, plans, fingerprint(last_ply(coarse)))
     write_plan(out, plan)
     return plan
 

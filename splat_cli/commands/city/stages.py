@@ -33,10 +33,13 @@ def train_city(city: City, display: Display) -> RunSummary:
     cells = [path for path in entries(city.out / "cells") if path.is_dir()]
     remove_leftovers(city.out, except_below=[city.coarse.path, *cells])  # there, lost workers may still write
     if city.out.joinpath("result.json").is_file():
+        if cells and _lacks_last_pass(city):
+            display.warn(f"{city.out} was finished without the last pass: remove its result.json to train that pass")
         return read_result(RunDir(city.out))
     plan = read_plan(city.out)
     if plan is None or not city.coarse.result() or _unfinished(city, plan) or _lacks_last_pass(city):
         plan = _train_parts(city, plan, display)
+    plan.require_coarse(city.coarse)
     backend = open_device(city.device, city.config, display)
     with timed(city.out, "merge", display):
         run = merge_cells(city.coarse, city.out, plan)
@@ -55,6 +58,7 @@ def _train_parts(city: City, plan: CityPlan | None, display: Display) -> CityPla
                 backend = open_device(city.device, city.config, display)
                 plan = divide(city.coarse, city.out, city.cell_splats, city.max_splats, backend, display)
                 backend.release_cached()  # the jobs need the memory
+        plan.require_coarse(city.coarse)
         display.say(f"{len(plan.cells)} cells in {1 + max(cell.round for cell in plan.cells)} rounds")
         with timed(city.out, "cells", display):
             _train_cells(city, plan, engine, display)

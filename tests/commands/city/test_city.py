@@ -25,7 +25,7 @@ from splat_cli.commands.city.plan import CellFiles, read_plan
 from splat_cli.config.presets import load_config
 from splat_cli.device.cpu import CpuBackend
 from splat_cli.errors import DiskError
-from splat_cli.gaussians.ply import origin_of_file, read_ply
+from splat_cli.gaussians.ply import origin_of_file, read_ply, write_ply
 from splat_cli.run.plan import resolve_schedule
 from splat_cli.run.setup.memory_plan import MemoryPlan
 from splat_cli.run.storage.run_dir import RunDir
@@ -166,6 +166,8 @@ def test_a_city_without_a_last_pass(city, copy, splat):
     assert splat("city", city[0], "-o", copy, *OPTIONS, "--last-steps", "0").code == 0
     assert not (copy / "cells" / "last").exists()
     assert rows(last(copy)) == rows(merged_splats(RunDir(copy / "coarse"), copy, read_plan(copy)))
+    again = splat("city", city[0], "-o", copy, *OPTIONS)
+    assert (again.code, f"{copy} was finished without the last pass: remove its result.json" in again.err) == (0, True)
 
 
 def test_the_second_cell_fits_to_the_first(city):
@@ -493,6 +495,23 @@ def test_settings_may_change_as_long_as_nothing_is_trained(city, splat, tmp_path
     assert splat("city", city[0], "-o", out, *OPTIONS, "--cluster", "nowhere").code == 2
     assert splat("city", city[0], "-o", out, *OPTIONS, "--seed", "3", "--cell-steps", "4", "--steps", "4").code == 0
     assert RunDir(out).config().seed == 3
+
+
+def test_cells_keep_the_settings_and_splats_of_their_coarse_run(city, copy, splat):
+    """Cells of another split would have trained on photographs that the result calls held out."""
+    (copy / "result.json").unlink()
+    shutil.move(copy / "coarse", copy / "moved")
+    refused = splat("city", city[0], "-o", copy, *OPTIONS, "--test-every", "5")
+    assert (refused.code, "begun with another --test-every" in refused.err) == (2, True)
+    shutil.move(copy / "moved", copy / "coarse")
+    (copy / "city.json").unlink()
+    refused = splat("city", city[0], "-o", copy, *OPTIONS, "--test-every", "5")
+    assert (refused.code, "was trained with another --test-every" in refused.err) == (2, True)
+    (copy / "city.json").unlink()
+    ply = RunDir(copy / "coarse").ply_path(60)
+    write_ply(ply, last(copy / "coarse").select(slice(1, None)))
+    refused = splat("city", city[0], "-o", copy, *OPTIONS)
+    assert (refused.code, f"remove {copy / 'cells'}, and the same command" in refused.err) == (2, True)
 
 
 def test_the_folder_of_another_run_or_a_scene_is_left_alone(city, splat, tmp_path):
