@@ -1,10 +1,22 @@
-"""The tables of scripts/checks/mutate.py name files and tests that exist; mutants of kernels change one line."""
+"""The tables of scripts/checks/mutate.py name files and tests that exist. Only tests kill; kernels change one line."""
 
 from pathlib import Path
 
 import pytest
 
-from scripts.checks.mutate import KERNEL_TESTS, KERNELS, TESTS, kernel_mutants_of, relevant_tests, source_path
+from scripts.checks.mutate import (
+    FAILED,
+    KERNEL_TESTS,
+    KERNELS,
+    NOT_RUN,
+    PASSED,
+    TESTS,
+    Outcome,
+    kernel_mutants_of,
+    outcome_of,
+    relevant_tests,
+    source_path,
+)
 
 ROOT = Path(__file__).parents[1]
 SOURCE = """// a < b
@@ -64,3 +76,24 @@ i += j;
 #endif
 """
     assert {mutant.line for mutant in kernel_mutants_of(source)} == {2, 12}
+
+
+@pytest.mark.parametrize(
+    ("returncode", "output", "outcome"),
+    [
+        (0, "3 passed, 1 skipped in 0.10s", Outcome(PASSED, "3 passed")),
+        (0, "4 skipped in 0.10s", Outcome(NOT_RUN, "4 skipped in 0.10s")),
+        (1, "FAILED tests/a.py::test_b[1] - x - y\n1 failed, 2 passed", Outcome(FAILED, "tests/a.py::test_b[1]")),
+        (1, "ERROR tests/a.py::test_b - x\n1 error", Outcome(FAILED, "tests/a.py::test_b")),
+        (
+            1,
+            "FAILED tests/a.py::test_b - cannot compile",
+            Outcome(NOT_RUN, "FAILED tests/a.py::test_b - cannot compile"),
+        ),
+        (1, "", Outcome(NOT_RUN, "")),
+        (2, "ERROR tests/a.py\n1 error", Outcome(NOT_RUN, "ERROR tests/a.py\n1 error")),
+        (-11, "", Outcome(FAILED, "signal 11")),
+    ],
+)
+def test_only_a_test_that_runs_kills_a_mutant(returncode, output, outcome):
+    assert outcome_of(returncode, output) == outcome

@@ -9,8 +9,10 @@ compiled by the CPU backend, or on a GPU, which takes less time:
     python scripts/checks/mutate.py --seed 1 --out mutants.json
     python scripts/checks/mutate.py raster/project.cu --device cuda --jobs 24
 
-A mutant is killed if a test fails or takes several times as long as before. Each survivor is a missing test, or a
-change without an effect. Mutants that do not compile do not count. Code that only GPUs run has none.
+A mutant is killed if a test fails or takes several times as long as before; `--out` names that test. Each survivor is a
+missing test, or a change without an effect. Mutants that cannot be compiled or imported do not count. Code that only
+GPUs run has none. Before and after the mutants of a file, its tests must pass without any: otherwise a full disk or a
+test that always fails would kill all of them.
 
 Known mutants without an effect: thresholds that no float equals (langevin_noise.cuh); choices between sorts of the same
 result (sort_tiles.cu); one more group or segment without splats (free_space.cu, blend.cu, blend_backward.cu); shortcuts
@@ -20,10 +22,12 @@ such as `if (!any(hit.on)) continue`, which only save time; reads past an array,
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import queue
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -31,7 +35,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from kernel_mutants import kernel_mutants_of
@@ -41,6 +45,9 @@ ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("splat_cli", "cuda_src", "configs", "scripts", "tests", "docs", "pyproject.toml")
 
 TESTS = {
+    "commands/check": ["commands/test_check.py"],
+    "commands/compare": ["cli/test_compare.py"],
+    "commands/photo_checks": ["commands/test_check.py"],
     "density/__init__": ["density/test_strategies.py"],
     "density/adc": ["density/test_adc.py", "density/test_strategies.py"],
     "density/mcmc": ["density/test_relocation.py", "density/test_strategies.py", "density/test_adc.py"],
@@ -51,6 +58,14 @@ TESTS = {
     "eval/left_halves": ["run/test_color_field.py", "eval/test_pose_scores.py"],
     "eval/evaluate": ["eval", "cli/test_eval.py"],
     "eval/metrics": ["eval"],
+    "eval/picture_scorer": ["eval/test_picture_scorer.py"],
+    "gaussians/formats/compressed_ply": ["gaussians/formats"],
+    "gaussians/formats/dot_splat": ["gaussians/formats"],
+    "gaussians/formats/gltf": ["gaussians/formats"],
+    "gaussians/formats/quantize": ["gaussians/formats"],
+    "gaussians/formats/sog": ["gaussians/formats/test_sog.py", "gaussians/formats"],
+    "gaussians/formats/spz": ["gaussians/formats/test_spz.py", "gaussians/formats"],
+    "gaussians/ply": ["gaussians/test_ply.py", "gaussians/test_ply_damage.py", "gaussians/formats"],
     "joint/appearance/bilateral_grid": ["joint/appearance"],
     "joint/appearance/camera_response": ["joint/appearance"],
     "joint/appearance/exposure": ["train/test_enabled_models.py", "joint/appearance", "run/setup/test_memory_plan.py"],
@@ -66,6 +81,12 @@ TESTS = {
     "model/columns": ["model/test_columns.py", "model/test_model.py"],
     "model/model": ["model/test_model.py", "model/test_adam.py", "run/setup/test_memory_plan.py"],
     "run/plan": ["run/test_plan.py"],
+    "run/resume": ["run/test_refused_resume.py", "run/test_resume.py"],
+    "run/setup/trials": ["run/setup/test_trials.py"],
+    "run/storage/inputs": ["run/test_refused_resume.py"],
+    "scene/plausibility": ["scene/test_plausibility.py"],
+    "scene/sfm/mapping": ["scene/sfm"],
+    "scene/split": ["scene/test_split_and_extent.py"],
 }
 """Modules of splat_cli/, and the files or folders of tests/ that must kill their mutants."""
 
@@ -133,7 +154,32 @@ def relevant_tests(name: str) -> list[str]:
     return TESTS[name]
 
 
-PASSED, FAILED, NOT_COMPILED = "passed", "failed", "does not compile"
+PASSED, FAILED, NOT_RUN = "passed", "failed", "no test ran"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run of tests ended, the evidence for it, and its duration in seconds."""
+
+    kind: str
+    evidence: str
+    seconds: float = 0.0
+
+
+def outcome_of(returncode: int, output: str) -> Outcome:
+    """Outcome of a run of pytest. Evidence: how many tests passed, or which one failed.
+
+    No test ran if the code cannot be compiled or imported, if pytest did not start, or if all tests were skipped.
+    """
+    passed = re.search(r"\d+ passed", output)
+    if returncode == 0 and passed:
+        return Outcome(PASSED, passed[0])
+    if returncode < 0:
+        return Outcome(FAILED, f"signal {-returncode}")
+    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output, re.MULTILINE)
+    if returncode == 1 and failed and "cannot compile" not in output:
+        return Outcome(FAILED, failed[1])
+    return Outcome(NOT_RUN, output[-300:])
 
 
 class Copy:
@@ -149,9 +195,9 @@ class Copy:
             else:
                 shutil.copy(source, folder / name)
 
-    def run(self, tests: list[str], timeout: float | None = None) -> tuple[str, float]:
-        """Outcome (passed, failed or "does not compile") and seconds; a run longer than `timeout` fails."""
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--no-header"]
+    def run(self, tests: list[str], timeout: float | None = None) -> Outcome:
+        """Run the tests on the files of this copy; a run longer than `timeout` seconds fails."""
+        command = [sys.executable, "-m", "pytest", "-x", "-n", "0", "-p", "no:cacheprovider", "--no-header"]
         command += [f"tests/{test}" for test in tests] + (["-k", "cuda"] if self.device == "cuda" else [])
         others = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != str(ROOT)]
         path = os.pathsep.join([str(self.folder), *others])  # packages may be outside this interpreter's folders
@@ -164,53 +210,63 @@ class Copy:
                 command, cwd=self.folder, env=environment, timeout=timeout, capture_output=True, check=False, text=True
             )
         except subprocess.TimeoutExpired:
-            return FAILED, time.perf_counter() - began
-        compiled = "cannot compile" not in result.stdout
-        outcome = PASSED if result.returncode == 0 else FAILED if compiled else NOT_COMPILED
-        return outcome, time.perf_counter() - began
+            return Outcome(FAILED, "timeout", time.perf_counter() - began)
+        outcome = outcome_of(result.returncode, result.stdout)
+        return dataclasses.replace(outcome, seconds=time.perf_counter() - began)
 
-    def test(self, path: Path, mutant: Mutant, tests: list[str], timeout: float) -> str:
+    def test(self, path: Path, mutant: Mutant, tests: list[str], timeout: float) -> Outcome:
         """Outcome of the tests of the file at `path` with this mutant; the file is restored."""
         original = (self.folder / path).read_text(encoding="utf-8")
         (self.folder / path).write_text(mutant.source, encoding="utf-8")
-        outcome, _ = self.run(tests, timeout)
+        outcome = self.run(tests, timeout)
         (self.folder / path).write_text(original, encoding="utf-8")
+        return outcome
+
+    def control(self, tests: list[str]) -> Outcome:
+        """Outcome of the tests without any mutant; ends the program if they do not pass."""
+        outcome = self.run(tests)
+        if outcome.kind != PASSED:
+            raise SystemExit(f"no pass without any mutant: {' '.join(tests)}: {outcome.kind}: {outcome.evidence}")
         return outcome
 
 
 def check(copies: Sequence[Copy], name: str, count: int, seed: int) -> list[dict[str, object]]:
-    """Test up to `count` mutants of a file; prints and returns a row for each that compiles, with `killed`."""
+    """Test up to `count` mutants of a file; prints and returns a row for each whose tests ran, with `killed`."""
     path, tests = source_path(name), relevant_tests(name)
     original = (ROOT / path).read_text(encoding="utf-8")
     mutants = kernel_mutants_of(original) if name in KERNELS else mutants_of(original)
     chosen = random.Random(f"{name} {seed}").sample(mutants, min(count, len(mutants)))
     copies[0].run(tests)  # compiles kernels, which is not timed
-    outcome, seconds = copies[0].run(tests)
-    if outcome != PASSED:
-        raise SystemExit(f"the tests of {name} fail without any mutant: {' '.join(tests)}")
+    before = copies[0].control(tests)
     free: queue.SimpleQueue[Copy] = queue.SimpleQueue()
     for copy_ in copies:
         free.put(copy_)
 
     def test(mutant: Mutant) -> list[dict[str, object]]:
         copy_ = free.get()
-        outcome = copy_.test(path, mutant, tests, timeout=5 * seconds + 60)
+        outcome = copy_.test(path, mutant, tests, timeout=5 * before.seconds + 60)
         free.put(copy_)
-        return [] if outcome == NOT_COMPILED else [_row(name, path, mutant, outcome == FAILED)]
+        return [] if outcome.kind == NOT_RUN else [_row(name, path, mutant, outcome)]
 
     with ThreadPoolExecutor(len(copies)) as pool:
         rows = [row for found in pool.map(test, sorted(chosen, key=lambda one: one.line)) for row in found]
+        list(pool.map(lambda copy_: copy_.control(tests), copies))
     killed = sum(bool(row["killed"]) for row in rows)
-    print(f"{name}: {killed} of {len(rows)} killed, of {len(mutants)} mutants ({seconds:.0f} s per run)", flush=True)
+    print(
+        f"{name}: {killed} of {len(rows)} killed, of {len(mutants)} mutants; without any {before.evidence} in "
+        f"{before.seconds:.0f} s",
+        flush=True,
+    )
     return rows
 
 
-def _row(name: str, path: Path, mutant: Mutant, killed: bool) -> dict[str, object]:
+def _row(name: str, path: Path, mutant: Mutant, outcome: Outcome) -> dict[str, object]:
     """A row of the JSON file; prints a mutant that survived."""
+    killed = outcome.kind == FAILED
     if not killed:
         print(f"    survived {path}:{mutant.line}: {mutant.before}  ->  {mutant.after}", flush=True)
-    fields = {key: value for key, value in asdict(mutant).items() if key != "source"}
-    return {"file": name, **fields, "killed": killed}
+    fields = {key: value for key, value in dataclasses.asdict(mutant).items() if key != "source"}
+    return {"file": name, **fields, "killed": killed, "evidence": outcome.evidence}
 
 
 def main() -> None:
