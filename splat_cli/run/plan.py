@@ -61,7 +61,7 @@ class RunPlan:
     requested: TrainConfig
     config: ResolvedConfig
     num_views: int
-    is_sparse: bool = False
+    is_sparse: bool
 
     @property
     def warnings(self) -> list[str]:

@@ -1,6 +1,7 @@
 """Resolution of a run: defaults that follow the number of steps and the scene."""
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from splat_cli.run.plan import (
     unit_of_budget,
     views_per_point,
 )
+from splat_cli.scene.view import DepthFile
 from tests.views import ring_of_views
 
 VIEWS = ring_of_views(4)
@@ -266,6 +268,20 @@ def test_dropout_follows_the_splat_budget():
 
     assert dropout(splat_budget=0, max_splats=300_000) == pytest.approx(0.075)
     assert dropout(max_splats=300_000) == pytest.approx(0.005)  # 20,000 splats
+
+
+def test_default_losses_of_depth_need_depth_maps_grids_and_points():
+    points, given = np.zeros((5, 3)), {"free_space": 0.3, "depth_weight": 0.2}
+    with_maps = [dataclasses.replace(VIEWS[0], depth=DepthFile(Path("a.npy"))), *VIEWS[1:]]
+
+    def weights(views=VIEWS, points=points, **settings):
+        config = resolve_plan(TrainConfig(**settings), views, points).config
+        return config.depth_weight, config.free_space
+
+    assert weights() == (0, 0)
+    assert weights(with_maps, appearance="grid") == (0.1, 0.1)
+    assert weights(with_maps, None, appearance="grid") == (0.1, 0)
+    assert weights(with_maps, **given) == weights(**given) == (0.2, 0.3)
 
 
 def test_background_is_random_behind_opaque_photographs_and_black_behind_others(tmp_path):

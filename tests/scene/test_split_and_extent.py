@@ -72,17 +72,25 @@ def test_extent_of_one_place():
     assert np.isfinite(scene_extent([]))
 
 
-def test_a_sector_is_a_run_of_neighbouring_cameras():
-    views = ring_of_views(96)
-    numbers = sorted(i for i, view in enumerate(views) if view.name in sector_names(views, 8))
-    assert len(numbers) == 12
-    gaps = np.diff([*numbers, numbers[0] + 96])
-    assert sorted(gaps)[:9] == [1] * 9  # three groups of four
-    assert min(sorted(gaps)[9:]) > 20  # far from each other
-
-
-@pytest.mark.parametrize(("num", "held_out"), [(2, 1), (20, 3), (33, 5)])
-def test_few_photographs_make_one_sector(num, held_out):
+@pytest.mark.parametrize(
+    ("num", "held_out", "num_sectors"), [(2, 1, 1), (20, 3, 1), (33, 5, 1), (64, 8, 2), (96, 12, 3), (160, 20, 3)]
+)
+def test_sectors_are_runs_of_neighbouring_cameras_far_from_each_other(num, held_out, num_sectors):
     views = ring_of_views(num)
-    names = sector_names(views, 8)
-    assert len(names) == held_out == len(split(views, 8)[1])
+    numbers = sorted(i for i, view in enumerate(views) if view.name in sector_names(views, 8))
+    assert len(numbers) == held_out == len(split(views, 8)[1])
+    gaps = sorted(np.diff([*numbers, numbers[0] + num]))
+    assert gaps[:-num_sectors] == [1] * (held_out - num_sectors)
+    assert gaps[-num_sectors] > num / 5
+
+
+@pytest.mark.parametrize(("turn", "nearest"), [(0.7, 2), (0.9, 1)])
+@pytest.mark.parametrize("scale", [1, 1000])
+def test_a_radian_is_as_far_as_half_the_largest_distance(turn, nearest, scale):
+    """Cameras at 0, 4 and 10 units on a line, and a turned one at the first one's place."""
+    views = ring_of_views(4)
+    for view, (x, angle) in zip(views, [(0, 0), (4, 0), (0, turn), (10, 0)], strict=True):
+        c, s = np.cos(angle), np.sin(angle)
+        view.w2c[:3, :3] = [[c, 0, -s], [0, 1, 0], [s, 0, c]]
+        view.w2c[:3, 3] = -view.w2c[:3, :3] @ (x * scale, 0, 0)
+    assert sector_names(views, 2) == {views[0].name, views[nearest].name}
