@@ -25,7 +25,6 @@ from splat_cli.run import follower
 from splat_cli.train.density_control import DensityControl
 from splat_cli.train.ranked.ranked_scores import RankedScorer
 from splat_cli.train.ranked.ranked_step import RankedStep
-from splat_cli.train.ranked.sharded import Sharded
 from splat_cli.train.ranked.shares import SharedSplats
 from splat_cli.train.step import StepLoop
 from splat_cli.train.trainer import Trainer
@@ -103,7 +102,7 @@ class Recorder:
             (Trainer, "constrain", "constrain"),
         ]:
             self._wrap(owner, name, what, waits=True)
-        self._wrap(Sharded, "run_until", "steps")
+        self._wrap(Trainer, "advance", "steps")
         self._wrap(StepLoop, "sync", "steps: wait for the device", after=self._synced)
         self._wrap(Channel, "next_message", "wait for rank 0")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -63,8 +64,9 @@ class DensityControl:
         """Whether the round after step `step` sorts the splats."""
         return step % SORT_INTERVAL < self.config.densify_interval
 
-    def refine(self, step: int, sorts: bool) -> None:
-        """Run one round."""
+    def refine(self, step: int, sorts: bool, random: dict[str, Any]) -> None:
+        """Run one round. random: state of the generator, the same on all ranks."""
+        self.rng.bit_generator.state = random
         sharding, capacity = self._sharding, self._sharding.capacity
         if sharding.total(self.model.expose_nonfinite()):
             with sharding.geometry() as model:

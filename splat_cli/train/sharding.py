@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -48,7 +49,10 @@ class Sharding(Protocol):
         """RankError if a rank is lost."""
 
     def together(self, trainer: Trainer, name: str, *arguments: Any) -> Any:
-        """On rank 0: call this method of the trainers of all ranks; returns the result of rank 0."""
+        """On rank 0: call this method of the trainers of all ranks; returns the result of rank 0.
+
+        name: of a method of the trainer, or of one of its parts, such as "density.refine".
+        """
 
     def load(self, trainer: Trainer, planes: Mapping[str, Any], capacity: int, step: int) -> None:
         """On rank 0: replace the splats of all ranks after step `step`, with room for `capacity`.
@@ -56,8 +60,8 @@ class Sharding(Protocol):
         planes: rows [num] by names of planes, see Model.load_planes; on several ranks, missing rows are zero.
         """
 
-    def run_until(self, step: int) -> None:
-        """Run the loop up to step `step`."""
+    def steps(self) -> AbstractContextManager[None]:
+        """A block that runs training steps."""
 
     def all_or_none(self) -> AbstractContextManager[None]:
         """A block that allocates memory. If it runs out on one rank, all raise a MemoryError."""
@@ -88,8 +92,8 @@ class Unsharded(Sharding):
     ) -> tuple[ViewScorer, StepLoop]:
         self._model = step.model
         graph = CapturedGraph(step.rasterizer, step.launch)
-        self._loop = StepLoop(graph, step.state, step.rasterizer, images.stream, timer, step.batch, step.launch)
-        return ViewScorer(step, LocalViews(step, images), rng), self._loop
+        loop = StepLoop(graph, step.state, step.rasterizer, images.stream, timer, step.batch, step.launch)
+        return ViewScorer(step, LocalViews(step, images), rng), loop
 
     @property
     def num_splats(self) -> int:
@@ -103,14 +107,14 @@ class Unsharded(Sharding):
         """There is no other rank."""
 
     def together(self, trainer: Trainer, name: str, *arguments: Any) -> Any:
-        return getattr(trainer, name)(*arguments)
+        return attrgetter(name)(trainer)(*arguments)
 
     def load(self, trainer: Trainer, planes: Mapping[str, Any], capacity: int, step: int) -> None:
         self._model.load_planes(dict(planes), capacity)
         trainer.scratch.resize_splats(capacity)
 
-    def run_until(self, step: int) -> None:
-        self._loop.run_until(step)
+    def steps(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def all_or_none(self) -> AbstractContextManager[None]:
         return nullcontext()

@@ -147,7 +147,7 @@ class Trainer:
         if self._whole is None:
             if self.step >= self.config.steps and self.sharding.share.num_ranks > 1:
                 self.scratch.release()  # no longer needed
-            self._whole = self.run_with_memory_fallback(lambda: self._together("gather"))
+            self._whole = self.run_with_memory_fallback(lambda: self._together("sharding.splats"))
         return self._whole
 
     @property
@@ -174,12 +174,12 @@ class Trainer:
                 self._together("advance", min(step, self.step + chunk, self.density.next_pause(self.step)))
                 if self.density.due(self.step):
                     with self.timer("density control"):
-                        random, sorts = self.density.rng.bit_generator.state, self.density.sorts(self.step)
-                        self._together("refine", random, sorts)
+                        random = self.density.rng.bit_generator.state  # initial splats, --resume: only on rank 0
+                        self._together("density.refine", self.step, self.density.sorts(self.step), random)
                 if self.step % self.config.densify_interval == 0:
                     self._together("constrain")
                 if self.step >= self.config.steps:
-                    self._together("remove_unseen")
+                    self._together("density.remove_unseen", self.step)
                 self.set_resolution()
             except MemoryError:
                 self.recover_from_oom()
@@ -199,7 +199,7 @@ class Trainer:
 
     def copied_planes(self) -> dict[str, DeviceArray]:
         """Copies of all splats, moments and statistics, see Sharding.copies."""
-        planes: dict[str, DeviceArray] = self._together("copy_planes")
+        planes: dict[str, DeviceArray] = self._together("sharding.copies")
         return planes
 
     def recover_from_oom(self) -> None:
@@ -237,24 +237,20 @@ class Trainer:
 
     def clear_stats(self, step: int) -> None:
         """Clear the statistics of all splats after step `step`."""
-        self._together("clear_own_stats", step)
+        self._together("density.clear_stats", step)
 
     def _together(self, name: str, *arguments: Any) -> Any:
-        """On rank 0: call one of the methods below on all ranks; returns the result of this rank."""
+        """On rank 0: call this method of the trainers of all ranks, or of a part; returns the result of this rank."""
         return self.sharding.together(self, name, *arguments)
 
-    # All ranks execute the following methods together.
+    # All ranks execute the following methods at the same time: `_together` calls them.
 
     def advance(self, step: int) -> None:
         """Train up to step `step`."""
         self._whole = None
         self.set_resolution()
-        self.sharding.run_until(step)
-
-    def refine(self, random: dict[str, Any], sorts: bool) -> None:
-        """Run a round of density control. random: state of its generator of random numbers."""
-        self.density.rng.bit_generator.state = random
-        self.density.refine(self.step, sorts)
+        with self.sharding.steps():
+            self.loop.run_until(step)
 
     def constrain(self) -> None:
         """Apply the constraints of `densify_interval`: lower limit of scales, --smooth-3d, those of joint models."""
@@ -263,22 +259,6 @@ class Trainer:
         if self.config.smooth_3d > 0:
             update_smooth_3d_sigmas(self.model.splats, self.cameras, self.config.smooth_3d)
         self.joint.constrain()
-
-    def remove_unseen(self) -> None:
-        """See DensityControl.remove_unseen."""
-        self.density.remove_unseen(self.step)
-
-    def clear_own_stats(self, step: int) -> None:
-        """See DensityControl.clear_stats."""
-        self.density.clear_stats(step)
-
-    def gather(self) -> Splats | None:
-        """All splats on the device of rank 0."""
-        return self.sharding.splats()
-
-    def copy_planes(self) -> dict[str, DeviceArray]:
-        """See Sharding.copies."""
-        return self.sharding.copies()
 
     def count_skipped_updates(self) -> int:
         """Number of updates of single splats that were skipped on any rank because of a non-finite gradient."""

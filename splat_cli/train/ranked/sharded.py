@@ -5,8 +5,9 @@ Rank 0 leads: it runs the session, and sends the others the calls of its trainer
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,8 +46,8 @@ class Sharded(Sharding):
     ) -> tuple[RankedScorer, StepLoop]:
         self._backend, self.views = step.backend, RankedViews(self.ranks, self.share, step)
         self.shared = SharedSplats(self.ranks, self.share, step.model)
-        self._loop = StepLoop(RankedStep(step, self.views), step.state, self.views, images.stream, timer, step.batch)
-        return RankedScorer(step, OwnViews(self.views, images), rng, self.ranks), self._loop
+        loop = StepLoop(RankedStep(step, self.views), step.state, self.views, images.stream, timer, step.batch)
+        return RankedScorer(step, OwnViews(self.views, images), rng, self.ranks), loop
 
     @property
     def num_splats(self) -> int:
@@ -61,7 +62,7 @@ class Sharded(Sharding):
 
     def together(self, trainer: Trainer, name: str, *arguments: Any) -> Any:
         self.ranks.broadcast(name, *arguments)
-        return getattr(trainer, name)(*arguments)
+        return attrgetter(name)(trainer)(*arguments)
 
     def follow(self, trainer: Trainer) -> None:
         """On other ranks: execute the calls that rank 0 sends until it ends."""
@@ -74,7 +75,7 @@ class Sharded(Sharding):
                 if name == "load":
                     self._load(trainer, {}, *arguments)
                 else:
-                    getattr(trainer, name)(*arguments)
+                    attrgetter(name)(trainer)(*arguments)
 
     def load(self, trainer: Trainer, planes: Mapping[str, Any], capacity: int, step: int) -> None:
         values = {(name, row): found for name, rows in planes.items() for row, found in enumerate(rows)}
@@ -99,11 +100,12 @@ class Sharded(Sharding):
         trainer.state.write(step=step, num_splats=num, overflowed=0, skipped_updates=0)
         trainer.loop.sync()
 
-    def run_until(self, step: int) -> None:
+    @contextmanager
+    def steps(self) -> Iterator[None]:
         with self.all_or_none():
             self.allocate()
         with fatal_out_of_memory(self.ranks):
-            self._loop.run_until(step)
+            yield
         self.check()
 
     def all_or_none(self) -> AbstractContextManager[None]:
