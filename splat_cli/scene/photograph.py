@@ -141,9 +141,7 @@ def _feature_finder() -> Finder | None:
     """COLMAP's SIFT; None without pycolmap."""
     if importlib.util.find_spec("pycolmap") is None:
         return None
-    with kept_signal_handlers():  # COLMAP's handler of SIGTERM ends the program at once, with a trace of the stack
-        import pycolmap
-
+    pycolmap = _imported()
     if not hasattr(pycolmap, "FeatureExtractor"):  # older versions
         return None
     pycolmap.logging.minloglevel = pycolmap.logging.Level.WARNING.value
@@ -157,6 +155,16 @@ def _feature_finder() -> Finder | None:
         return np.array([(one.x, one.y) for one in keypoints], np.float32).reshape(-1, 2), descriptors.data
 
     return find
+
+
+def _imported() -> Any:
+    """The module pycolmap, without its handler of SIGTERM, which ends the program at once with a trace of the stack.
+
+    In the main thread: only there can handlers be restored.
+    """
+    with kept_signal_handlers():
+        import pycolmap
+    return pycolmap
 
 
 def _measured(path: Path, find: Finder | None) -> Photograph | None:
@@ -219,6 +227,7 @@ def find_pairs(photographs: Sequence[Photograph], are_spheres: bool = False) -> 
     features = [one.features for one in photographs if one.features is not None]
     if len(features) < len(photographs) or len(features) < 2:
         return []
+    _imported()  # before threads do
     calls = (partial(_pair, i, j, features[i], features[j], are_spheres) for i, j in sorted(_candidates(features)))
     return list(run_in_threads(calls, num_cores()))
 

@@ -1,5 +1,8 @@
 """Measures of photographs without poses."""
 
+import os
+import sys
+
 import numpy as np
 import pytest
 from PIL import Image, ImageFilter
@@ -7,7 +10,20 @@ from PIL import Image, ImageFilter
 from splat_cli.errors import SplatError
 from splat_cli.scene import photograph
 from splat_cli.scene.photograph import find_pairs, measure, sharpness
+from tests.subprocesses import environment, finished
 from tests.wide_picture import crops, wide_picture
+
+TERMINATED = """
+import os, signal
+import numpy as np
+from splat_cli.scene.photograph import Features, Photograph, find_pairs
+signal.signal(signal.SIGTERM, lambda number, frame: print("saved"))
+shapes = (20, 2), (20, 128), (20,), (16, 16)
+places, descriptors, light, thumbnail = (np.ones(shape, np.float32) for shape in shapes)
+one = Photograph(None, 8, 8, 0.3, thumbnail, Features(8, 8, places, descriptors, light))
+assert len(find_pairs([one, one])) == 1
+os.kill(os.getpid(), signal.SIGTERM)
+"""
 
 
 def sharpness_of(picture):
@@ -101,3 +117,11 @@ def test_things_that_move_do_not_agree_with_the_camera(tmp_path):
         picture.save(path)
     (pair,) = find_pairs(measure(paths, lambda done: None))
     assert pair.moved > 0.1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGTERM")
+def test_pairs_leave_sigterm_to_the_program():
+    """Regression: threads imported pycolmap, whose handler ended the training that followed."""
+    pytest.importorskip("pycolmap")
+    result = finished([sys.executable, "-c", TERMINATED], env=environment())
+    assert (result.returncode, result.stdout) == (0, "saved\n"), result.stderr
