@@ -205,14 +205,14 @@ def command(
         display=display,
     )
     job = job.upright() if upright else job
-    if target.is_tiled:
-        return Output(*target.write_tiles(job))
-    write = target.writer(job)
-    target.check()
+    write = None if target.is_tiled else target.writer(job)
+    target.check(cameras)
     if cameras is not None:
         save_cameras(sources, job.edits, cameras)
-    files = target.write(job, write)
-    notes = [*job.notes, *([f"Cameras: {cameras}"] if cameras else [])]
+        job.notes.append(f"Cameras: {cameras}")
+    if write is None:
+        return Output(*target.write_tiles(job))
+    files, notes = target.write(job, write), job.notes
     if spz_axes is None and target.has_format("spz"):
         notes.append(_AXES)
     rows = [dataclasses.asdict(file) for file in files]

@@ -109,26 +109,32 @@ class ExportTarget:
         """The function that writes splats to a path. UsageError, before long work, if OUT has no format."""
         if self.is_page:
             return find_initial_camera(job.sources, self.start_view).moved(job.edits.similarity()).write
-        if self.start_view is not None:
-            raise UsageError("--start-view needs a page: give OUT a name that ends in .html")
         if self.is_usd:
             usd.require_usd()
             return usd.write_usd
         found = format_for(self.out, self.format_name, ".html", *usd.SUFFIXES)
         return lambda path, splats: write_as(found, path, splats, self.spz_axes)
 
-    def check(self) -> None:
-        """UsageError for options that do not fit, or if a file to write holds something else than splats or a page."""
+    def check(self, cameras: Path | None = None) -> None:
+        """UsageError for options that do not fit, or if a file to write holds something else than splats or a page.
+
+        cameras: another file that the command writes.
+        """
         refuse_file_of_run(self.out)
-        for file in [level_path(self.out, number) for number in range(self.lod)] if self.lod else [self.out]:
+        if self.start_view is not None and not self.is_page:
+            raise UsageError("--start-view needs a page: give OUT a name that ends in .html")
+        files = [level_path(self.out, number) for number in range(self.lod)] if self.lod else [self.out]
+        if cameras is not None and cameras.resolve() in [file.resolve() for file in files]:
+            raise UsageError(f"the splats are written to {cameras}: name another file for --cameras")
+        for file in files:
             if self.is_page:
                 refuse_other_file(file)
             elif self.format_name and file.exists() and not has_suffix(file):
                 raise UsageError(
                     f"{file} exists and is not named like a file of splats: name another file, or remove it"
                 )
-        if self.lod_steps is not None and self.lod is None:
-            raise UsageError("--lod-steps needs --lod: add --lod N")
+        if self.lod_steps is not None and (self.lod is None or self.is_tiled):
+            raise UsageError("--lod-steps needs --lod and a file of splats: add --lod N, and give OUT such a name")
 
     def write(self, job: ExportJob, write: Callable[[Path, SplatArrays], None]) -> list[ExportedFile]:
         """Write OUT, or with --lod a file for each level: OUT_lod0, ..."""

@@ -287,6 +287,24 @@ def test_cameras_move_with_the_splats(splat, trained, tmp_path):
         assert np.abs(own - moved).mean() < 1
 
 
+def test_options_of_files_and_pages_with_levels_of_detail_in_chunks(splat, trained, tmp_path):
+    assert splat("export", trained, "a/lod-meta.json", "--cameras", "cameras.json").code == 0
+    assert read_cameras(tmp_path / "cwd" / "cameras.json")
+    for name in ("lod-meta.json", "tileset.json"):
+        refused = splat("export", trained, f"b/{name}", "--start-view", "0")
+        assert (refused.code, "--start-view needs a page" in refused.err) == (2, True)
+    refused = splat("export", trained, "b/lod-meta.json", "--lod", "2", "--lod-steps", "3")
+    assert (refused.code, "--lod-steps needs" in refused.err) == (2, True)
+    assert not (tmp_path / "cwd" / "b").exists()
+
+
+def test_cameras_are_not_written_to_the_file_of_splats(splat, trained, tmp_path):
+    for out, cameras, options in (("a.ply", "./a.ply", []), ("a.spz", "a_lod1.spz", ["--lod", "2"])):
+        refused = splat("export", trained, out, "--cameras", cameras, *options)
+        assert (refused.code, "name another file for --cameras" in refused.err) == (2, True)
+        assert not (tmp_path / "cwd" / cameras).exists()
+
+
 def test_files_have_no_cameras_to_export(splat, trained):
     assert splat("export", trained, "a.ply").code == 0
     result = splat("export", "a.ply", "b.ply", "--cameras", "c.json")
