@@ -66,6 +66,8 @@ def test_relocation_of_extreme_opacities(backend, model, raw, expected):
 
 
 def test_halves(backend, model):
+    """Of axes of equal length, which initial splats have, the first one is split."""
+    model.splats.params[3:6, [3, 399]] = backend.upload(np.array([[-1, -3], [-1, -1], [-1, -1]], np.float32))
     before = host(model)
     split_long_axis(model, index(backend, PARENTS), index(backend, SLOTS))
     after = host(model)
@@ -147,6 +149,7 @@ def test_the_column_after_the_last_splat_does_not_change(model):
 
 
 def test_no_axis_is_shorter_than_the_limit(model):
+    model.splats.params[[2, 6]] = -9  # rows before and after those of scales, which stay
     before = host(model)
     limit_scales(model, 0.03)
     expected = before.copy()

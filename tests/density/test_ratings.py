@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from splat_cli.density.ratings import add_scores, mean_scores, prune_mask, rate_gradients, rate_splats, split_by_size
+from splat_cli.density.unseen import HIDDEN_LOGIT
 from splat_cli.device.launch import launch
 from tests.density.models import NUM, host, index, some_model
 from tests.reference.density import sigmoid
@@ -28,16 +29,20 @@ def test_no_dead_splats(backend):
     assert len(rate_splats(some_model(backend), 0.005).dead) == 0
 
 
-def test_gradients_are_means_over_the_views_that_saw_a_splat(backend):
+@pytest.mark.parametrize("num_frozen", [0, 70])
+def test_gradients_are_means_over_the_views_that_saw_a_splat(backend, num_frozen):
     model = some_model(backend)
-    stats = np.zeros((2, NUM), np.float32)
-    stats[:, :6] = [[4, 1, 0.5, 3, 6, 0], [4, 2, 0, 1, 2, 0]]  # means 1, 0.5, 0.5, 3, 3, 0
-    stats[0, 6:], stats[1, 6:] = 1, 10
+    model.num_frozen = num_frozen
+    first = num_frozen - model.first_moment  # column of the first trained splat
+    stats = np.tile(np.array([[1], [10]], np.float32), NUM)
+    stats[0, :first] = 100
+    stats[:, first : first + 6] = [[4, 1, 0.5, 3, 6, 0], [4, 2, 0, 1, 2, 0]]  # means 1, 0.5, 0.5, 3, 3, 0
     model.stats[:, :NUM] = backend.upload(stats)
     chosen, keys = map(backend.download, rate_gradients(model, 0.5))
-    assert np.flatnonzero(chosen).tolist() == [0, 1, 2, 3, 4]
-    assert set(np.argsort(keys, kind="stable")[:2]) == {3, 4}
-    assert np.argsort(keys, kind="stable")[2] == 0
+    order = np.argsort(keys, kind="stable") - num_frozen
+    assert (np.flatnonzero(chosen) - num_frozen).tolist() == [0, 1, 2, 3, 4]
+    assert set(order[:2]) == {3, 4}
+    assert order[2] == 0
 
 
 def test_splats_are_divided_by_their_longest_axis(backend):
@@ -53,10 +58,19 @@ def test_splats_are_divided_by_their_longest_axis(backend):
 
 def test_transparent_and_huge_splats_are_pruned(backend):
     model = some_model(backend)
-    model.splats.params[10, 3], model.splats.params[4, 5], model.splats.params[10, 7] = -6, 1.5, -5
-    assert np.flatnonzero(backend.download(prune_mask(model, 0.005, np.inf))).tolist() == [3]
-    assert np.flatnonzero(backend.download(prune_mask(model, 0.005, 2.0))).tolist() == [3, 5]
-    assert np.flatnonzero(backend.download(prune_mask(model, 0.01, 2.0))).tolist() == [3, 5, 7]
+    model.splats.params[10, 0], model.splats.params[4, 5], model.splats.params[10, 7] = -6, 1.5, -5
+    assert np.flatnonzero(backend.download(prune_mask(model, 0.005, np.inf))).tolist() == [0]
+    assert np.flatnonzero(backend.download(prune_mask(model, 0.005, 2.0))).tolist() == [0, 5]
+    assert np.flatnonzero(backend.download(prune_mask(model, 0.01, 2.0))).tolist() == [0, 5, 7]
+
+
+def test_limits_of_zero_and_infinity(backend):
+    """A hidden splat is dead for any limit of opacity; no splat is less opaque than 0 or larger than infinity."""
+    model = some_model(backend)
+    model.splats.params[10, 3], model.splats.params[3, 5] = HIDDEN_LOGIT, 100  # opacity 0, infinite size
+    assert backend.download(rate_splats(model, 0.0).dead).tolist() == [3]
+    assert not backend.download(prune_mask(model, 0.0, np.inf)).any()
+    assert [len(part) for part in split_by_size(model, index(backend, [5]), np.inf)] == [1, 0]
 
 
 def test_scores_are_means_over_views(backend):

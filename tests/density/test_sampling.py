@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from splat_cli.density.sampling import WeightedSampler, sample_distinct
+from splat_cli.device.launch import launch
 
 
 def _ratings(backend, weights):
@@ -39,6 +40,15 @@ def test_draws_equal_numpys_search(backend):
     np.testing.assert_array_equal(_samples(backend, weights, 5000, seed=4), np.searchsorted(sums, at, side="right"))
 
 
+def test_shares_of_many_splats_sum_to_less_than_64_bits(backend):
+    """The largest share is 2^36, or less with more than 2^26 splats, of which the arrays have the first 256."""
+    weights, largest = backend.xp.ones(256, "float32"), backend.upload(np.array([1], np.float32).view(np.uint32))
+    shares = backend.xp.zeros(256, "int64")
+    for num, expected in ((256, 2**36), (2**28, 2**34)):
+        launch(backend, "density/sampling", "integer_weights", 256, weights, largest, num, shares)
+        assert set(backend.download(shares).tolist()) == {expected}
+
+
 def test_the_smallest_draw_is_no_splat_of_weight_zero(backend):
     sampler = WeightedSampler(backend, _ratings(backend, [0, 0, 0, 1, 1]))
     assert backend.download(sampler.sample(3, SimpleNamespace(random=np.zeros))).tolist() == [3, 3, 3]
@@ -54,6 +64,7 @@ def test_distinct_draws_never_repeat_and_leave_out_weight_zero(backend):
         chosen = _distinct(backend, [0, 1, 1, 1, 100, 0], 3, seed)
         assert len(set(chosen.tolist())) == 3
         assert not {0, 5} & set(chosen.tolist())
+        assert set(_distinct(backend, [0, 1e-20, 0, 1e-20], 2, seed)) == {1, 3}
         first.append(chosen[0] == 4)
     assert np.mean(first) > 0.9
     assert len(_distinct(backend, [0, 1, 1, 1, 100, 0], 10)) == 4

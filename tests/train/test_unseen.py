@@ -6,7 +6,9 @@ import pytest
 from splat_cli.density.unseen import mark_unseen, max_unseen_steps, restart_clocks
 from splat_cli.device.cpu import CpuBackend
 from splat_cli.gaussians.splats import MEANS, OPACITY
+from splat_cli.model.model import Model
 from splat_cli.run.checkpoints.state import capture_state, restore_state
+from tests.gaussians.some_splats import some_splats
 from tests.noise_trainer import noise_trainer
 
 FAR = 100.0  # positions of the ring's photographs are a few units from the origin
@@ -82,13 +84,16 @@ def test_splats_of_a_single_view_stay(backend):
     assert len(seen_steps) > 2
 
 
-def test_splats_of_the_step_itself_are_seen(backend):
+@pytest.mark.parametrize("num_frozen", [0, 70])
+def test_splats_of_the_step_itself_are_seen(backend, num_frozen):
     """With more splats than a block has threads; the clock of an index that is given twice restarts once."""
-    model = noise_trainer(backend, 700, **SETTINGS | {"max_splats": 700}).model
+    model = Model(backend, some_splats(700), 700, num_frozen=num_frozen)  # without clocks of the first 64 of 70
     model.last_seen[:] = 5
     restart_clocks(model, backend.upload(np.array([*range(300, 700), 699])), 9)
-    assert backend.download(model.last_seen)[:700].tolist() == [5] * 300 + [9] * 400
-    assert backend.download(mark_unseen(model, 6)).tolist() == [True] * 300 + [False] * 400
+    first = model.first_moment
+    assert backend.download(model.last_seen)[: 701 - first].tolist() == [5] * (300 - first) + [9] * 400 + [5]
+    expected = [False] * num_frozen + [True] * (300 - num_frozen) + [False] * 400
+    assert backend.download(mark_unseen(model, 6)).tolist() == expected
     assert not backend.download(mark_unseen(model, 5)).any()
 
 
