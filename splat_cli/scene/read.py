@@ -90,12 +90,18 @@ def _views(root: Path, dataset: Dataset, options: SceneOptions) -> tuple[list[Vi
     """Views sorted by name, and the photographs left out and missing depth maps of others, as "name: reason"."""
     finder = ImageLocator(root, dataset, options)
     views: dict[str, View] = {}
+    files: dict[str, Path] = {}
     skipped = []
     for frame in dataset.frames:
         try:
             if frame.name in views:
                 raise Unusable("a second image of this name")
-            views[frame.name] = finder.view(frame)
+            view = finder.view(frame)
+            if view.path is not None:  # names may differ in case only
+                first = files.setdefault(str(view.path).casefold(), view.path)
+                if first is not view.path and first.samefile(view.path):
+                    raise Unusable(f"a second image of {first.name}")
+            views[frame.name] = view
         except Unusable as reason:
             skipped.append(f"{shown_name(frame.name)}: {reason}")
     return [views[name] for name in sorted(views)], skipped, sorted(finder.depths.missing)

@@ -140,11 +140,13 @@ def test_unusable_photographs_are_listed(tmp_path):
     model.cameras[79] = Camera(79, "SIMPLE_RADIAL", 40, 30, (30.0, 20.0, 15.0, -9.0))
     object.__setattr__(model.images[8], "camera_id", 79)
     Picture.new("RGB", (30, 40)).save(photos / "turned.png")
-    model.images += [model.images[0]]
+    other = dataclasses.replace(model.images[0], name="GOOD.png")
+    model.images += [model.images[0], other]
     write_model_again(tmp_path, model)
     scene = read_scene(tmp_path)
     assert [view.name for view in scene.views] == ["good.png"]
     assert scene.skipped == [
+        "GOOD.png: a second image of good.png",
         "bent.png: its camera has a distortion that no lens has: it cannot be undone at the border; calibrate it again",
         "empty.png: the file is empty or not an image",
         "far.png: the position or lens of its camera has numbers that are not below 1e+18",

@@ -48,7 +48,15 @@ def test_first_of_several_models(tmp_path):
     zipped_scene(tmp_path)
     with zipfile.ZipFile(tmp_path / "model.zip", "a") as archive:
         archive.writestr("sparse/1/cameras.bin", b"damaged")
-    assert len(read_scene(tmp_path).views) == 3
+    assert read_scene(tmp_path).found == f"the COLMAP model in {tmp_path / 'model.zip'}"
+    other = tmp_path / "other.zip"
+    with zipfile.ZipFile(other, "w") as archive:
+        archive.writestr("sparse/1/images.bin", bytes(10_000))
+    scene = read_scene(tmp_path)
+    assert len(scene.views) == 3
+    assert scene.found.endswith(
+        f"model.zip (sparse/1 in {other} has more photographs: unpack it, and give that folder)"
+    )
 
 
 def test_bomb(tmp_path):

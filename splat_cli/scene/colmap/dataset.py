@@ -22,14 +22,26 @@ _CHUNK = 1 << 20
 
 def find_zip(root: Path) -> Path | None:
     """The first zip file in `root` that contains a model; damaged ones are skipped."""
+    return next((path for path, _, _ in _zipped_models(root)), None)
+
+
+def _zipped_models(root: Path) -> Iterator[tuple[Path, PurePosixPath, int]]:
+    """Zip files in `root`, folders of models in them, and the bytes of their lists of images, sorted."""
     for path in filter(Path.is_file, sorted(root.glob("*.zip"))):
         try:
             with open_zip(path) as archive:
-                if {PurePosixPath(name).name for name in archive.namelist()} & _NAMES:
-                    return path
+                files = {PurePosixPath(member.filename): member.file_size for member in archive.infolist()}
         except ZIP_ERRORS:
             continue
-    return None
+        for folder in sorted({file.parent for file in files if file.name in _NAMES}):
+            yield path, folder, max(files.get(folder / f"images{suffix}", 0) for suffix in (".bin", ".txt"))
+
+
+def _larger_zipped(root: Path) -> str:
+    """Names a model in a zip file with a longer list of images than the first, which is read; empty without one."""
+    models = list(_zipped_models(root))
+    path, folder, size = max(models, key=lambda model: model[2])
+    return f" ({folder} in {path} has more photographs: unpack it, and give that folder)" if size > models[0][2] else ""
 
 
 @contextmanager
@@ -83,7 +95,8 @@ def read_colmap(root: Path, options: SceneOptions) -> Dataset:
     archive = None if has_model(root) else find_zip(root)
     if archive is not None:
         with unzipped_model(archive) as folder:
-            return _dataset(read_model(folder), f"the COLMAP model in {archive}", image_folder(root, archive, options))
+            found = f"the COLMAP model in {archive}{_larger_zipped(root)}"
+            return _dataset(read_model(folder), found, image_folder(root, archive, options))
     folder = find_model(root)
     model = read_model(folder)
     dataset = _dataset(model, f"the COLMAP model in {folder}", image_folder(root, folder, options))
