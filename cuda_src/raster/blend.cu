@@ -34,8 +34,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend(
     const float4* __restrict__ colors,              // [capacity] rgb
     float* __restrict__ image,                      // [3, height, width]
     float* __restrict__ final_T,                    // [height, width] transmittance that is left for the background
-    float* __restrict__ states,                     // [slots, 4, 256] T and rgb at the start of each segment; may be null
-    uint2* __restrict__ segments)                   // [slots] (tile, segment) of each block of the backward pass; may be null
+    float* __restrict__ states,                     // [max_segments, 4, 256] T and rgb at the start of each segment; may be null
+    uint2* __restrict__ segments)                   // [max_segments] (tile, segment) of each block of the backward pass; may be null
 {
     __shared__ Ring rings[WARPS];
     __shared__ int tile_segments;                   // that any warp has entered

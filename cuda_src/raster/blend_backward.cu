@@ -39,14 +39,14 @@
 extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend_backward(
     const Camera* __restrict__ cameras,             // [num_views]
     const IterState* __restrict__ state,            // [1]
-    const uint2* __restrict__ segments,             // [slots] (tile, segment)
+    const uint2* __restrict__ segments,             // [max_segments] (tile, segment)
     const unsigned* __restrict__ tile_begins,       // [num_tiles + 1]
     const unsigned* __restrict__ splat_from_pair,   // [pair_capacity]
     const float2* __restrict__ means2d,             // [capacity] px
     const float4* __restrict__ conic_opacity,       // [capacity] conic in px^-2, opacity
     const float4* __restrict__ colors,              // [capacity] rgb
     const float* __restrict__ image,                // [3, height, width]
-    const float* __restrict__ states,               // [slots, 4, 256] T and rgb at the start of each segment
+    const float* __restrict__ states,               // [max_segments, 4, 256] T and rgb at the start of each segment
     const float* __restrict__ d_image,              // [3, height, width]
     float* __restrict__ d_splats)                   // [capacity, SPLAT_SUMS] accumulated; with FIXED_SUMS see fixed.cuh
 {

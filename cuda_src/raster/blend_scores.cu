@@ -12,8 +12,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_scores(
     const Camera* __restrict__ cameras,             // [num_views]
     const IterState* __restrict__ state,    // [1]
     const unsigned* __restrict__ tile_order,        // [num_tiles] longest lists first; used without segments
-    const uint2* __restrict__ segments,             // [slots] (tile, segment); null: one block per tile
-    const float* __restrict__ states,               // [slots, 4, 256] T and rgb at the start of each segment
+    const uint2* __restrict__ segments,             // [max_segments] (tile, segment); null: one block per tile
+    const float* __restrict__ states,               // [max_segments, 4, 256] T and rgb at the start of each segment
     const unsigned* __restrict__ tile_begins,       // [num_tiles + 1]
     const unsigned* __restrict__ splat_from_pair,   // [pair_capacity]
     const float2* __restrict__ means2d,             // [capacity] px

@@ -65,7 +65,7 @@ def work_of(trainer: Trainer, num_steps: int) -> tuple[Work, int, int]:
         states.append(state)
         visible.append(int(visible_splats(trainer.backend, trainer.rasterizer.projection, trainer.model.num).sum()))
         in_seen_sectors.append(
-            num_in_seen_sectors(visible_splats(trainer.backend, trainer.rasterizer.updated, trainer.model.num))
+            num_in_seen_sectors(visible_splats(trainer.backend, trainer.rasterizer.projected_batch, trainer.model.num))
         )
         rows, columns = box_tiles(trainer, int(state["view"]))
         pieces = rows * (-(-columns // PIECE))

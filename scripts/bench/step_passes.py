@@ -18,7 +18,7 @@ from splat_cli.render.blend import blend, blend_backward
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import project
-from splat_cli.render.project_backward import Update, project_backward
+from splat_cli.render.project_backward import Update
 from splat_cli.render.rasterization_settings import RasterizationSettings
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.run.plan import resolve_plan
@@ -82,7 +82,7 @@ def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], antiali
         ("l1_ssim", lambda: loss.forward(state, pic.image)),
         ("l1_ssim_backward", lambda: loss.backward(state, pic.image, pic.d_image)),
         ("blend_backward", lambda: blend_backward(cameras, state, p, raster.tiles, pic, False, settings.matrix_sums)),
-        ("project_backward+adam", lambda: project_backward(splats, cameras, state, antialias, raster.updated, update)),
+        ("project_backward+adam", lambda: raster.update(splats, state, update)),
     ]
     return Bench(backend, splats, raster, state, passes)
 

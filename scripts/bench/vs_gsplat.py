@@ -15,7 +15,7 @@ from step_passes import make_bench, run_all, time_replay
 
 from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.render.project_backward import Update, project_backward
+from splat_cli.render.project_backward import Update
 from splat_cli.scene.view import View
 
 WARM_UP = 3  # calls for each view before timing
@@ -69,8 +69,8 @@ def our_milliseconds(
     assert d_image is not None  # make_bench allocates for training
     d_image[...] = backend.xp.random.default_rng(0).random(d_image.shape) - 0.5
     forward: list[Callable[[], None]] = [passes[name] for name in ("begin_step", "project", "tiles", "blend")]
-    geometry = (bench.splats, raster.cameras, bench.state, antialias, raster.updated, update)
-    both: list[Callable[[], None]] = [*forward, passes["blend_backward"], partial(project_backward, *geometry)]
+    geometry = partial(raster.update, bench.splats, bench.state, update)
+    both: list[Callable[[], None]] = [*forward, passes["blend_backward"], geometry]
     times = {
         name: statistics.median(time_replay(backend, partial(run_all, steps), len(views)))
         for name, steps in (("forward", forward), ("forward and backward", both))

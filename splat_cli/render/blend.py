@@ -22,7 +22,7 @@ class Picture:
     """Output buffers of `blend`, for views of up to `max_pixels`; smaller views use the first part, without padding.
 
     image, d_image: float32 [3 * max_pixels] as planes [3, H, W]; final_T: float32 [max_pixels].
-    states: float32 [slots, 4, 256], segments: uint32 [slots, 2]: for the backward pass, else None.
+    states: float32 [max_segments, 4, 256], segments: uint32 [max_segments, 2]: for the backward pass, else None.
     """
 
     image: DeviceArray
@@ -34,21 +34,21 @@ class Picture:
     @staticmethod
     def memory_cost(training: bool) -> MemoryCost:
         """Device memory of the buffers; the last segment of a tile may be partly filled."""
-        slot = (4 * 4 * 256 + 8) * training
-        return MemoryCost(per_pixel=4 * (4 + 3 * training), per_pair=slot / SEGMENT, per_tile=slot)
+        segment = (4 * 4 * 256 + 8) * training
+        return MemoryCost(per_pixel=4 * (4 + 3 * training), per_pair=segment / SEGMENT, per_tile=segment)
 
     @classmethod
     def allocate(cls, backend: Backend, max_pixels: int, max_tiles: int, pair_capacity: int, training: bool) -> Picture:
         """Uninitialised buffers for the largest view. training: include buffers of the backward pass."""
-        empty, slots = backend.xp.empty, pair_capacity // SEGMENT + max_tiles + 1
+        empty, max_segments = backend.xp.empty, pair_capacity // SEGMENT + max_tiles + 1
         picture = cls(
             image=empty(3 * max_pixels, "float32"),
             final_T=empty(max_pixels, "float32"),
         )
         if training:
             picture.d_image = empty(3 * max_pixels, "float32")
-            picture.states = empty((slots, 4, 256), "float32")
-            picture.segments = empty((slots, 2), "uint32")
+            picture.states = empty((max_segments, 4, 256), "float32")
+            picture.segments = empty((max_segments, 2), "uint32")
         return picture
 
 

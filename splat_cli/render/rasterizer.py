@@ -99,27 +99,27 @@ class Rasterizer:
 
     def release(self) -> None:
         """Free all scratch memory; call `resize_splats`, then `resize_pairs` before the next pass."""
-        for name in ("projection", "updated", "slots", "tiles", "tile_lists", "picture"):
+        for name in ("projection", "projected_batch", "projections", "tiles", "tile_lists", "picture"):
             self.__dict__.pop(name, None)
 
     def resize_splats(self, capacity: int) -> None:
         """Allocate buffers for `capacity` splats, after these were reallocated; the contents are lost."""
         self.generation += 1
-        self.updated = ProjectedBatch.allocate(self.backend, capacity, self.settings)
-        self.slots = allocate_views(self.updated, self.backend, self.cameras.max_tiles, self.settings)
-        self.projection = self.slots[0]
+        self.projected_batch = ProjectedBatch.allocate(self.backend, capacity, self.settings)
+        self.projections = allocate_views(self.projected_batch, self.backend, self.cameras.max_tiles, self.settings)
+        self.projection = self.projections[0]
         if self.coloring:
             self.coloring.resize(capacity)
 
     def select(self, slot: int) -> None:
         """Render into slot `slot` of the batch from now on."""
         if self.settings.batch > 1:
-            self.projection, self.tiles = self.slots[slot], self.tile_lists[slot % len(self.tile_lists)]
+            self.projection, self.tiles = self.projections[slot], self.tile_lists[slot % len(self.tile_lists)]
 
     def record_view(self, slot: int, state: IterState) -> None:
         """Store the camera and loss of the rendered view for the update of the batch."""
-        if self.updated.views is not None:
-            arrays = self.cameras.array, state.array, self.updated.views[slot]
+        if self.projected_batch.views is not None:
+            arrays = self.cameras.array, state.array, self.projected_batch.views[slot]
             self.backend.kernel("optim/begin_step", "record_view")((1,), (1,), *arrays)
 
     def forward(
@@ -182,7 +182,7 @@ class Rasterizer:
 
     def update(self, splats: Splats, state: IterState, update: Update) -> None:
         """Backward pass from the gradients of projected splats (of the whole batch, if any) to the raw parameters."""
-        project_backward(splats, self.cameras, state, self.settings.antialias, self.updated, update)
+        project_backward(splats, self.cameras, state, self.settings.antialias, self.projected_batch, update)
 
     def image(self, view_index: int) -> DeviceArray:
         """The last picture as a device array float32 [3, H, W]; valid until the next forward pass."""

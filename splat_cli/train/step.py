@@ -108,7 +108,7 @@ class BatchStep:
             if slot == self.batch - 1:
                 raster.update(splats, state, self.update_options())
             joint.step(state)
-        joint.update(self.model, state, raster.updated.views, not self.config.visible_adam)
+        joint.update(self.model, state, raster.projected_batch.views, not self.config.visible_adam)
 
     def measure_loss(self) -> None:
         """Queue the loss of the rendered picture."""

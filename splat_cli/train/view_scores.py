@@ -51,7 +51,7 @@ class LocalViews(ViewsToScore):
     @property
     def at_once(self) -> int:
         raster = self._rasterizer
-        has_room = raster.settings.batch > 1 and raster.updated.columns <= MAX_AHEAD
+        has_room = raster.settings.batch > 1 and raster.projected_batch.columns <= MAX_AHEAD
         return MAX_AT_ONCE if has_room and not raster.coloring else 1
 
     def load(self, views: np.ndarray, reset: Callable[[], None]) -> None:
@@ -157,7 +157,7 @@ class ViewScorer:
             self._sums[...] = 0
             shown[...], cursor[...] = backend.upload(views), 0
         else:
-            self._sums = backend.xp.zeros((self.rasterizer.updated.columns, self.sums_width), "float32")
+            self._sums = backend.xp.zeros((self.rasterizer.projected_batch.columns, self.sums_width), "float32")
             self._source = backend.upload(views), backend.upload(np.zeros(1, np.int32))
 
     def _add_scores(self) -> None:

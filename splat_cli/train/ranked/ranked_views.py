@@ -46,7 +46,7 @@ class RankedViews:
     @property
     def capacity(self) -> int:
         """Capacity of the buffers, in splats of all ranks."""
-        return self.rasterizer.updated.columns
+        return self.rasterizer.projected_batch.columns
 
     @property
     def exchange(self) -> Exchange:

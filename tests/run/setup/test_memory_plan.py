@@ -84,10 +84,10 @@ def test_estimate_is_what_is_allocated(batch):
     trainer = _trainer(backend, num, max_splats=num, batch=batch)
     raster, model = trainer.rasterizer, trainer.model
     arrays = [*model.planes().values(), trainer.loss.d_maps, *(shown[0] for shown in trainer.images._resident.values())]
-    for part in (raster.updated, raster.picture, *raster.tile_lists):
+    for part in (raster.projected_batch, raster.picture, *raster.tile_lists):
         arrays += [value for value in vars(part).values() if isinstance(value, np.ndarray)]
-    shared = "means2d", "conic_opacity", "tile_counts", "large_splats"  # the others are views of raster.updated
-    arrays += [getattr(slot, name) for slot in raster.slots for name in shared]
+    shared = "means2d", "conic_opacity", "tile_counts", "large_splats"  # the others are views of raster.projected_batch
+    arrays += [getattr(projection, name) for projection in raster.projections for name in shared]
     arrays = list({id(array): array for array in arrays}.values())  # lists of tiles share some
     plan = plan_memory(backend, trainer.config, trainer.cameras.views, num)
     growing = num * (4 * 59 + 8)  # a row of parameters and the scores are temporary
