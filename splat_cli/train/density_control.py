@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.config import ResolvedConfig
 from splat_cli.density import make_strategy
 from splat_cli.density.unseen import hide_unseen, mark_unseen, max_unseen_steps, restart_clocks
 from splat_cli.model.columns import partition
 from splat_cli.model.model import Model
-from splat_cli.render.iter_state import IterState
 from splat_cli.train.memory_recovery import ScratchMemory
 from splat_cli.train.sharding import Sharding
+from splat_cli.train.step import BatchStep
 from splat_cli.train.view_scores import ViewScorer
 
 SORT_INTERVAL = 1000  # steps between two spatial sorts, roughly
@@ -29,20 +28,18 @@ class DensityControl:
 
     def __init__(
         self,
-        config: ResolvedConfig,
+        step: BatchStep,
         extent: float,
-        model: Model,
         scorer: ViewScorer,
         scratch: ScratchMemory,
-        state: IterState,
         rng: np.random.Generator,
         sharding: Sharding,
     ) -> None:
-        self.config, self.extent, self.model, self.rng = config, extent, model, rng
-        self._scorer, self._scratch, self._state, self._sharding = scorer, scratch, state, sharding
-        self.strategy = make_strategy(config, extent)
+        self.config, self.extent, self.model, self.rng = step.config, extent, step.model, rng
+        self._scorer, self._scratch, self._state, self._sharding = scorer, scratch, step.state, sharding
+        self.strategy = make_strategy(self.config, extent)
         self.num_removed = 0
-        self._max_unseen_steps = max_unseen_steps(config, len(scratch.rasterizer.cameras.views))
+        self._max_unseen_steps = max_unseen_steps(self.config, len(step.rasterizer.cameras.views))
 
     def limit(self, max_splats: int) -> None:
         """Lower the maximum number of splats."""

@@ -8,10 +8,8 @@ from typing import TypeVar
 from splat_cli.errors import OutOfMemory
 from splat_cli.gaussians.splats import OPACITY
 from splat_cli.model.model import Model
-from splat_cli.render.iter_state import IterState
-from splat_cli.render.rasterizer import Rasterizer
-from splat_cli.train.joint_models import JointModels
 from splat_cli.train.sharding import Sharding
+from splat_cli.train.step import BatchStep
 from splat_cli.train.view_scores import ViewScorer
 
 T = TypeVar("T")
@@ -23,18 +21,10 @@ _MIN_SPLATS, _MIN_PAIRS = 100, 1024
 class ScratchMemory:
     """Scratch buffers of training, which can be released and reallocated. allocated: whether they are allocated."""
 
-    def __init__(
-        self,
-        model: Model,
-        rasterizer: Rasterizer,
-        joint: JointModels,
-        scorer: ViewScorer,
-        state: IterState,
-        sharding: Sharding,
-    ) -> None:
-        self.model, self.rasterizer, self.joint, self.scorer, self.state = model, rasterizer, joint, scorer, state
-        self.allocated, self._sharding = True, sharding
-        joint.resize(model.splats.capacity)
+    def __init__(self, step: BatchStep, scorer: ViewScorer, sharding: Sharding) -> None:
+        self.model, self.rasterizer, self.joint, self.state = step.model, step.rasterizer, step.joint, step.state
+        self.scorer, self.allocated, self._sharding = scorer, True, sharding
+        self.joint.resize(self.model.splats.capacity)
 
     def recover(self, step: int, fit: Callable[[float], object], prune: Callable[[int], object]) -> str:
         """Prune the least opaque splats until training from step `step` on fits; returns a notice.

@@ -93,18 +93,10 @@ class Trainer:
         )
         self.cameras = self.images.cameras
         self.schedule = upload_schedule(backend, config)
+        scene = inputs.points, inputs.pose_offsets, images.depth_maps
+        background = background_of(self.schedule)
         self.joint = JointModels(
-            JointInputs(
-                backend,
-                self.cameras,
-                config,
-                background_of(self.schedule),
-                self.extent,
-                self.model.splats,
-                inputs.points,
-                inputs.pose_offsets,
-                images.depth_maps,
-            )
+            JointInputs(backend, self.cameras, config, background, self.extent, self.model.splats, *scene)
         )
         self.rasterizer = make_rasterizer(config, self.cameras, self.model, self.joint)
         self.loss = self.joint.loss
@@ -115,10 +107,8 @@ class Trainer:
         )
         rng = rng or np.random.default_rng(config.seed)
         self.scorer, self.loop = self.sharding.connect(self.batch_step, self.images, self.timer, rng)
-        self.scratch = ScratchMemory(self.model, self.rasterizer, self.joint, self.scorer, self.state, self.sharding)
-        self.density = DensityControl(
-            config, self.extent, self.model, self.scorer, self.scratch, self.state, rng, self.sharding
-        )
+        self.scratch = ScratchMemory(self.batch_step, self.scorer, self.sharding)
+        self.density = DensityControl(self.batch_step, self.extent, self.scorer, self.scratch, rng, self.sharding)
         self._whole: Splats | None = None  # splats of all ranks, gathered since the last change
         self.set_size(scene_size(images.views, splats.means))
         if self.sharding.share.rank > 0:
