@@ -27,7 +27,7 @@ _NO_LIMIT = 2**28  # maximum of the setting
     "--cell-splats",
     type=WholeRange(100),
     metavar="N",
-    help="Maximum number of splats of a cell.  [default: what fits into device memory beside as many frozen ones]",
+    help="Maximum number of splats of a cell.  [default: what fits on the device with the same number of frozen ones]",
 )
 @click.option(
     "--cell-steps",

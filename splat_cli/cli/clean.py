@@ -40,13 +40,13 @@ _WORDS = {
     metavar="X",
     default=1.0,
     show_default=True,
-    help="Factor of all limits: more goes with 2, less with 0.5.",
+    help="Factor of all limits: 2 removes more, 0.5 less.",
 )
 @click.option(
     "--preview",
     type=PATH,
     metavar="FILE",
-    help="Write only this page (.html) or file: all splats, with those that would go in magenta.",
+    help="Write only this page (.html) or file: all splats, with those to remove in magenta.",
 )
 @click.option(
     "--scene", type=PATH, metavar="DIR", help="Folder of the scene, if it has moved.  [default: as in training]"
@@ -65,11 +65,12 @@ def command(
     """Remove floaters, haze, needles and splats that no picture needs.
 
     The splats of a run are judged by its training photographs. Floaters stand where photographs show a point of the
-    scene farther away. Other splats go if no picture needs them, or if two views at most see them and they lie alone
+    scene farther away. Other splats are removed if no picture needs them, or if few views see them and they lie alone
     or stick out as needles. A file without a run is judged by opacities, sizes and neighbours alone.
 
-    RUN_OR_FILE stays. Writes the other splats, and beside them a picture from outside of the cameras' path: before,
-    with what goes in magenta, and after. With held-out photographs, prints their PSNR before and after.
+    RUN_OR_FILE does not change. Writes the remaining splats, and beside them a picture from outside of the cameras'
+    path: before, with the splats to remove in magenta, and after. With held-out photographs, prints their PSNR before
+    and after.
     """
     from splat_cli.commands.clean import find_cleaning, held_out_psnr, save_outside_pictures
     from splat_cli.device import open_backend
@@ -84,7 +85,7 @@ def command(
     data = {"num_splats": len(cleaning.splats), **cleaning.counts(), "file": target}
     if preview:
         _write_preview(preview, source, cleaning)
-        return Output([*lines, f"Preview, with what goes in magenta: {preview}"], data)
+        return Output([*lines, f"Preview, with splats to remove in magenta: {preview}"], data)
     kept = cleaning.exported()
     write_splats(target, kept)
     if outside := len(cleaning.kept()) - len(kept):
@@ -93,17 +94,17 @@ def command(
     if psnr := held_out_psnr(cleaning, scene, backend, display):
         lines.append("Held-out photographs: PSNR {:.2f} before, {:.2f} after".format(*psnr))
         data["psnr_before"], data["psnr"] = psnr
-    lines += [f"Cleaned: {target}", f"From outside, before, with what goes in magenta, and after: {picture}"]
+    lines += [f"Cleaned: {target}", f"From outside, before, with removed splats in magenta, and after: {picture}"]
     return Output(lines, {**data, "picture": picture})
 
 
 def _summary(cleaning: "Cleaning") -> str:
-    """Number of splats that go, in total and for each reason."""
+    """Number of splats to remove, in total and for each reason."""
     counts, num = cleaning.counts(), len(cleaning.splats)
     reasons = ", ".join(f"{count:,} {_WORDS[name]}" for name, count in counts.items() if count)
     total = sum(counts.values())
     share = f" ({total / num:.1%})" if num else ""
-    return f"{total:,} of {num:,} splats go{share}{': ' if reasons else ''}{reasons}"
+    return f"{total:,} of {num:,} splats to remove{share}{': ' if reasons else ''}{reasons}"
 
 
 def _default_output(source: Path) -> Path:
@@ -135,7 +136,7 @@ def _check_output(source: Path, target: Path, picture: Path, is_preview: bool) -
 
 
 def _write_preview(path: Path, source: Path, cleaning: "Cleaning") -> None:
-    """Write all splats, with those that go in magenta, as a page or in the format of the suffix."""
+    """Write all splats, with those to remove in magenta, as a page or in the format of the suffix."""
     from splat_cli.gaussians.formats import write_splats
     from splat_cli.viewer.initial_camera import find_initial_camera
 

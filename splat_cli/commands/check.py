@@ -37,7 +37,7 @@ from splat_cli.scene.view import Scene
 from splat_cli.scene.zipped import is_zipped_scene, unzipped_scene
 from splat_cli.terminal.console import Counting
 
-_LINK_OF_TRACKS = 30  # points that two photographs share: COLMAP needs as many to place one
+_LINK_OF_TRACKS = 30  # points that two photographs share: COLMAP needs this many to place one
 _ONE_SIDE, _HOLE, _OUTWARD_HOLE = 145.0, 45.0, 90.0  # degrees without a camera
 _HOLE_SHARE, _MIN_HOLE = 0.25, 25.0  # of the arc of a capture from one side; degrees
 _NUM_PLACES = 5

@@ -56,7 +56,7 @@ class Cleaning:
         return kept if self.run is None else kept.select(inside_crop(kept.means, self.run))
 
     def highlighted(self) -> SplatArrays:
-        """All splats; those that go are magenta, and opaque enough to be seen."""
+        """All splats; those to remove are magenta, and opaque enough to be seen."""
         goes, splats = self.reasons != Reason.NONE, self.splats
         magenta = ((np.array(_HIGHLIGHT) - 0.5) / SH_C0).astype(np.float32)
         return dataclasses.replace(
@@ -67,12 +67,12 @@ class Cleaning:
         )
 
     def counts(self) -> dict[str, int]:
-        """Number of splats that go for each reason, by its name in lower case."""
+        """Number of splats to remove for each reason, by its name in lower case."""
         return {reason.name.lower(): int((self.reasons == reason).sum()) for reason in Reason if reason != Reason.NONE}
 
 
 def find_cleaning(source: Path, strength: float, scene: Path | None, backend: Backend, display: Display) -> Cleaning:
-    """What goes from the splats of a run or a file. UsageError if no splat would be left."""
+    """The splats of a run or a file, and which of them to remove. UsageError if no splat would be left."""
     splats, run = load_trained_splats(source)
     for note in splats.reading_notes(source):
         display.warn(note)
@@ -85,7 +85,7 @@ def find_cleaning(source: Path, strength: float, scene: Path | None, backend: Ba
 def find_reasons(
     splats: SplatArrays, run: RunDir | None, strength: float, scene: Path | None, backend: Backend, display: Display
 ) -> np.ndarray:
-    """Why splats go: `Reason` int8 [N]. With a run by its views and photographs, otherwise by shape.
+    """Reasons to remove splats: `Reason` int8 [N]. With a run by its views and photographs, otherwise by shape.
 
     scene: folder of the photographs, by default as in training; warns if they are missing.
     """
@@ -144,7 +144,7 @@ def _some(photographs: ImageSet, count: int) -> ImageSet:
 
 
 def save_outside_pictures(path: Path, cleaning: Cleaning, backend: Backend) -> None:
-    """Write a PNG of three pictures from outside of the cameras' path: before, with what goes in magenta, and after."""
+    """Write a PNG of three pictures from outside of the cameras' path: before, splats to remove in magenta, after."""
     run, splats = cleaning.run, cleaning.splats
     view = outside_view(run.views("all"), splats.means) if run else overview(splats.means)
     background = run.background() if run else (0.0, 0.0, 0.0)

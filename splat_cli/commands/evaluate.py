@@ -45,7 +45,7 @@ class Evaluation:
     unwritten: DiskError | None = None
     """The reason why metrics.json could not be written, for example in the folder of another user's run."""
     other: str | None = None
-    """What the scores are of, if not of the model and photographs of training: metrics.json keeps the run's scores."""
+    """The other model or photographs, in words, if not those of training: metrics.json keeps the run's scores."""
 
     def to_dict(self) -> dict[str, Any]:
         """The scores as JSON."""

@@ -36,8 +36,8 @@ def image_budget(
 ) -> ImageBudget | None:
     """Budget of a GPU's part of the training photographs, in addition to all held-out ones (`others`); None if all fit.
 
-    Those that do not fit on one GPU are in host memory that kernels access, if they fit there and --image-memory does
-    not limit them, else streamed.
+    Photographs that do not fit on one GPU are in host memory that kernels access, if they fit there and --image-memory
+    does not limit them; otherwise they are streamed.
     UsageError if not even the photographs of one round of density control fit.
     """
     gpus, largest = config.gpus, max(map(photo_bytes, views))

@@ -37,7 +37,7 @@ class ImageBudget:
 
     @staticmethod
     def count_for(resident: int) -> int:
-        """Number of photographs of the smallest budget of which at least `resident` are on the device."""
+        """Number of photographs of the smallest budget that keeps at least `resident` of them on the device."""
         return ceil_div(3 * resident, 2)
 
     @property

@@ -90,10 +90,10 @@ class TrainingImages:
 
 
 class PhotographRows:
-    """Photographs and masks in rows of which the first `on_device` are on the device, the others in host memory.
+    """Photographs and masks in rows; the first `on_device` rows are on the device, the others in host memory.
 
     The loss reads each pixel several times. Therefore all cameras refer to one place on the device, to which `fetch`
-    copies the photograph of a step before.
+    first copies the photograph of a step.
     """
 
     def __init__(self, backend: Backend, images: ImageSet, cameras: CameraTable, on_device: int) -> None:

@@ -1,4 +1,4 @@
-"""Memory of a GPU of which a part lies in host memory, through the driver's virtual memory management."""
+"""Memory of a GPU that lies partly in host memory, through the driver's virtual memory management."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Access(ctypes.Structure):
 
 
 class SplitMemory:
-    """Consecutive addresses of which the first `on_device` bytes are device memory, the others page-locked host memory.
+    """Consecutive addresses: the first `on_device` bytes are device memory, the others page-locked host memory.
 
     Kernels, copies and fills use it like device memory; accesses of the second part go over PCIe. Made with the
     driver's virtual memory management. Sizes are rounded up to GRAIN.

@@ -35,19 +35,19 @@ _ENDING = 0.5
 _MAX_LOSS = 0.02
 """PSNR that floaters may cost on training photographs, dB: haze also explains differences between photographs."""
 _HIDING = 0.01
-"""Share of the pixels above which floaters hide so much that the others are judged anew without them."""
+"""If floaters hide a larger share of the pixels, the other splats are judged again without them."""
 _SHARE = 0.03
 """Pixels of an unneeded splat, relative to the mean of all splats."""
 _SEEN = 0.5
 """Contribution to a view, in pixels, from which the view sees a splat."""
 _FEW_VIEWS = 0.05
-"""Share of the views up to which a splat that lies alone, or a needle, is no part of the scene."""
+"""A lone splat or a needle is not a part of the scene if at most this share of the views sees it."""
 _MIN_NEAR, _MIN_AT_ENDS = 3, 2
 """Minimum number of other splats near one that is not alone, and near the ends of a needle that lies on a surface."""
 _FAINT = 0.005
 """Opacity below which splats are pruned in training (Kerbl et al. 2023, sec. 5.2)."""
 _ROUNDS = 6
-"""Number of halvings in the search for the floaters that may go."""
+"""Number of halvings in the search for the floaters that may be removed."""
 _CORE = (0.1, 0.9)
 """Quantiles of the positions along each axis between which the core of the scene lies."""
 _CELL = 0.02
@@ -61,11 +61,11 @@ _ENDS = 2.0
 _MAX_INDEX = 1 << 20
 """Cells along half an axis; positions farther away belong to no cell."""
 MANY = 2**31 - 1
-"""Number of neighbors of what is not judged: the ends of splats that are no needles."""
+"""Number of neighbours where they are not counted: at the ends of splats that are not needles."""
 
 
 class Reason(IntEnum):
-    """Why a splat goes."""
+    """Reason to remove a splat."""
 
     NONE = 0
     FLOATER = 1
@@ -146,7 +146,7 @@ def _reasons_by_isolation(splats: SplatArrays, strength: float) -> np.ndarray:
 
 
 def _floaters(splats: SplatArrays, support: _Support, seen: Photographed, strength: float) -> np.ndarray:
-    """Indices of splats through which photographs show points: all, or as many of the smallest as may go.
+    """Indices of splats through which photographs show points: all, or the smallest ones if more would cost too much.
 
     Large veils of haze in front of a camera belong to no surface, but the photographs need them if other splats have
     been trained behind them.

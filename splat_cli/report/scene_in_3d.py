@@ -30,8 +30,8 @@ from splat_cli.viewer.camera_defaults import seen_points
 from splat_cli.viewer.html import NUM_STOPS, Stop, splats_in_3d
 
 _MAX_SIDE, _MAX_BYTES = 800, 60_000  # of such a photograph
-_NUM_VIEWS = 64  # of which splats contribute most
-_NUM_COMPARED = 4  # by which the loss of fewer splats is measured
+_NUM_VIEWS = 64  # to find the splats that contribute most
+_NUM_COMPARED = 4  # to measure what fewer splats lose
 _MARGIN = 0.97  # aims a little below the limit, so that one more attempt suffices
 _FEWEST = 1000  # splats that are worth a picture
 _BYTES_PER_SPLAT = 13.0  # in SOG, without the palette of view-dependent colours
@@ -115,7 +115,7 @@ def _fitting(room: float, splats: SplatArrays) -> tuple[int, int]:
 
 
 def _note(data: RunData, splats: SplatArrays, shown: SplatArrays, backend: Backend) -> Markup:
-    """How to use the scene, and what is lost if the page has not all splats."""
+    """How to use the scene, and what is lost if the page lacks some splats."""
     note = (
         "Drag to look around. The buttons and arrow keys go to the next photograph, the slider lays it over the scene. "
         "Measure shows the distance of two points."

@@ -63,7 +63,7 @@ def _words(psnr: float) -> str:
 
 
 def _grade(data: RunData) -> Iterator[Markup]:
-    """What the mean score means."""
+    """The mean score, in numbers and words."""
     measured, training = data.measured, _training_psnr(data)
     if measured:
         psnr, num = measured["psnr"], len(measured.get("per_image", {}))
@@ -132,7 +132,7 @@ def _failing_everywhere(data: RunData) -> Iterator[tuple[Markup, Markup]]:
 
 
 def _against_overfitting(data: RunData) -> Markup:
-    """What trial runs try, where there were none."""
+    """Advice to try by hand what trial runs try, if there were none."""
     start = "Against overfitting, take more photographs"
     if data.trials:
         return prose(f"{start}. Trial runs have already tried `--free-space` with half the steps.")

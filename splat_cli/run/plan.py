@@ -23,15 +23,15 @@ MIN_UPDATES = 1_000  # with fewer steps, batches reduce quality
 BUDGET, MIN_BUDGET = 1.74, 20_000  # default of splat_budget, and lower bound in splats, for few pixels
 # small photographs need as many splats as those of this size, in pixels: docs/experiments/densification.md
 MIN_BUDGETED_SIZE, PIXELS_PER_UNIT = 700_000, 87  # bound for tiny ones: pixels per splat with a budget of 1
-# share of fine detail in the error from which more splats pay, up to MAX_MORE times as many: the same page
+# with a larger share of fine detail in the error, up to MAX_MORE times the splats pay: the same page
 MIN_DETAIL, MAX_MORE = 0.3, 2.0
 MIN_SIDE = 4  # px of the smallest photograph at a reduced resolution
 DEPTH_WEIGHT = 0.1  # with depth maps: docs/experiments/depth.md
 FREE_SPACE_WEIGHT = 0.1  # with --appearance grid: docs/experiments/appearance.md
 STEPS_PER_VIEW = 120  # default maximum; with more steps, held-out views get worse
 STEPS_RANGE = (10_000, 20_000)
-# so many photographs that runs have the maximum number of steps: more splats then pay more than more steps, and larger
-# batches cost no quality: docs/experiments/optimizer.md#bonsai-to-304-db
+# with this many photographs, runs have the maximum number of steps. Then more splats gain more than more steps, and
+# larger batches cost no quality: docs/experiments/optimizer.md#bonsai-to-304-db
 MANY_VIEWS, MANY_STEPS = 167, 15_000
 BATCH_OF_MANY, COARSE_OF_MANY, BUDGET_OF_MANY = 8, 0.45, 2.15
 # few photographs, of which few show each point, overfit to more steps and splats: docs/experiments/validation.md
@@ -45,7 +45,7 @@ REFERENCE_OVERLAP = 30.0  # lr_shN is given for this number of views per point
 SH_FACTOR_RANGE = (0.3, 4.0)  # bounds of the factor of lr_shN by views per point
 SH_POWER_OF_VISITS, MAX_SH_FACTOR_OF_VISITS = 0.75, 3.0
 DROPOUT, MAX_DROPOUT = 2.5e-5, 0.25  # per splat and photograph: docs/experiments/densification.md
-ENOUGH_VIEWS = 120  # beyond, dropout falls with the square of the number of photographs
+ENOUGH_VIEWS = 120  # with more, dropout falls with the square of the number of photographs
 DROPOUT_PER_VISIT, MAX_DROPOUT_OF_VISITS = 6e-5, 0.05  # beyond HARMLESS_VISITS of each photograph
 HARMLESS_VISITS = 150
 _SAMPLED_POINTS = 2_000

@@ -24,7 +24,7 @@ MAX_INITIAL_PAIRS = 1 << 24  # among very many splats, few are visible and most 
 
 
 def pairs_per_splat(on_device: RowsOnDevice | None) -> int:
-    """Planned number of pairs per splat; fewer if not all memory of the splats need be on the device."""
+    """Planned number of pairs per splat; fewer if some memory of the splats may be on the host."""
     return FEW_PAIRS_PER_SPLAT if on_device else PAIRS_PER_SPLAT
 
 
@@ -47,7 +47,7 @@ def make_model(
 ) -> Model:
     """The splats to train, after the frozen ones, with room to grow.
 
-    With frozen splats or `on_device`, with room for all splats that may come: larger arrays would not fit beside these.
+    With frozen splats or `on_device`, it has room for all splats from the start: no larger arrays would fit beside it.
     """
     num_frozen = 0 if frozen is None else len(frozen)
     shown = splats if frozen is None else merged([frozen, splats])

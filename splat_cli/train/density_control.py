@@ -20,7 +20,7 @@ SORT_INTERVAL = 1000  # steps between two spatial sorts, roughly
 
 
 class DensityControl:
-    """Changes the splats after the steps at which the strategy is due. With several ranks, all do so alike.
+    """Changes the splats after the steps at which the strategy is due. All ranks make the same changes.
 
     model: the splats of this rank. extent: size of the scene, in world units. rng: generator of all strategies, which
     checkpoints save. num_removed: number of splats removed because their parameters were not finite.

@@ -213,7 +213,7 @@ def _limits(
         for one, frozen in ((resolved, ""), (last, None))
     )
     limits: dict[str, int | str] = {
-        "cell_splats": cell_splats or memory.fitting_beside_frozen,  # as many may surround the cell
+        "cell_splats": cell_splats or memory.fitting_beside_frozen,  # the same number may surround the cell
         "max_splats": resolved.max_splats,
         "coarse_batch": resolved.batch_size,
         "background": resolved.background,

@@ -82,7 +82,7 @@ class MemoryPlan:
 
     @property
     def fitting_beside_frozen(self) -> int:
-        """Number of splats that fit beside as many frozen ones."""
+        """Number of splats that fit together with the same number of frozen ones."""
         mean = self.per_splat - self.saved_per_frozen / 2
         return dataclasses.replace(self, per_splat=mean, num_frozen=0).fitting // 2
 

@@ -40,9 +40,9 @@ MAX_PIXELS = 80_000  # per photograph; at most a quarter of the original's
 SHARE, MIN_STEPS = 1 / 6, 2_500  # steps of a trial, relative to the default
 PENALTY = 1.0  # --free-space
 DROPOUT = 0.3  # with the penalty
-MIN_GAIN = 0.001  # SSIM, from which the penalty is chosen: to miss it costs 2 dB, to take it for nothing 0.2
+MIN_GAIN = 0.001  # of SSIM, to choose the penalty: leaving it out may cost 2 dB, taking it in vain 0.2
 DETAILED = 8  # photographs whose fine detail is measured
-TRIMMED = 1 / 5  # of the photographs: those whose SSIM changes most do not count, at either end
+TRIMMED = 1 / 5  # of the photographs: those that gain most SSIM do not count, nor those that lose most
 
 
 @dataclass(frozen=True)

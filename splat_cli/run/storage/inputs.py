@@ -71,7 +71,7 @@ def _are_other_points(before: Sequence[float], now: Sequence[float]) -> bool:
 
 
 def changed_inputs(run: RunDir, views: Sequence[View]) -> list[str]:
-    """What these views of the run's scene have now that they did not have in training: "a.jpg has another mask".
+    """Changes of these views of the run's scene since training, such as "a.jpg has another mask".
 
     Depth maps do not count: they are read in training only. Empty for runs of earlier versions.
     """
@@ -83,7 +83,7 @@ def changed_inputs(run: RunDir, views: Sequence[View]) -> list[str]:
 
 
 def _changed_views(before: Inputs, now: Inputs, same_options: bool) -> list[str]:
-    """What has changed in each view of both, "a.jpg has another photograph"."""
+    """Changes of the views that are in both, such as "a.jpg has another photograph"."""
     limit, changes = _TOLERANCE * _extent(now), []
     for name in before.keys() & now.keys():
         if changed := _changed_parts(before[name], now[name], limit, same_options):

@@ -134,7 +134,7 @@ class SharedSplats:
 
     @contextmanager
     def geometry(self) -> Iterator[Model]:
-        """The geometry of all splats, for a block that changes it alike on all ranks; then colours and moments follow.
+        """The geometry of all splats, for a block that changes it equally on all ranks; then moves colours and moments.
 
         A MemoryError in the block leaves the splats as they were.
         """
