@@ -83,7 +83,7 @@ def evaluate_run(
         raise UsageError(
             f"{source} is not in the folder of a run, which records the photographs: name the run's folder"
         )
-    distance = None if lpips is None else Lpips(lpips)
+    config, distance = run.config(), None if lpips is None else Lpips(lpips)
     photographs = load_run_images(run, run.views("test"), scene, backend, display)
     splats, field = load_model(ply, backend) if source.is_dir() else (Splats.from_arrays(backend, read_ply(ply)), None)
     names = png_names([view.name for view in photographs.views])
@@ -98,21 +98,18 @@ def evaluate_run(
             count(1)
 
         model = TrainedModel(splats, field, run.background(), run.responses())
-        scores = evaluate(model, photographs, run.config(), on_render=on_render, with_flip=with_flip, lpips=distance)
+        scores = evaluate(model, photographs, config, on_render=on_render, with_flip=with_flip, lpips=distance)
     step, views = step_of(ply), {"": photographs.views, "_train": run.views("train")}
     now = read_run_scene(run, scene)
-    free_space = free_space_metrics(backend, splats, views, now.points, run.config().antialias)
+    free_space = free_space_metrics(backend, splats, views, now.points, config.antialias)
     extra = {"num_splats": splats.num, **free_space}
     changed = changed_inputs(run, [view for view in now.views if view.name in scores])
     other = "of other photographs" if changed else _other_model(run, source, ply)
-    unwritten = None
     with locked_file(run.metrics_path):  # training may add scores, too
-        metrics = updated_metrics(run, run.config(), step, scores, backend.describe(), extra, lpips)
-        if other is None:
-            unwritten = _try_to_save(run, metrics)
-    mean = mean_score(scores.values())
-    held_out, protocol = run.config().eval, metrics["protocol"]
-    return Evaluation(step, held_out, scores, mean, protocol, run.metrics_path, free_space, unwritten, other)
+        metrics = updated_metrics(run, config, step, scores, backend.describe(), extra, lpips)
+        unwritten = None if other else _try_to_save(run, metrics)
+    mean, protocol = mean_score(scores.values()), metrics["protocol"]
+    return Evaluation(step, config.eval, scores, mean, protocol, run.metrics_path, free_space, unwritten, other)
 
 
 def _try_to_save(run: RunDir, metrics: dict[str, Any]) -> DiskError | None:

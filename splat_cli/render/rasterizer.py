@@ -37,7 +37,9 @@ class Coloring(Protocol):
 class Rasterizer:
     """Forward and backward pass of one view, for splats of a fixed capacity and the views of a camera table.
 
-    `generation` changes when arrays are reallocated, which invalidates captured graphs.
+    projection, tiles, picture: projected splats, tile lists and rendered image of the selected view, with gradients.
+    projected_batch: the same splats in all views of a batch, as the update needs them; projections: each view of it.
+    generation: changes when arrays are reallocated, which invalidates captured graphs.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The trainer of one of several ranks, which trains its share of the splats and decides on all like the others.
+"""Sharding of one of several ranks: it trains a share of the splats, and all ranks take the same decisions.
 
 Rank 0 leads: it runs the session, and sends the others the calls of its trainer that all execute together.
 """
