@@ -1,0 +1,108 @@
+"""Cameras and points of a resumed scene: which differences are rounding, and which are refused."""
+
+import dataclasses
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from splat_cli.config import TrainConfig
+from splat_cli.errors import UsageError
+from splat_cli.run.storage.inputs import changed_inputs, inputs_of, refuse_other_inputs, summary_of
+from splat_cli.scene.view import DepthFile
+from tests.views import ring_of_views
+
+VIEWS = ring_of_views(5)  # 3 units from their middle, focal length 35
+
+
+def run_of(views, points=()):
+    """As much of a run's folder as the comparison reads."""
+    inputs = inputs_of(views)
+    return SimpleNamespace(path=Path("run"), config=TrainConfig, inputs=lambda: inputs, input_points=lambda: points)
+
+
+def refused(before=VIEWS, now=VIEWS, points=((), ()), **changed):
+    """The changes that end a resume, in the brackets of the message; None if it is allowed."""
+    try:
+        refuse_other_inputs(run_of(before, points[0]), inputs_of(now), points[1], Path("scene"), TrainConfig(**changed))
+    except UsageError as error:
+        return str(error).partition("(")[2].partition(")")[0]
+    return None
+
+
+def changed(number=1, views=VIEWS, offset=0.0, turn=0.0, **fields):
+    """The views, one of them moved by `offset` along x, or turned by `turn` radians, or with other fields."""
+    view = views[number]
+    w2c = view.w2c.copy()
+    w2c[:3, :3] = [[np.cos(turn), -np.sin(turn), 0], [np.sin(turn), np.cos(turn), 0], [0, 0, 1]] @ w2c[:3, :3]
+    w2c[:3, 3] = -w2c[:3, :3] @ (view.center + (offset, 0, 0))
+    one = dataclasses.replace(view, w2c=w2c, **fields)
+    return [*views[:number], one, *views[number + 1 :]]
+
+
+def test_all_photographs_must_be_there():
+    assert refused() is None
+    assert refused(now=VIEWS[1:]) == "a_00.jpg is missing"
+    assert refused(before=VIEWS[1:]) == "a_00.jpg is new"
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({"offset": 2e-5}, None),
+        ({"offset": 4e-5}, "another pose"),
+        ({"turn": 0.8e-5}, None),
+        ({"turn": -2e-5}, "another pose"),
+        ({"fx": 35 + 2e-4}, None),
+        ({"fx": 35 - 5e-4}, "another size or focal length"),
+        ({"width": 41, "offset": 1.0}, "another pose and another size or focal length"),
+    ],
+)
+def test_numbers_may_be_rounded(change, found):
+    assert refused(now=changed(**change)) == (found and f"a_01.jpg has {found}")
+
+
+def test_options_that_change_photographs_leave_poses():
+    now = changed(offset=1.0, width=41)
+    assert refused(now=now, downscale=2) == refused(now=changed(offset=1.0)) == "a_01.jpg has another pose"
+    assert refused(now=changed(width=41), max_size=20) is None
+
+
+@pytest.mark.parametrize(("offset", "is_refused"), [(0.5, False), (2.0, True)])
+def test_positions_far_from_the_origin_are_rounded_more(offset, is_refused):
+    """Coordinates of a map: 1e-5 of a thousandth of 1e8."""
+    far = VIEWS
+    for number in range(len(VIEWS)):
+        far = changed(number, far, offset=1e8)
+    assert (refused(far, changed(views=far, offset=offset)) is not None) is is_refused
+
+
+def test_points_may_be_rounded_but_not_others():
+    points = np.random.default_rng(0).normal(size=(50, 3)) * 4 + 9
+    summary = summary_of(points)
+    assert summary == pytest.approx([50, *points.mean(axis=0), np.sqrt(3 * points.var(axis=0).mean())])
+    limit = 1e-5 * summary[-1]
+    for place, change, found in ((2, 0.8, None), (2, -1.2, "other points"), (4, 1.2, "other points")):
+        now = [value + change * limit * (number == place) for number, value in enumerate(summary)]
+        assert refused(points=(summary, now)) == found
+        assert refused(points=((), now)) is refused(points=(summary, now), crop="0,0,0,1") is None
+
+
+def test_a_scene_may_have_no_points():
+    empty = summary_of(np.zeros((0, 3)))
+    assert empty == [0] * 5
+    assert refused(points=(empty, empty)) is None
+    assert refused(points=(empty, summary_of(np.zeros((1, 3))))) == "other points"
+
+
+def test_changes_are_those_of_trained_views_and_of_what_all_commands_read(tmp_path):
+    """Photographs may be added, and depth maps are read in training only."""
+    for name in "ab":
+        (tmp_path / name).write_text(name)
+    mapped = changed(2, depth=DepthFile(tmp_path / "a"))
+    assert changed_inputs(run_of(mapped[:4]), VIEWS) == changed_inputs(run_of(VIEWS[:4]), mapped) == []
+    masked = changed(3, views=changed(mask=tmp_path / "a"), mask=tmp_path / "a")
+    other = changed(3, views=masked, mask=tmp_path / "b")
+    assert changed_inputs(run_of(masked), other) == ["a_03.jpg has another mask"]
+    assert changed_inputs(run_of(masked), VIEWS) == ["a_01.jpg has another mask", "a_03.jpg has another mask"]
