@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.checks.mutants import mutants_of
 from scripts.checks.mutate import (
     FAILED,
     KERNEL_TESTS,
@@ -58,6 +59,18 @@ def test_mutants_of_a_kernel():
         assert [number for number, pair in enumerate(zip(lines, changed, strict=True), 1) if len(set(pair)) > 1] == [
             mutant.line
         ]
+
+
+def test_mutants_of_a_module():
+    source = "def f(a):\n    if a < 2:\n        return None\n    return max(a, 1)\n"
+    assert [(mutant.line, mutant.after) for mutant in mutants_of(source)] == [
+        (2, "if not a < 2:"),
+        (4, "return None"),
+        (2, "a <= 2"),
+        (4, "min(a, 1)"),
+        (2, "3"),
+        (4, "2"),
+    ]
 
 
 def test_code_that_only_gpus_run_has_no_mutants():

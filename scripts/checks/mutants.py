@@ -96,7 +96,7 @@ def _changes(node: ast.AST) -> Iterator[Callable[[ast.AST], ast.AST]]:
             yield having(func=ast.Attribute(value, SWAPPED[name], ast.Load()))
         case ast.Expr(value=ast.Call()):
             yield having(value=ast.Constant(None))
-        case ast.Return(value=ast.expr()):
+        case ast.Return(value=ast.expr() as value) if ast.unparse(value) != "None":
             yield having(value=ast.Constant(None))
 
 

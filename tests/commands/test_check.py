@@ -12,11 +12,12 @@ from PIL import Image, ImageFilter
 
 from splat_cli.commands import check, photo_checks
 from splat_cli.commands.check import _groups, directions
-from splat_cli.commands.photo_checks import check_photographs, overlap, training_seconds
+from splat_cli.commands.photo_checks import _pose_seconds, check_photographs, look, overlap, training_seconds
 from splat_cli.config import TrainConfig
 from splat_cli.run.cpu_duration import step_seconds
 from splat_cli.run.plan import resolve_plan
 from splat_cli.scene.coverage import Gap
+from splat_cli.scene.photograph import Pair
 from splat_cli.scene.sfm.photographs import source_files
 from splat_cli.terminal.console import Display
 from tests.textured_ball import photographs_all_around
@@ -187,6 +188,70 @@ def test_only_a_closed_circle_ends_the_alarm_of_two_groups(monkeypatch, tmp_path
     assert (next(looks, None) is None) == (second is not None)
 
 
+def looked_at(topic, sharpness=(0.2,) * 20, pairs=(), thumbnails=range(0, 2000, 100)):
+    """A finding of photographs 0, 1, ...: whether it is no problem, and how many it names."""
+    photographs = [
+        SimpleNamespace(sharpness=one, thumbnail=np.full((16, 16), level, np.float32))
+        for one, level in zip(sharpness, thumbnails, strict=True)
+    ]
+    found = {one.topic: one for one in look(photographs, pairs, [f"{i}" for i in range(len(photographs))])}
+    return (found[topic].ok, len(found[topic].photographs)) if topic in found else None
+
+
+@pytest.mark.parametrize(
+    ("num", "sharpness", "num_blurred", "expected"),
+    [
+        (20, 0.2, 1, (True, 1)),
+        (20, 0.2, 2, (False, 2)),
+        (100, 0.2, 3, (True, 3)),
+        (100, 0.2, 4, (False, 4)),
+        (100, 0.2, 73, (False, 73)),
+        (20, 0.041, 0, (True, 0)),
+        (20, 0.039, 0, (False, 0)),
+    ],
+)
+def test_blur_is_relative_to_sharp_photographs(num, sharpness, num_blurred, expected):
+    """At the limit, 0.45 of their sharpness, photographs are not blurred."""
+    limit = 0.45 * sharpness
+    values = [limit - 1e-3] * num_blurred + [limit + 1e-3] * min(num_blurred, 1)
+    values += [sharpness] * (num - len(values))
+    assert looked_at("blur", values, thumbnails=range(0, 100 * num, 100)) == expected
+
+
+def linked(num, rest=20, num_shared=12, **found):
+    """`num` pairs with these values, of photographs 0 and 1, 1 and 2, ...; `rest` with others follow."""
+    fields = {"moved": 0.25, "stops": 1.0, "shift": 0.003}
+    pairs = [Pair(i, i + 1, num_shared, **fields | found) for i in range(num)]
+    return pairs + [Pair(0, 1, 12, **fields) for _ in range(rest - num)]
+
+
+@pytest.mark.parametrize(
+    ("topic", "found", "most"),
+    [("exposure", {"stops": -1.01}, 2), ("movement", {"moved": 0.26}, 5), ("duplicates", {"shift": 0.0029}, 4)],
+)
+def test_a_share_of_pairs_is_a_problem(topic, found, most):
+    """Pairs that share fewer than 12 points say nothing about exposure and movement; duplicates look the same."""
+    same = np.arange(20) * 1.9
+    assert looked_at(topic, pairs=linked(0), thumbnails=same) == (True, 0)
+    assert looked_at(topic, pairs=linked(most, **found), thumbnails=same)[0]
+    assert looked_at(topic, pairs=linked(most + 1, **found), thumbnails=same) == (
+        False,
+        most + 1 + (topic != "duplicates"),
+    )
+    if topic == "duplicates":
+        assert looked_at(topic, pairs=linked(9, **found), thumbnails=np.arange(20) * 2.1) == (True, 0)
+        assert looked_at(topic, thumbnails=same) == (False, 19), "neighbours, if pairs are unknown"
+    else:
+        assert looked_at(topic, pairs=linked(9, 9, 11, **found)) is None
+
+
+def test_directions_of_photographs_without_pairs_are_unknown(monkeypatch, tmp_path):
+    found = photo_checks.Checked(tmp_path, [], ["a", "b", "c"], [], None, [], 1.0, None, [])
+    monkeypatch.setattr(check, "check_photographs", lambda *args: found)
+    (finding,) = check._check_without_poses(tmp_path, [], Display().counting).findings
+    assert (finding.ok, finding.text.partition(":")[0]) == (True, "unknown, 0 of 3 have a rough pose")
+
+
 def chain(num):
     """Each of `num` photographs overlaps with the next two."""
     apart = np.abs(np.subtract.outer(np.arange(num), np.arange(num)))
@@ -199,7 +264,11 @@ def test_overlap_counts_links_and_ways():
     assert finding.ok
     assert finding.photographs == ()
     alone = chain(20)
+    alone[:, :3] = alone[:3] = False
+    assert overlap(names, alone).ok
+    assert overlap(names, alone).text == "enough; little in 0.jpg; 1.jpg; 2.jpg"
     alone[:, :4] = alone[:4] = False
+    alone[range(4), range(10, 14)] = alone[range(10, 14), range(4)] = True  # one link each
     finding = overlap(names, alone)
     assert not finding.ok
     assert finding.photographs == ("0.jpg", "1.jpg", "2.jpg", "3.jpg")
@@ -246,6 +315,10 @@ def test_what_cannot_be_checked(splat, tmp_path):
     result = splat("check", tmp_path / "one")
     assert result.code == 2
     assert "at least 3" in result.err
+    for name in ("images", "images_2", "masks"):
+        (tmp_path / "scene" / name).mkdir(parents=True)
+        Image.new("RGB", (32, 32)).save(tmp_path / "scene" / name / "a.png")
+    assert "scene has 1 photographs that can be decoded" in splat("check", tmp_path / "scene").err
     (tmp_path / "notes.html").write_text("mine")
     assert "not a page of splat" in splat("check", tmp_path / "one", "-o", tmp_path / "notes.html").err
 
@@ -255,3 +328,10 @@ def test_training_time_is_that_of_the_plan(monkeypatch):
     monkeypatch.setattr(photo_checks, "num_cores", lambda: 2)
     plan = resolve_plan(TrainConfig(), ring_of_views(100, 600, 400)).config
     assert training_seconds(100, 240_000) == plan.steps * step_seconds(240_000, plan.max_splats, 2)
+
+
+def test_time_for_poses_follows_features_and_pairs(monkeypatch):
+    """All pairs of up to 200 photographs, then 15 per photograph; features of up to 10 megapixels."""
+    monkeypatch.setattr(photo_checks, "num_cores", lambda: 2)
+    assert _pose_seconds(200, 1e6) == pytest.approx((200 * 0.6 / 2 + 200 * 199 / 2 * 0.16) / 2)
+    assert _pose_seconds(201, 30e6) == pytest.approx((201 * 0.6 * 5 + 201 * 15 * 0.16) / 2)
