@@ -47,8 +47,8 @@ class OwnViews(ViewsToScore):
 
         stages.queue_projections(ranked, count, lambda: ranked.begin(count, "next_views", views, cursor))
         stages.capture("render", render_views)
-        stages.stages["send results"] = lambda: ranked.exchange.begin_results()
-        stages.stages["receive results"] = self._ranks.end_exchanges
+        stages.add("send results", lambda: ranked.exchange.begin_results())
+        stages.add("receive results", self._ranks.end_exchanges)
         stages.capture("agree", lambda: ranked.exchange.agree(ranked.state, count))
         return stages
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
+from functools import partial
 
 from splat_cli.render.project_backward import SEEN_WARPS, UNSEEN_WARPS, project_backward
 from splat_cli.train.ranked.ranked_views import RankedViews, Stages
@@ -28,29 +28,24 @@ class RankedStep(Stages):
         self.queue_projections(views, views.batch, begin, batch.config.dropout)
         last = views.num_views - 1
         for view in range(last):
-            self.capture(f"render {view}", functools.partial(self._render_and_differentiate, view))
-            self.stages[f"send gradients {view}"] = functools.partial(self._send_gradients, view)
-        self.capture(f"render {last}", functools.partial(self._render, last))
-        self.stages["send results"] = lambda: views.exchange.begin_results()
-        self.capture(f"differentiate {last}", functools.partial(self._differentiate, last))
-        self.stages["receive results"] = views.ranks.end_exchanges
-        self.stages[f"send gradients {last}"] = functools.partial(self._send_gradients, last)
+            self.capture(f"render {view}", partial(self._render, view, differentiate=True))
+            self.add(f"send gradients {view}", partial(self._send_gradients, view))
+        self.capture(f"render {last}", partial(self._render, last, differentiate=False))
+        self.add("send results", lambda: views.exchange.begin_results())
+        self.capture(f"differentiate {last}", partial(self._differentiate, last))
+        self.add("receive results", views.ranks.end_exchanges)
+        self.add(f"send gradients {last}", partial(self._send_gradients, last))
         self.capture("update unseen", self._update_unseen)
-        self.stages["receive gradients"] = views.ranks.end_exchanges
-        self.capture("update", self._update)
+        self.add("receive gradients", views.ranks.end_exchanges)
+        self.capture("update", partial(self._project_backward, SEEN_WARPS))
 
-    def _render_and_differentiate(self, view: int) -> None:
+    def _render(self, view: int, differentiate: bool) -> None:
+        """Queue the picture and the loss of the rank's `view`-th view, and its gradients if they come at once."""
         with self.views.rendered(view, self.views.num_views):
-            self._measure(view)
-            self._differentiate(view)
-
-    def _render(self, view: int) -> None:
-        with self.views.rendered(view, self.views.num_views):
-            self._measure(view)
-
-    def _measure(self, view: int) -> None:
-        self.batch.measure_loss()
-        self.views.exchange.send_result(view, self.batch.state)
+            self.batch.measure_loss()
+            self.views.exchange.send_result(view, self.batch.state)
+            if differentiate:
+                self._differentiate(view)
 
     def _differentiate(self, view: int) -> None:
         self.views.select(view)
@@ -64,9 +59,6 @@ class RankedStep(Stages):
         self.views.exchange.agree(self.batch.state, self.views.batch)
         if self.batch.update_options().dense:
             self._project_backward(UNSEEN_WARPS)
-
-    def _update(self) -> None:
-        self._project_backward(SEEN_WARPS)
 
     def _project_backward(self, warps: int) -> None:
         batch, raster, whole = self.batch, self.batch.rasterizer, self.views.exchange.whole

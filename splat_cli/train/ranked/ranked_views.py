@@ -151,6 +151,10 @@ class Stages:
             for queue in self.stages.values():
                 queue()
 
+    def add(self, name: str, queue: Callable[[], object]) -> None:
+        """Add a stage that is not captured, such as an exchange."""
+        self.stages[name] = queue
+
     def capture(self, name: str, launch: Callable[[], None]) -> None:
         """Add a captured stage."""
         self.launches[name], self.stages[name] = launch, self._captured(launch)
@@ -179,9 +183,9 @@ class Stages:
                 views.project(one, dropout, own=True)
 
         self.capture("project others", project_others)
-        self.stages["send projections"] = lambda: views.exchange.begin_projections()
+        self.add("send projections", lambda: views.exchange.begin_projections())
         self.capture("project own", project_own)
-        self.stages["receive projections"] = views.ranks.end_exchanges
+        self.add("receive projections", views.ranks.end_exchanges)
         if len(rounds) > 1:
             project = self._captured(project_rest)
 
@@ -190,11 +194,11 @@ class Stages:
                     project()
                     views.exchange.exchange_projections(range(1, len(rounds)))
 
-            self.stages["send other projections"] = send_rest
+            self.add("send other projections", send_rest)
         if views.num_own(count):
             self.capture("list tiles", views.list_first_tiles)
         if len(rounds) > 1:
-            self.stages["receive other projections"] = views.ranks.end_exchanges
+            self.add("receive other projections", views.ranks.end_exchanges)
 
     def _captured(self, launch: Callable[[], None]) -> Callable[[], None]:
         self._graphs.append(CapturedGraph(self._rasterizer, launch))
