@@ -23,7 +23,7 @@ def test_extras_exist():
         assert set(extras.split(",")) <= declared.keys()
 
 
-def test_what_the_build_needs_is_not_ignored():
+def test_docker_does_not_ignore_files_of_the_build():
     """Every file and folder that pyproject.toml names for the wheel."""
     kept = re.findall(r"^!(.+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())

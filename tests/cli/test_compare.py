@@ -109,7 +109,7 @@ def test_files_of_others_are_not_overwritten(splat, runs, tmp_path):
         (["short", "small"], "a_00.jpg has 20x15 pixels in"),
     ],
 )
-def test_what_cannot_be_compared_is_refused_by_name(splat, runs, names, message):
+def test_runs_that_cannot_be_compared_are_refused_by_name(splat, runs, names, message):
     result = splat("compare", *(runs[name] for name in names), "--no-page", "--device", "cpu")
     assert result.code == 2
     assert message in result.err

@@ -69,7 +69,7 @@ def test_blurred_photographs_are_named(capture, tmp_path, splat):
     assert "3 of 12 blurred: a_02.png; a_03.png; a_04.png" in html
 
 
-def test_one_blurred_photograph_is_no_problem(capture, tmp_path):
+def test_one_blurred_photograph_is_not_a_problem(capture, tmp_path):
     path = copied(capture, tmp_path / "photos")[2]
     Image.open(path).filter(ImageFilter.GaussianBlur(2)).save(path)
     finding = checked(tmp_path / "photos")["blur"]
@@ -308,7 +308,7 @@ def test_scene_with_a_gap(scene, splat, tmp_path):
     assert re.search("Photographs from these places would help most:</p><ol>(<li>between [^<]+</li>)+</ol>", page)
 
 
-def test_what_cannot_be_checked(splat, tmp_path):
+def test_inputs_that_cannot_be_checked(splat, tmp_path):
     assert "does not exist" in splat("check", tmp_path / "missing").err
     (tmp_path / "one").mkdir()
     Image.new("RGB", (32, 32)).save(tmp_path / "one" / "a.png")

@@ -235,7 +235,7 @@ def test_blender_scene_without_training_frames_is_no_folder_of_photographs(splat
     assert splat("info", tmp_path / "whole").code == 0
 
 
-def test_what_lacks_poses(scene, photos, tmp_path):
+def test_inputs_without_poses(scene, photos, tmp_path):
     (tmp_path / "walk.MP4").touch()
     (tmp_path / "empty").mkdir()
     assert lacks_poses(photos)

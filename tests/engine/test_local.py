@@ -40,7 +40,7 @@ def test_results_of_jobs(tmp_path):
     assert second.seconds > 0
 
 
-def test_what_libraries_print_before_the_result_is_passed_over(tmp_path):
+def test_output_of_libraries_before_the_result_is_ignored(tmp_path):
     printed = 'Warning: of a decoder\n{"steps": 5}\n'
     assert JobResult(job(tmp_path), 0, 1.0, "", printed, "").json_output() == {"steps": 5}
     assert "error" in JobResult(job(tmp_path), 0, 1.0, "", "5\n", "").json_output()

@@ -73,7 +73,7 @@ def test_a_floater_stands_before_points_that_photographs_show(backend: Backend) 
     assert found.tolist() == [Reason.FLOATER, Reason.FLOATER, Reason.NONE]
 
 
-def test_what_photographs_show_is_no_floater(backend: Backend) -> None:
+def test_splats_that_photographs_show_are_not_floaters(backend: Backend) -> None:
     """A bright object without points stands in front of the wall: rays to points behind it are not clear."""
     thing = balls((0, 0, 2), 0.12, 6, 1.0)
     seen = photographed(backend, merged([wall(), thing]))
@@ -138,7 +138,7 @@ def test_a_lone_splat_that_few_views_see_goes(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("strength", [0.1, 1, 8])
-def test_by_shape(strength: float) -> None:
+def test_files_are_cleaned_by_shape(strength: float) -> None:
     """Faint, lone and well placed splats; a greater strength takes more."""
     others = [
         balls((0, 0, 4), 0.1, -6),

@@ -107,7 +107,7 @@ def test_planes_are_checked(backend, planes):
         copy_columns(backend, planes, 1, out=wrong)
 
 
-def test_nothing_is_removed_from_nothing(backend, planes):
+def test_removal_from_an_empty_model(backend, planes):
     assert remove_columns(backend, [planes], backend.upload(np.zeros(0, bool))) == 0
     assert len(mark_nonfinite(backend, planes, 0)) == 0
 

@@ -83,7 +83,7 @@ def test_frozen_splats_cannot_change_in_a_run(training, surroundings, tmp_path):
         ({"frozen": "nowhere.ply"}, "no file .*nowhere.ply .*correct --frozen"),
     ],
 )
-def test_what_is_refused(training, surroundings, tmp_path, changes, message):
+def test_refused_options(training, surroundings, tmp_path, changes, message):
     with pytest.raises(UsageError, match=message):
         training.new(tmp_path / "run", **{"frozen": str(surroundings), **changes})
 

@@ -89,7 +89,7 @@ def test_rolling_shutter_trains(tmp_path):
         ({"gpus": 2}, "--lens keep"),
     ],
 )
-def test_what_does_not_work_with_a_lens(radial, tmp_path, changes, message):
+def test_options_that_do_not_work_with_a_lens(radial, tmp_path, changes, message):
     with pytest.raises(UsageError, match=message):
         Trained(radial).new(tmp_path / "run", **SHORT, **changes)
 
@@ -103,7 +103,7 @@ def test_what_does_not_work_with_a_lens(radial, tmp_path, changes, message):
         ({"gpus": 2, "lens": "undistort"}, "--gpus does not work with spherical"),
     ],
 )
-def test_what_does_not_work_with_spheres(tmp_path, changes, message):
+def test_options_that_do_not_work_with_spheres(tmp_path, changes, message):
     scene = write_small_scene(tmp_path / "scene", camera_model="EQUIRECTANGULAR")
     with pytest.raises(UsageError, match=message):
         Trained(scene).new(tmp_path / "run", **{**SHORT, **changes})

@@ -96,7 +96,7 @@ def test_scene_size_is_between_extent_and_viewing_distance(ball):
     assert viewing_distance([one], np.array([one.center - 1e3 * one.w2c[2, :3]])) == scene_extent([one])  # it is behind
 
 
-def test_one_camera_astray_changes_the_size_less_than_the_extent(ball):
+def test_a_stray_camera_changes_the_size_less_than_the_extent(ball):
     points = np.zeros((5, 3), np.float32)
     w2c = ball.views[0].w2c.copy()
     w2c[2, 3] += 20

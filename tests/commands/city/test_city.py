@@ -136,7 +136,7 @@ def test_the_last_pass_replaces_transparent_splats_and_shows_all_photographs(cit
     assert not rows(start) & rows(last(out))
 
 
-def test_where_memory_is_short_the_last_pass_trains_splats_that_cover_most(city, copy, splat, monkeypatch):
+def test_last_pass_trains_splats_that_cover_most_if_memory_is_short(city, copy, splat, monkeypatch):
     """The others are frozen."""
     shutil.rmtree(copy / "cells" / "last")
     monkeypatch.setattr(MemoryPlan, "trainable_of", lambda self, num: 1200)
@@ -407,7 +407,7 @@ def test_coarse_run_and_last_pass_of_two_workers_have_the_same_bytes(city, splat
     assert [path.read_bytes() for path in plys[0]] == [path.read_bytes() for path in plys[1]]
 
 
-def test_what_a_cluster_has_begun_is_continued_on_this_machine(city, splat, tmp_path):
+def test_city_begun_on_a_cluster_continues_on_this_machine(city, splat, tmp_path):
     """The command is killed while two workers train cells, and then repeated without --cluster."""
     pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
     scene, out = city[0], tmp_path / "out"
@@ -619,7 +619,7 @@ def test_a_city_without_a_scene_leaves_no_folder(splat, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_what_cells_cannot_have(city, splat, tmp_path):
+def test_settings_that_cells_refuse(city, splat, tmp_path):
     for options in (["--color", "field"], ["--appearance", "grid"], ["--gpus", "2"]):
         refused = splat("city", city[0], "-o", tmp_path / "new", *options)
         assert refused.code == 2

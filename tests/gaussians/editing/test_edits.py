@@ -9,7 +9,7 @@ from splat_cli.scene.crop import parse_crop
 from tests.gaussians.some_splats import some_splats
 
 
-def test_nothing_to_change_changes_nothing():
+def test_empty_edits_change_nothing():
     splats = some_splats(20)
     assert Edits().apply(splats) is splats
 
@@ -36,7 +36,7 @@ def test_sizes_are_longest_axes():
     np.testing.assert_array_equal(kept.means, splats.means[[0, 2]])
 
 
-def test_what_cleaning_found_goes():
+def test_splats_found_by_cleaning_are_removed():
     splats = some_splats(3)
     kept = Edits(clean=1).apply(splats, SplatStats(goes=np.array([False, True, False])))
     np.testing.assert_array_equal(kept.means, splats.means[[0, 2]])

@@ -44,7 +44,7 @@ def there_and_back(splats, path):
         (".sog", {"opacity": 0.002, "color": 0.005, "rotation": 0.8, "log_scale": 0.04, "position": 5e-4, "sh": 0.015}),
     ],
 )
-def test_what_a_format_changes(tmp_path, suffix, limits, count):
+def test_changes_by_a_format(tmp_path, suffix, limits, count):
     source, back = there_and_back(splats_in_range(count), tmp_path / f"a{suffix}")
     assert len(back) == count
     assert back.sh_degree == (0 if suffix == ".splat" else 3)

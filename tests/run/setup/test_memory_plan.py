@@ -112,7 +112,7 @@ def test_five_percent_of_the_free_memory_stay_free(monkeypatch):
     assert _plan(backend, max_memory=1.0).available == 1024 * MIB
 
 
-def test_of_very_many_splats_few_pairs_are_planned():
+def test_few_pairs_per_splat_are_planned_for_very_many_splats():
     backend = open_backend("cpu")
     plan = _plan(backend, max_memory=140.0, max_splats=200_000_000)
     plan = dataclasses.replace(plan, available=140 * 1024 * MIB)  # on another machine
@@ -288,7 +288,7 @@ def test_measuring_that_does_not_fit_gets_what_training_had(backend, budget):
     assert trainer.notices == []
 
 
-def test_nothing_fits_at_all(backend, budget):
+def test_no_splats_fit(backend, budget):
     trainer = _trainer(backend)
     trainer.run_until(2)
     trainer.splats.params[3:6, :2000] = 1.0

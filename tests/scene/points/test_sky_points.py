@@ -53,7 +53,7 @@ def test_few_on_a_surface_that_is_near():
     assert len(sky_points(photographs(wall), POINTS)[0]) < 0.2 * len(sky_points(photographs(sky), POINTS)[0])
 
 
-def test_none_where_points_are_known():
+def test_no_sky_points_where_points_are_known():
     """A shell of points in front of the sky, nearer than the cameras' distance."""
     shell = 2 * sphere_directions(20_000).astype(np.float32)
     assert len(sky_points(photographs(sky), shell)[0]) == 0

@@ -117,7 +117,7 @@ def sample(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", ["auto", "orbit", "spiral", "walk"])
-def test_what_most_cameras_of_the_sample_scene_see_is_in_every_frame(kind, sample):
+def test_every_frame_shows_the_subject_of_the_sample_scene(kind, sample):
     subject = sample.points[shares_seen(sample.views, sample.points) >= 0.8]
     assert len(subject) > 100
     frames, _ = CameraPath(kind, 24, size=(36, 64)).through(sample.views, sample.points)
