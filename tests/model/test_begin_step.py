@@ -21,7 +21,7 @@ RATES = {
 }
 
 
-def state_of(backend: Backend, step: int, order: tuple[int, ...] = (0,)) -> np.ndarray:
+def state_of(backend: Backend, step: int, order: tuple[int, ...] = (0,), **settings: float) -> np.ndarray:
     """The state after begin_step of this step, which follows a view with losses and pairs."""
     row = np.zeros((), SCHEDULE_DTYPE)
     row["lr_means"], row["lr_means_final"], row["lr_decay"], row["lr_decay_start"] = FIRST, FINAL, DECAY, DECAY_START
@@ -29,6 +29,8 @@ def state_of(backend: Backend, step: int, order: tuple[int, ...] = (0,)) -> np.n
     row["sh_degree"], row["sh_degree_interval"] = 2, 10
     for name, rate in RATES.items():
         row[f"lr_{name}"] = rate
+    for name, value in settings.items():
+        row[name] = value
     schedule = backend.upload(np.frombuffer(row.tobytes(), np.uint8).copy())
     state = IterState(backend, step=step - 1, **dict.fromkeys(SUMS, 5))
     kernel = backend.kernel("optim/begin_step", "begin_step")
@@ -54,12 +56,27 @@ def test_rates_decay_log_linearly(backend: Backend, step: int) -> None:
     assert rates == pytest.approx({name: rate * DECAY**late for name, rate in RATES.items()}, rel=1e-5)
 
 
+def test_rates_may_decay_in_the_last_step_alone(backend: Backend) -> None:
+    state = state_of(backend, MAX_STEPS, lr_decay_start=MAX_STEPS - 1)
+    assert state["lr"][LEARNING_RATES.index("quats")] == pytest.approx(RATES["quats"] * DECAY, rel=1e-5)
+
+
 @pytest.mark.parametrize(("step", "view"), [(1, 7), (2, 3), (3, 5), (4, 7), (30, 5)])
 def test_each_step_has_its_view_and_starts_from_zero(backend: Backend, step: int, view: int) -> None:
     """The order of views repeats; the degree of harmonics rises every 10 steps, up to 2."""
     state = state_of(backend, step, order=(7, 3, 5))
     assert (state["step"], state["view"], state["sh_degree"]) == (step, view, min(2, (step - 1) // 10))
     assert {name: state[name] for name in SUMS} == dict.fromkeys(SUMS, 0)
+
+
+def test_random_backgrounds_are_uniform_colors(backend: Backend) -> None:
+    """Other ones in each step and with each seed; without them, all steps have the given colour."""
+    colors = np.array([state_of(backend, step, random_background=1, seed=5)["background"] for step in range(1, 101)])
+    assert len(np.unique(colors)) == 300
+    assert (np.histogram(colors, 3, (0, 1))[0] > 75).all()
+    assert np.abs(np.corrcoef(colors.T) - np.eye(3)).max() < 0.3
+    assert not np.isin(state_of(backend, 1, random_background=1, seed=6)["background"], colors).any()
+    assert (state_of(backend, 100, background=0.25)["background"] == 0.25).all()
 
 
 def test_a_copied_view_keeps_what_accumulates_over_steps(backend: Backend) -> None:

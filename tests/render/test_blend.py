@@ -5,7 +5,7 @@ import pytest
 
 from splat_cli.device import Backend
 from splat_cli.device.launch import ceil_div
-from splat_cli.render.blend import FORWARD_WARPS, blend_backward
+from splat_cli.render.blend import FORWARD_WARPS, blend, blend_backward
 from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import blend as reference
 from tests.reference.inputs import Camera, float32_exact
@@ -102,7 +102,10 @@ def layers(num: int, opacity: float) -> Scene:
 
 @pytest.mark.parametrize("kernel", ["blend_backward", "matrix_sums"])
 def test_lists_of_several_segments(comparison: Comparison, backend: Backend, kernel: str) -> None:
-    """513 pairs: two whole segments of 256, and a third with a single pair, which contributes."""
+    """513 pairs: two whole segments of 256, and a third with a single pair, which contributes.
+
+    Pictures that are not differentiated are the same without states of segments.
+    """
     scene = layers(513, -4.3)
     device = on_device(backend, scene, Options())
     device.forward()
@@ -111,6 +114,11 @@ def test_lists_of_several_segments(comparison: Comparison, backend: Backend, ker
     blended = check_blend(comparison, device, scene)
     assert blended.transmittance.min() > 2e-4  # no pixel ends early
     check_blend_backward(comparison, device, scene, kernel)
+    picture = device.rasterizer.picture
+    picture.states, picture.segments = None, None
+    picture.image[:] = 0
+    blend(device.cameras, device.state, device.projection, device.rasterizer.tiles, picture)
+    check_blend(comparison, device, scene)
 
 
 def test_splats_behind_the_end_of_all_pixels_have_no_gradient(comparison: Comparison, backend: Backend) -> None:
@@ -132,13 +140,16 @@ def test_half_of_a_warps_pixels_end_before_later_segments(comparison: Comparison
     device = on_device(backend, scene, Options())
     device.forward()
     picture, projection, tiles = device.rasterizer.picture, device.projection, device.rasterizer.tiles
-    picture.states[...] = np.nan
+    picture.states[...], picture.segments[...] = np.nan, 9
     device.state.clear_counts()
     splats = projection.means2d, projection.conic_opacity, projection.colors
     lists = device.state.array, tiles.tile_order, tiles.tile_begins, tiles.splat_from_pair
     outputs = picture.image, picture.final_T, picture.states, picture.segments
     kernel = backend.kernel("raster/blend", "blend", FEW_TILES=1)
     kernel((2,), (32, FORWARD_WARPS[True]), device.cameras.array, *lists, *splats, *outputs)
+    segments, num = device.download(picture.segments), device.state.read()["num_segments"]
+    assert sorted(map(tuple, segments[:num].tolist())) == [(tile, k) for tile in range(2) for k in range(3)]
+    assert (segments[num:] == 9).all()
     light = check_blend(comparison, device, scene).transmittance
     assert light[:4].max() < 1e-4 < light[4:].min()
     check_blend_backward(comparison, device, scene, "matrix_sums")
