@@ -207,6 +207,7 @@ __device__ __forceinline__ int visit_hits(
         later_splat = load(list.splat_from_pair + first + group + 64, lane_id(), i + 64 < n);
         const vbool hit = (i < n) & touches(footprint, pixels);
         const unsigned hits = ballot(hit);
+        __syncwarp();                       // until all lanes have read the hits that the new ones replace
         put_hits(ring, tail, hits, hit, footprint, list, pixels);
         __syncwarp();
 #ifdef SPLAT_CPU
