@@ -81,7 +81,7 @@ TESTS = {
     "model/columns": ["model/test_columns.py", "model/test_model.py"],
     "model/model": ["model/test_model.py", "model/test_adam.py", "run/setup/test_memory_plan.py"],
     "run/plan": ["run/test_plan.py"],
-    "run/resume": ["run/test_refused_resume.py", "run/test_resume.py"],
+    "run/resume": ["run/test_interrupted_run.py", "run/test_refused_resume.py", "run/test_resume.py"],
     "run/setup/trials": ["run/setup/test_trials.py"],
     "run/storage/inputs": ["run/storage/test_inputs.py", "run/test_refused_resume.py"],
     "scene/plausibility": ["scene/test_plausibility.py"],

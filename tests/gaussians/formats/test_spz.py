@@ -11,7 +11,7 @@ import zstandard
 
 from splat_cli.errors import FormatError
 from splat_cli.gaussians.formats import read_splats, write_splats
-from splat_cli.gaussians.formats.spz import AXES, read_streams
+from splat_cli.gaussians.formats.spz import AXES, num_cut, read_spz, read_streams, write_spz
 from splat_cli.gaussians.sh import _bands
 from tests.gaussians.formats.differences import differences, shapes
 from tests.gaussians.formats.refused import assert_one_line
@@ -191,3 +191,35 @@ def test_damaged_extensions(tmp_path, records):
     rewrite_spz(path, lambda content: content[:-12] + records)
     with pytest.raises(FormatError, match=r"an extension is truncated|an unknown coordinate system"):
         read_splats(path)
+
+
+def test_a_byte_that_is_missing_is_noticed(tmp_path):
+    write_splats(tmp_path / "a.spz", some_splats(20, 1))
+    forget_axes(tmp_path / "a.spz")
+    rewrite_spz(tmp_path / "a.spz", lambda content: content[:-1])
+    with pytest.raises(FormatError, match="declares"):
+        read_splats(tmp_path / "a.spz")
+
+
+@pytest.mark.parametrize("antialiased", [False, True])
+@pytest.mark.parametrize("axes", ["RUB", "RDF"])
+def test_a_file_keeps_what_a_splat_means(tmp_path, axes, antialiased):
+    """The first band of harmonics is more exact than others."""
+    splats = some_splats(200)
+    splats.antialiased, splats.shN = antialiased, np.clip(splats.shN / 4, -0.9, 0.9)
+    write_spz(tmp_path / "a.spz", splats, axes)
+    found = read_spz(tmp_path / "a.spz")
+    assert (found.antialiased, found.dropped_sh_degree) == (antialiased, 0)
+    steps = 128 * np.abs(found.shN - splats.shN).max(axis=(0, 2))
+    assert 0.9 < steps[:3].min() <= steps[:3].max() < 1.01
+    assert 1.9 < steps[3:].min() <= steps[3:].max() < 2.01
+
+
+def test_splats_outside_of_the_range_of_the_format_are_counted_and_cut(tmp_path):
+    splats = some_splats(6, log_scales=(0.0, 0.1))
+    splats.log_scales[0, 1], splats.log_scales[1, 2] = 5.94, 5.9375
+    splats.log_scales[2], splats.log_scales[3, :2] = -10.01, -10.01
+    splats.means[4, 1], splats.means[5, 1] = -(2**23) - 1, 2**23
+    assert num_cut(splats) == 3
+    write_spz(tmp_path / "a.spz", splats, "RDF")
+    assert read_spz(tmp_path / "a.spz").means[4:, 1].tolist() == [-(2**23), 2**23 - 1], "with their signs"
