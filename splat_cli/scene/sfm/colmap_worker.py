@@ -46,12 +46,12 @@ _MAX_SIDE = 3200  # pixels; COLMAP scales larger photographs down
 _TRIALS = 2000  # of RANSAC; pairs that do not overlap take all of them; COLMAP's: 10,000
 _GROWTH = 1.3  # of a model between two bundle adjustments of the whole; COLMAP's: 1.1
 _LEAST_GAIN = 1e-4  # relative, of an iteration of a bundle adjustment; COLMAP's: 0, that is 25 or 50 iterations
+_LEAST_LAST_GAIN = 1e-6  # of the last one, which all points take part in again
 _LOCAL_ROUNDS, _ROUNDS = 1, 2  # of adjusting and filtering, at most; COLMAP's: 2, 5
 _ONE_THREAD = 200  # photographs, at most, that one thread maps: to the same poses in each run
 _MIN_MODEL_SIZE = 3
 _MIN_REGISTERED = 0.8
 _MIN_COMPARED = 8  # photographs; fewer fit better with a camera each in any case
-_COMPARED_ITERATIONS = 10  # of the bundle adjustment; 50 lower the error by 0.0001 more
 _MIN_ERROR = 0.9  # with a camera each, relative to that of a shared camera; 0.95 to 0.99 for photographs of one camera
 _MIN_ZOOM = 1.15  # 90th over 10th percentile; 1.01 to 1.07 for photographs of one camera
 _OWN_CAMERA = 1_000_000  # added to an image's id
@@ -226,22 +226,38 @@ def _map(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any]) ->
     begun = [models.pop()] if models else []
     while True:
         left = sorted(set(job["names"]) - _placed(models) | _placed(begun))
-        options = pycolmap.IncrementalPipelineOptions(
-            image_path=images, image_names=left, min_model_size=min(_MIN_MODEL_SIZE, num), random_seed=seed
-        )
+        options = _options(pycolmap, num)
+        options.image_path, options.image_names, options.random_seed = images, left, seed
         options.mapper.random_seed = options.triangulation.random_seed = seed
-        options.num_threads = 1 if num <= _ONE_THREAD else -1
-        options.ba_global_frames_ratio = options.ba_global_points_ratio = _GROWTH
-        options.ba_local_function_tolerance = options.ba_global_function_tolerance = _LEAST_GAIN
-        options.ba_local_max_refinements, options.ba_global_max_refinements = _LOCAL_ROUNDS, _ROUNDS
         if job["are_small"]:
             options.min_num_matches = _FEW_MATCHES
             options.mapper.init_min_num_inliers = _FEW_INITIAL
             options.mapper.abs_pose_min_num_inliers = _FEW_INLIERS
         models += _mapped(pycolmap, database, options, models, saved.folders()[-1:] if begun else [], saved)
         if not begun or len(_placed(models)) > num - _MIN_MODEL_SIZE:
+            for model in models:
+                _adjust(pycolmap, model, num, _LEAST_LAST_GAIN)
             return sorted(models, key=lambda model: model.num_reg_images(), reverse=True)
         begun = []  # COLMAP may end after it has continued a model: others are still to be found
+
+
+def _options(pycolmap: Any, num: int) -> Any:
+    """Options of incremental mapping of `num` photographs, and of the adjustments in it."""
+    options = pycolmap.IncrementalPipelineOptions(min_model_size=min(_MIN_MODEL_SIZE, num))
+    options.num_threads = 1 if num <= _ONE_THREAD else -1
+    options.ba_global_frames_ratio = options.ba_global_points_ratio = _GROWTH
+    options.ba_local_function_tolerance = options.ba_global_function_tolerance = _LEAST_GAIN
+    options.ba_local_max_refinements, options.ba_global_max_refinements = _LOCAL_ROUNDS, _ROUNDS
+    options.mapper.ba_global_ignore_redundant_points3D = True  # while a model grows; see `_adjust`
+    return options
+
+
+def _adjust(pycolmap: Any, model: Any, num: int, least_gain: float) -> None:
+    """Adjust a model of up to `num` photographs: cameras, poses and all points."""
+    adjustment = _options(pycolmap, num).get_global_bundle_adjustment()
+    adjustment.print_summary, adjustment.ceres.solver_options.function_tolerance = False, least_gain
+    pycolmap.bundle_adjustment(model, adjustment)
+    model.update_point_3d_errors()
 
 
 def _saved_models(pycolmap: Any, saved: "SavedModels") -> list[Any]:
@@ -334,10 +350,7 @@ def _is_shared(pycolmap: Any, models: Sequence[Any], guessed: Set[str], num: int
     if model.num_reg_images() < _MIN_COMPARED:
         return True
     split = _split_cameras(pycolmap, model, guessed)
-    options = pycolmap.BundleAdjustmentOptions(print_summary=False)
-    options.ceres.solver_options.max_num_iterations = _COMPARED_ITERATIONS
-    pycolmap.bundle_adjustment(split, options)
-    split.update_point_3d_errors()
+    _adjust(pycolmap, split, num, _LEAST_GAIN)
     changes = [
         split.cameras[split.images[number].camera_id].focal_length / model.cameras[image.camera_id].focal_length
         for number, image in model.images.items()

@@ -309,17 +309,20 @@ def test_an_interrupted_mapping_continues(tmp_path):
 @pytest.mark.parametrize(("num", "num_threads"), [(200, 1), (201, -1)])
 def test_few_photographs_always_get_the_same_poses(monkeypatch, tmp_path, num, num_threads):
     """Several threads add the residuals of an adjustment in another order each time, if there are 50,000 or more."""
-    seen = []
+    seen, adjusted = [], []
+    model = SimpleNamespace(num_reg_images=lambda: num, reg_image_ids=lambda: [])
 
     def mapped(library, database, options, *rest):
-        seen.append(options.num_threads)
-        return []
+        seen.append((options.num_threads, options.mapper.ba_global_ignore_redundant_points3D))
+        return [model]
 
     monkeypatch.setattr(colmap_worker, "_mapped", mapped)
+    monkeypatch.setattr(colmap_worker, "_adjust", lambda library, found, *options: adjusted.append(found))
     monkeypatch.setattr(colmap_worker, "_send", lambda **message: None)
     job = {"names": [f"{number}.jpg" for number in range(num)], "seed": 0, "are_small": False}
     colmap_worker._map(pytest.importorskip("pycolmap"), tmp_path / "database.db", tmp_path, job)
-    assert seen == [num_threads]
+    assert seen == [(num_threads, True)]
+    assert adjusted == [model], "to the points that were left out while it grew"
 
 
 def test_models_are_saved_at_times(tmp_path, monkeypatch):
