@@ -36,11 +36,17 @@ if TYPE_CHECKING:
     "--min-part", type=FiniteRange(0, 1), metavar="X", default=0.005, show_default=True,
     help="Remove connected parts with less than this share of all triangles.",
 )  # fmt: skip
+@click.option(
+    "--planes",
+    is_flag=True,
+    help="Flatten plain walls, floors and tables: finds planes, and puts splats on them that are close and parallel. "
+    "Objects lower than 4 voxels on a table may become part of it.",
+)
 @device_option
 @display_options
 def command(
-    source: Path, out: Path, voxel: float | None, max_depth: float | None, min_part: float, device: str,
-    display: "Display",
+    source: Path, out: Path, voxel: float | None, max_depth: float | None, min_part: float, planes: bool,
+    device: str, display: "Display",
 ) -> Output:  # fmt: skip
     """Write a coloured triangle mesh of a run.
 
@@ -54,7 +60,7 @@ def command(
     from splat_cli.run.storage.run_dir import RunDir
 
     require_mesh(out)
-    mesh, size = mesh_of_run(source, open_backend(device), display, voxel, max_depth, min_part)
+    mesh, size = mesh_of_run(source, open_backend(device), display, voxel, max_depth, min_part, planes)
     write_mesh(out, mesh)
     mib = out.stat().st_size / 2**20
     line = f"{len(mesh.faces):,} triangles, {len(mesh.vertices):,} vertices, voxels of {size:.3g}, {mib:.1f} MiB: {out}"

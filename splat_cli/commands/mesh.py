@@ -15,7 +15,8 @@ from splat_cli.errors import UsageError
 from splat_cli.gaussians.formats.gltf import write_mesh_glb
 from splat_cli.gaussians.splats import Splats
 from splat_cli.io.files import replacing, require_writable
-from splat_cli.render.depth_fusion import DepthMaps, render_depth_maps, unprojected
+from splat_cli.render.depth_fusion import DepthMaps, put_on_planes, render_depth_maps, unprojected
+from splat_cli.render.planes import PlanarSplats, Planes, find_planes
 from splat_cli.run.storage.find_run import refuse_file_of_run
 from splat_cli.run.storage.load_splats import inside_crop, load_trained_splats
 from splat_cli.terminal.console import Display
@@ -62,20 +63,27 @@ def require_mesh(path: Path) -> None:
 
 
 def mesh_of_run(
-    source: Path, backend: Backend, display: Display, voxel: float | None, max_depth: float | None, min_part: float
+    source: Path,
+    backend: Backend,
+    display: Display,
+    voxel: float | None,
+    max_depth: float | None,
+    min_part: float,
+    planes: bool = False,
 ) -> tuple[Mesh, float]:
     """Mesh of the last splats of a run, and the size of its voxels, world units.
 
     voxel: default: see `_PIXELS`, `_MAX_VOXELS`. max_depth: world units; default: see `_MAX_DEPTH`. min_part: parts
-    with a smaller share of all faces are removed, as is what lies outside of --crop. UsageError without any surface.
+    with a smaller share of all faces are removed, as is what lies outside of --crop. planes: put splats that lie near a
+    plane on it. UsageError without any surface.
     """
     arrays, run = load_trained_splats(source)
     if run is None:
         raise UsageError(f"{source} has no views: give the folder of a run")
     views = run.views("train")
+    splats, antialias = Splats.from_arrays(backend, arrays), run.config().antialias
     with display.counting("depth maps", len(views)) as count:
-        splats = Splats.from_arrays(backend, arrays)
-        maps = render_depth_maps(backend, splats, views, run.config().antialias, count)
+        maps = render_depth_maps(backend, splats, views, antialias, count)
     found, depths = _sampled(maps)
     if not len(found):
         raise UsageError(f"{source} shows no surface: no pixel of its {len(views)} views is opaque; train it longer")
@@ -86,6 +94,8 @@ def mesh_of_run(
         extent = np.ptp(np.percentile(points, _BORDER, axis=0), axis=0).max() if len(points) else 0.0
         pixel = median / float(np.median([view.fx for view in maps.views]))
         voxel = max(_PIXELS * pixel, float(extent) / _MAX_VOXELS)
+    if planes:
+        maps = _on_planes(maps, splats, find_planes(points, TRUNCATION * voxel), TRUNCATION * voxel, antialias, display)
     maps = maps.without_outliers(TRUNCATION * voxel)
     vertices, faces = _surface(maps, voxel, max_depth, display)
     if not len(faces):
@@ -98,6 +108,15 @@ def mesh_of_run(
     points = (vertices * voxel).astype(np.float32)
     colors = maps.fuse(backend.upload(points), TRUNCATION * voxel, np.arange(len(views)), with_colors=True).colors
     return Mesh(points, np.rint(backend.download(colors)).astype(np.uint8), faces.astype(np.int32)), voxel
+
+
+def _on_planes(
+    maps: DepthMaps, splats: Splats, planes: Planes, reach: float, antialias: bool, display: Display
+) -> DepthMaps:
+    """The maps after splats within `reach` of a plane, world units, are put on it."""
+    planar = PlanarSplats(splats, planes, reach)
+    with display.counting("planes", len(maps.views)) as count:
+        return put_on_planes(maps, planar, antialias, count)
 
 
 def _sampled(maps: DepthMaps) -> tuple[np.ndarray, np.ndarray]:

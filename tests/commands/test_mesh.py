@@ -119,6 +119,17 @@ def test_a_mesh_ends_at_the_crop_of_the_run(splat, run_copy):
     assert 0.4 < np.linalg.norm([vertex[name] for name in "xyz"], axis=0).max() <= 0.8
 
 
+def test_planes_are_searched_only_on_request(splat, trained, tmp_path, monkeypatch):
+    reaches = []
+    found = mesh.find_planes
+    monkeypatch.setattr(mesh, "find_planes", lambda points, reach: reaches.append(reach) or found(points, reach))
+    options = "--device", "cpu", "--voxel", "0.2", "--max-depth", "6"
+    assert splat("mesh", trained, tmp_path / "a.ply", *options).code == 0
+    assert reaches == []
+    assert splat("mesh", trained, tmp_path / "a.ply", *options, "--planes").code == 0
+    assert reaches == [pytest.approx(mesh.TRUNCATION * 0.2)]
+
+
 def test_wrong_names_are_refused_before_work(splat, trained, tmp_path):
     done = splat("mesh", trained, tmp_path / "a.stl")
     assert done.code == 2
