@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from splat_cli.commands.photo_scene import is_scene_of
 from splat_cli.config import TrainConfig
 from splat_cli.config.presets import load_config, read_toml, with_underscores
-from splat_cli.errors import SceneError, UsageError
+from splat_cli.errors import UsageError
 from splat_cli.run.ranks import check_settings
 from splat_cli.run.storage.find_run import is_run, refuse_inside_run
 from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.scene.formats import has_dataset, scene_folder
+from splat_cli.scene.formats import has_dataset
 from splat_cli.scene.options import placed_paths
 
 SUMMARY = "summary.json"
@@ -59,11 +60,7 @@ def refuse_foreign_run(scene: BatchScene) -> None:
     if not is_run(scene.run):
         return
     recorded = RunDir(scene.run).scene_path().resolve()
-    try:
-        given = scene_folder(scene.path, scene.config.format)[0].resolve()
-    except SceneError:
-        return
-    if recorded != given and has_dataset(recorded) and has_dataset(given):  # otherwise the scene was moved
+    if has_dataset(recorded) and not is_scene_of(recorded, scene.path, scene.config):  # otherwise the scene was moved
         raise UsageError(
             f"{scene.run} is a run of {recorded}, not of {scene.path}: name another -o, or the scene in a .toml list"
         )

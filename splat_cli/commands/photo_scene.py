@@ -1,6 +1,7 @@
 """Scenes for `splat train` made from zip files, and from photographs or videos without camera poses."""
 
 import dataclasses
+import itertools
 import json
 import math
 from contextlib import suppress
@@ -13,7 +14,7 @@ from splat_cli.io.folder_lock import FolderInUse, wait_until_unlocked
 from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.storage.run_lock import numbered_folders
-from splat_cli.scene.formats import has_dataset, has_photographs, nested_scenes, num_photographs
+from splat_cli.scene.formats import has_dataset, has_photographs, nested_scenes, num_photographs, scene_folder
 from splat_cli.scene.images.locate import given_image_folder
 from splat_cli.scene.options import NO_MASKS, SceneOptions
 from splat_cli.scene.read import read_scene
@@ -21,7 +22,7 @@ from splat_cli.scene.readers.transforms import without_training_frames
 from splat_cli.scene.sfm import SfmOptions, find_masks, is_video, job_record, make_scene
 from splat_cli.scene.sfm.mapping import require_pycolmap
 from splat_cli.scene.sfm.photographs import MIN_PHOTOGRAPHS, source_files
-from splat_cli.scene.sfm.scene_folder import can_be_made, is_made_of
+from splat_cli.scene.sfm.scene_folder import can_be_made, has_files_of, is_made_of
 from splat_cli.scene.zipped import is_zipped_scene, unzip_scene
 from splat_cli.terminal.console import Display
 
@@ -58,13 +59,38 @@ def prepared_scene(path: Path, config: TrainConfig, display: Display) -> tuple[P
     refuse_run(path)
     if is_zipped_scene(path):
         path = _unzipped(path, display)
-    photographs = None if config.images is None or is_video(path) else given_image_folder(path, config.images)
-    is_empty = photographs is not None and path.is_dir() and not has_dataset(path) and has_photographs(photographs)
-    if not (is_empty or lacks_poses(path)):
+    photographs = _without_poses(path, config)
+    if photographs is None:
         return path, config
     masks = NO_MASKS if config.masks == NO_MASKS else None
     prepared = _with_poses(path, photographs, config, display)
     return prepared, dataclasses.replace(config, images=None, masks=masks, invert_masks=False)
+
+
+def is_scene_of(scene: Path, source: Path, config: TrainConfig) -> bool:
+    """Whether `scene` is `source` or was made from it as it is now; True if `source` is not, or no longer, a scene."""
+    if not source.exists():
+        return True
+    if is_zipped_scene(source):
+        record = _zip_record(source)
+        unpacked = itertools.takewhile(Path.exists, numbered_folders(scene.parent / source.stem))
+        return any(_is_unzipped(one, record) and is_scene_of(scene, one, config) for one in unpacked)
+    if (photographs := _without_poses(source, config)) is not None:
+        return has_files_of(scene, job_record(photographs, _sfm_options(source, photographs, config)))
+    try:
+        given = scene_folder(source, config.format)[0].resolve()
+    except SceneError:
+        return True
+    return scene == given or not has_dataset(given)
+
+
+def _without_poses(path: Path, config: TrainConfig) -> Path | None:
+    """The video, or the folder of photographs, whose poses are to be estimated; None for a scene with poses."""
+    photographs = None if config.images is None or is_video(path) else given_image_folder(path, config.images)
+    is_empty = photographs is not None and path.is_dir() and not has_dataset(path) and has_photographs(photographs)
+    if not (is_empty or lacks_poses(path)):
+        return None
+    return photographs or (path / "images" if (path / "images").is_dir() else path)
 
 
 def refuse_run(path: Path) -> None:
@@ -79,8 +105,7 @@ def refuse_run(path: Path) -> None:
 
 def _unzipped(path: Path, display: Display) -> Path:
     """Folder of the zip file's contents: the first of scenes/NAME, NAME-2, ... that is free or holds them."""
-    stat = path.stat()
-    record = json.dumps({"file": path.name, "size": stat.st_size, "mtime_ns": stat.st_mtime_ns})
+    record = _zip_record(path)
     folders = numbered_folders(SCENES / path.stem)
     scene = next(one for one in folders if not one.exists() or _is_unzipped(one, record))
     if _is_unzipped(scene, record):
@@ -94,20 +119,24 @@ def _unzipped(path: Path, display: Display) -> Path:
     return scene
 
 
+def _zip_record(path: Path) -> str:
+    stat = path.stat()
+    return json.dumps({"file": path.name, "size": stat.st_size, "mtime_ns": stat.st_mtime_ns})
+
+
 def _is_unzipped(scene: Path, record: str) -> bool:
     """Whether a folder has the contents of the zip file described by `record`."""
     return (scene / _ZIP_RECORD).is_file() and (scene / _ZIP_RECORD).read_text() == record
 
 
-def _with_poses(source: Path, photographs: Path | None, config: TrainConfig, display: Display) -> Path:
-    """The scene of a video or of a folder of photographs, by structure from motion.
-
-    photographs: their folder; None: `source`/images if it exists, otherwise `source`.
-    """
-    if photographs is None:
-        photographs = source / "images" if (source / "images").is_dir() else source
+def _sfm_options(source: Path, photographs: Path, config: TrainConfig) -> SfmOptions:
     masks = find_masks([source, photographs], config.masks)
-    options = SfmOptions(seed=config.seed, masks=masks, invert_masks=config.invert_masks)
+    return SfmOptions(seed=config.seed, masks=masks, invert_masks=config.invert_masks)
+
+
+def _with_poses(source: Path, photographs: Path, config: TrainConfig, display: Display) -> Path:
+    """The scene of a video or of a folder of photographs, by structure from motion."""
+    options = _sfm_options(source, photographs, config)
     record = job_record(photographs, options)
     name = source.resolve().stem if is_video(source) else source.resolve().name
     folders = numbered_folders(SCENES / name)

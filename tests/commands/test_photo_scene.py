@@ -1,6 +1,7 @@
 """`splat train` of photographs and videos without camera poses."""
 
 import io
+import json
 import shutil
 import sys
 import threading
@@ -205,6 +206,22 @@ def test_processes_that_unpack_the_same_zip_file_share_the_scene(scene, tmp_path
     monkeypatch.setattr(photo_scene, "unzip_scene", late)
     assert prepared_scene(archive, TrainConfig(), display)[0] == Path("scenes/garden")
     assert [path.name for path in Path("scenes").iterdir()] == ["garden"]
+
+
+def test_a_batch_takes_no_run_of_other_photographs_or_zip_files_of_the_same_name(
+    splat, scene, photos, colmap, tmp_path
+):
+    """Their splats are not reported as the result; the run of the same ones is."""
+    archive = Path(shutil.make_archive(str(tmp_path / "a" / "town"), "zip", scene))
+    others = [shutil.copytree(photos, tmp_path / "other" / "garden"), tmp_path / "b" / "town.zip"]
+    (others[0] / "a_00.jpg").rename(others[0] / "b_00.jpg")
+    others[1].parent.mkdir()
+    others[1].write_bytes(archive.read_bytes() + b"\0")
+    for source, other in zip((photos, archive), others, strict=True):
+        assert splat("train", source, "-o", f"out/{source.name}", *OPTIONS, "--no-report").code == 0
+        for given, status in ((source, "skipped"), (other, "failed")):
+            result = splat("batch", given, "-o", "out", *OPTIONS, "--seed", "3", "--json")
+            assert json.loads(result.out)["scenes"][0]["status"] == status
 
 
 def test_missing_pycolmap_is_one_line(splat, photos, monkeypatch):

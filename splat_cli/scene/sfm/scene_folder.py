@@ -52,6 +52,12 @@ def is_made_of(scene: Path, record: Mapping[str, object]) -> bool:
     return _read(scene / _RECORD) == record
 
 
+def has_files_of(scene: Path, record: Mapping[str, object]) -> bool:
+    """Whether the folder contains the finished scene of the photographs or video of `record`, with any options."""
+    made = _read(scene / _RECORD)
+    return isinstance(made, dict) and made.get("files") == record["files"]
+
+
 def can_be_made(scene: Path, record: Mapping[str, object]) -> bool:
     """Whether the folder is missing, empty, or was interrupted with an equal record."""
     return not scene.exists() or _read(scene / _MARKER) == record or (scene.is_dir() and not _names(scene))
