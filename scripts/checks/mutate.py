@@ -124,7 +124,12 @@ KERNEL_TESTS = {
     "raster/*sort*": ["render/test_sort.py", "render/test_tiles.py"],
     "raster/tile*": ["render/test_tiles.py", "render/test_pipeline.py"],
     "raster/blend_scores.cu": ["render/test_contribution.py", "render/test_fixed_sums.py", "density/test_ratings.py"],
-    "raster/blend*": ["render/test_blend.py", "render/test_pipeline.py", "render/test_fixed_sums.py"],
+    "raster/blend*": [
+        "render/test_blend.py",
+        "render/test_depth_fusion.py",
+        "render/test_pipeline.py",
+        "render/test_fixed_sums.py",
+    ],
     "raster/unscented*": ["render/test_lens.py"],
     "raster/project_share.cu": ["ranks/test_exchange.py", "ranks/test_messages.py", "ranks/test_ranks.py"],
     "raster/*_backward.cu*": PROJECTION,

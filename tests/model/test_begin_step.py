@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 
 from splat_cli.device import Backend
+from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import LEARNING_RATES, IterState, copy_view_state
+from splat_cli.render.project import BATCH_VIEW_BYTES
 from splat_cli.train.schedule import SCHEDULE_DTYPE
+from tests.views import ring_of_views
 
 SUMS = ("num_large", "num_pairs", "num_segments", "loss_l1", "loss_l2", "loss_ssim")
 MAX_STEPS, DECAY_START, DECAY = 1000, 400, 0.1
@@ -86,3 +89,17 @@ def test_a_copied_view_keeps_what_accumulates_over_steps(backend: Backend) -> No
     source, target = IterState(backend, **view, **dict.fromkeys(accumulated, 1)), IterState(backend, **accumulated)
     copy_view_state(source, target)
     assert {name: target.read()[name] for name in view | accumulated} == view | accumulated
+
+
+def test_a_restored_view_starts_from_zero(backend: Backend) -> None:
+    """Whatever other views have left: a large splat of another view would be listed again."""
+    view = {"step": 3, "view": 2, "background": (0.25, 0.5, 0.75)}
+    recorded = backend.xp.zeros(BATCH_VIEW_BYTES, "uint8")
+    cameras = CameraTable(backend, ring_of_views(4))
+    arrays = cameras.array, IterState(backend, **view).array, recorded
+    backend.kernel("optim/begin_step", "record_view")((1,), (1,), *arrays)
+    state = IterState(backend, step=9, **dict.fromkeys(SUMS, 5))
+    backend.kernel("optim/begin_step", "restore_view")((1,), (1,), state.array, recorded)
+    restored = state.read()
+    assert (restored["step"], restored["view"], tuple(restored["background"])) == tuple(view.values())
+    assert {name: restored[name] for name in SUMS} == dict.fromkeys(SUMS, 0)
