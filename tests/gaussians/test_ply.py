@@ -5,9 +5,10 @@ import plyfile
 import pytest
 
 from splat_cli.errors import FormatError, UsageError
+from splat_cli.gaussians import ply
 from splat_cli.gaussians.formats import read_splats, write_splats
 from splat_cli.gaussians.init import SH_C0
-from splat_cli.gaussians.ply import count_splats, read_ply, write_ply
+from splat_cli.gaussians.ply import count_splats, ply_bytes, read_ply, splat_rows, stated_origin, write_ply
 from splat_cli.scene.points.point_cloud import is_point_cloud
 from tests.gaussians.some_splats import some_splats
 
@@ -44,11 +45,23 @@ def write_foreign(path, columns, dtype="<f4", text=False, byte_order="<", before
 
 
 @pytest.mark.parametrize("degree", range(4))
-def test_round_trip(tmp_path, degree):
+def test_round_trip(tmp_path, monkeypatch, degree):
+    monkeypatch.setattr(ply, "CHUNK", 7)
     splats = some_splats(degree=degree)
     write_ply(tmp_path / "a.ply", splats)
-    assert_same(splats, read_ply(tmp_path / "a.ply"))
+    found = read_ply(tmp_path / "a.ply")
+    assert_same(splats, found)
+    assert found.dropped_sh_degree == 0
+    assert len(splat_rows(splats).tobytes()) == ply_bytes(len(splats), 14 + NUM_REST[degree])
     assert [path.name for path in tmp_path.iterdir()] == ["a.ply"]
+
+
+def test_an_origin_that_is_not_finite_is_passed_over():
+    assert stated_origin(["subtracted_origin: 1 nan 2", "subtracted_origin: 1", "subtracted_origin: 3 4 5"]) == (
+        3,
+        4,
+        5,
+    )
 
 
 @pytest.mark.parametrize("degree", range(4))

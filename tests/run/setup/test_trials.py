@@ -86,6 +86,31 @@ def test_trials_have_half_the_splat_budget(given, budget):
     assert trials._Runner._settings(runner, 0.0).splat_budget == budget
 
 
+@pytest.mark.parametrize("given", [{}, {"strategy": "adc", "batch": 2, "init_opacity": 0.2, "noise_scale": 3.0}])
+def test_trials_start_like_the_long_run_that_follows(given):
+    config = TrainConfig(gpus=2, save_at=(7,), depth_weight=0.5 if given else None, **given)
+    views = SimpleNamespace(training=SimpleNamespace(views=[None] * 100))
+    runner = SimpleNamespace(config=config, default=DEFAULT, steps=2_500, data=views)
+    found = trials._Runner._settings(runner, 1.0)
+    expected = {"strategy": "copies", "batch": 4, "init_opacity": 0.5, "init_scale": 0.1, "noise_scale": 30_000}
+    expected |= {"steps": 2_500, "free_space": 1.0, "gpus": 1, "depth_weight": 0.0, "save_at": None} | given
+    assert {name: getattr(found, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("sizes", "side"),
+    [
+        ([(200, 150)], 100),
+        ([(800, 600)], 200),
+        ([(300, 200), (1600, 1200)], 200),
+        ([(400, 100), (90, 300)], 200),
+        ([(20, 15)], 16),
+    ],
+)
+def test_photographs_of_trials_have_half_the_width_or_less(sizes, side):
+    assert trials._longer_side([SimpleNamespace(width=width, height=height) for width, height in sizes]) == side
+
+
 @pytest.fixture
 def short_runs(monkeypatch):
     """Runs of 24 steps by default, 12 of them in trials."""
