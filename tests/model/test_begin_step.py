@@ -64,6 +64,10 @@ def test_rates_may_decay_in_the_last_step_alone(backend: Backend) -> None:
     assert state["lr"][LEARNING_RATES.index("quats")] == pytest.approx(RATES["quats"] * DECAY, rel=1e-5)
 
 
+def test_a_rate_of_zero_stays_zero(backend: Backend) -> None:
+    assert state_of(backend, 500, lr_means=0)["lr"][LEARNING_RATES.index("means")] == 0
+
+
 @pytest.mark.parametrize(("step", "view"), [(1, 7), (2, 3), (3, 5), (4, 7), (30, 5)])
 def test_each_step_has_its_view_and_starts_from_zero(backend: Backend, step: int, view: int) -> None:
     """The order of views repeats; the degree of harmonics rises every 10 steps, up to 2."""

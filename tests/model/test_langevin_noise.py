@@ -16,7 +16,7 @@ from splat_cli.render.rasterizer import Rasterizer
 from tests.gaussians.some_splats import some_splats
 from tests.views import ring_of_views
 
-NUM, RATE, NOISE_SCALE = 20_000, 1e-3, 50.0
+NUM, RATE, NOISE_SCALE = 20_000, 0.1, 0.5
 LOG_SCALES = np.log(np.array([0.5, 1.0, 2.0], np.float32))
 
 
