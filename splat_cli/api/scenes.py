@@ -22,7 +22,7 @@ from splat_cli.run.setup.training_data import TrainingData, load_data, read_chec
 from splat_cli.run.setup.trials import choose_settings
 from splat_cli.run.storage.find_run import find_splats, step_of
 from splat_cli.run.storage.load_images import load_run_images
-from splat_cli.run.storage.load_splats import load_model
+from splat_cli.run.storage.load_splats import load_model, warn_of_earlier_step
 from splat_cli.run.storage.run_lock import new_run_folder
 from splat_cli.run.train_scene import train_scene as train_into_run
 from splat_cli.scene.georeferenced import point_of
@@ -98,6 +98,7 @@ def open_run(path: str | Path, *, device: str = "auto") -> TrainedScene:
     ply, run = find_splats(Path(path))
     if run is None:
         raise UsageError(f"{path} is not the folder of a run: `splat.read_splats` reads files of splats")
+    warn_of_earlier_step(ply, _display(quiet=True))
     backend, config = shared_backend(device), run.config()
     splats, color_field = load_model(ply, backend)
     held_out = run.views("test") if config.eval else []

@@ -21,7 +21,7 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.render.images import save_png, to_8bit
 from splat_cli.render.view import ViewRenderer
 from splat_cli.run.storage.load_images import load_run_images, read_run_scene
-from splat_cli.run.storage.load_splats import inside_crop, load_trained_splats
+from splat_cli.run.storage.load_splats import inside_crop, load_trained_splats, warn_of_earlier_step
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.extent import viewing_distance
 from splat_cli.scene.images.image_set import ImageSet
@@ -74,6 +74,7 @@ class Cleaning:
 def find_cleaning(source: Path, strength: float, scene: Path | None, backend: Backend, display: Display) -> Cleaning:
     """The splats of a run or a file, and which of them to remove. UsageError if no splat would be left."""
     splats, run = load_trained_splats(source)
+    warn_of_earlier_step(source, display)
     for note in splats.reading_notes(source):
         display.warn(note)
     cleaning = Cleaning(splats, run, find_reasons(splats, run, strength, scene, backend, display))

@@ -122,17 +122,8 @@ def _try_to_save(run: RunDir, metrics: dict[str, Any]) -> DiskError | None:
 
 
 def _other_model(run: RunDir, source: Path, ply: Path) -> str | None:
-    """How the model of a PLY differs from the one trained until its step, in words; None: not at all.
-
-    A run stores refined poses, background and camera responses for its last step only.
-    """
+    """How the model of a PLY differs from the one trained until its step, in words; None: not at all."""
     if source.is_file() and field_path(run.path) is not None:
         return "of the splats into which the colour field is baked"
-    config, last = run.config(), run.saved_steps()[-1]
-    trained = {
-        "camera poses": config.pose_opt,
-        "background": config.background == "learned",
-        "camera responses": config.appearance == "camera",
-    }
-    later = [name for name, is_trained in trained.items() if is_trained and step_of(ply) != last]
-    return f"with the {' and '.join(later)} of step {last}" if later else None
+    later = run.stored_later_than(step_of(ply))
+    return f"with {later}" if later else None

@@ -18,7 +18,7 @@ from splat_cli.io.files import replacing, require_writable
 from splat_cli.render.depth_fusion import DepthMaps, put_on_planes, render_depth_maps, unprojected
 from splat_cli.render.planes import PlanarSplats, Planes, find_planes
 from splat_cli.run.storage.find_run import refuse_file_of_run
-from splat_cli.run.storage.load_splats import inside_crop, load_trained_splats
+from splat_cli.run.storage.load_splats import inside_crop, load_trained_splats, warn_of_earlier_step
 from splat_cli.terminal.console import Display
 
 CHUNK = 64
@@ -80,6 +80,7 @@ def mesh_of_run(
     arrays, run = load_trained_splats(source)
     if run is None:
         raise UsageError(f"{source} has no views: give the folder of a run")
+    warn_of_earlier_step(source, display)
     views = run.views("train")
     splats, antialias = Splats.from_arrays(backend, arrays), run.config().antialias
     with display.counting("depth maps", len(views)) as count:

@@ -29,7 +29,7 @@ from splat_cli.render.output.supersampling import samples_as_fine
 from splat_cli.render.output.video import write_video
 from splat_cli.render.rasterizer import Coloring
 from splat_cli.run.storage.find_run import find_splats
-from splat_cli.run.storage.load_splats import field_path
+from splat_cli.run.storage.load_splats import field_path, warn_of_earlier_step
 from splat_cli.scene.cameras_json import read_cameras
 from splat_cli.scene.georeferenced import relative_point, relative_views
 from splat_cli.scene.trajectories.camera_path import DEFAULT_FPS, CameraPath, up_of
@@ -130,6 +130,7 @@ class RenderJob:
 
     def render(self, backend: Backend, folder: Path | None, display: Display) -> SequenceResult:
         """Write the frames; keeps frames of an earlier call with the same file, views and settings."""
+        warn_of_earlier_step(self.file, display)
         saved = read_field(self.field_file) if self.field_file else None
         arrays = saved.splats if saved else read_splats(self.file, self.spz_axes)
         for note in arrays.reading_notes(self.file):

@@ -89,6 +89,10 @@ def test_scores_with_poses_or_background_of_a_later_step_are_not_recorded(splat,
     assert result.code == 0, result.err
     assert f"with the {words} of step 20: they are printed only" in result.err
     assert run.metrics() == metrics
+    for command, out in (("render", "pictures"), ("clean", "cleaned.ply")):
+        for source in (run.ply_path(10), run_copy):
+            shown = splat(command, source, "--device", "cpu", "-o", out)
+            assert (f"is shown with the {words} of step 20" in shown.err) == (source != run_copy)
 
 
 def test_photographs_that_changed_since_training_are_named(splat, run_copy, scene, tmp_path):

@@ -18,11 +18,12 @@ from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.bake_antialiasing import bake_antialiasing
-from splat_cli.run.storage.find_run import find_splats, refuse_file_of_run
+from splat_cli.run.storage.find_run import find_splats, refuse_file_of_run, step_of
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.cameras_json import read_cameras, write_cameras
 from splat_cli.scene.crop import parse_crop
 from splat_cli.scene.georeferenced import relative_crop
+from splat_cli.terminal.console import Display
 
 
 def save_cameras(sources: Sequence[Path], edits: Edits, out: Path) -> None:
@@ -66,6 +67,13 @@ def load_trained_splats(source: Path, spz_axes: str = "RUB") -> tuple[SplatArray
     file, run = find_splats(source)
     splats = read_splats(file, spz_axes)
     return (dataclasses.replace(splats, antialiased=run.config().antialias) if run else splats), run
+
+
+def warn_of_earlier_step(source: Path, display: Display) -> None:
+    """Warn if `source` is a run's PLY of an earlier step than the poses and other models that the run stores."""
+    file, run = find_splats(source)
+    if run is not None and (later := run.stored_later_than(step_of(file))):
+        display.warn(f"{file} is shown with {later}: the run stores no earlier ones")
 
 
 def inside_crop(positions: np.ndarray, run: RunDir) -> np.ndarray:

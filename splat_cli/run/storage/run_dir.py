@@ -71,6 +71,17 @@ class RunDir:
         matches = (re.fullmatch(r"iteration_(\d+)", found.name) for found in entries(self.path / "point_cloud"))
         return sorted(step for match in matches if match and self.ply_path(step := int(match[1])).is_file())
 
+    def stored_later_than(self, step: int) -> str:
+        """What the run stores for its last step only, in words, if it is trained and `step` is earlier; else empty."""
+        config, last = self.config(), self.saved_steps()[-1]
+        trained = {
+            "camera poses": config.pose_opt,
+            "background": config.background == "learned",
+            "camera responses": config.appearance == "camera",
+        }
+        names = [name for name, is_trained in trained.items() if is_trained and step != last]
+        return f"the {' and '.join(names)} of step {last}" if names else ""
+
     def unsaved_steps(self, config: TrainConfig, done: int) -> list[int]:
         """Steps of --save-at up to `done` without saved splats or, with --eval, without scores."""
         saved, scored = self.saved_steps(), self.metrics().get("steps", {})
