@@ -8,7 +8,7 @@ import pytest
 from splat_cli.device import Backend
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import LARGE_BOX, project
+from splat_cli.render.project import COUNT_STRIDE, LARGE_BOX, project
 from splat_cli.render.tiles import SCAN_THREADS
 from splat_cli.scene.view import View
 from tests.reference.inputs import Splats, float32_exact
@@ -71,7 +71,7 @@ def test_pair_count_does_not_wrap_at_32_bits(backend: Backend) -> None:
     """65,600 splats fill 4096x4096 pixels. Modulo 2^32, their pairs would fit in a buffer of 5 million."""
     view = View("view", None, 4096, 4096, 1.0, 1.0, 0.0, 0.0, np.eye(4))
     cameras, state = CameraTable(backend, [view]), IterState(backend)
-    counts = backend.upload(np.full(65536, 65600, np.uint32))
+    counts = backend.upload(np.full((65536, COUNT_STRIDE), 65600, np.uint32))
     begins, order = backend.xp.empty(65537, "uint32"), backend.xp.empty(65536, "uint32")
     backend.kernel("raster/sort_tiles", "scan_tiles")(
         (1,), (SCAN_THREADS[backend.name],), cameras.array, state.array, counts, 5_000_000, begins, order
