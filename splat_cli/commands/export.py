@@ -24,7 +24,13 @@ from splat_cli.render.contribution import contributions
 from splat_cli.run.export_splats import fine_tune
 from splat_cli.run.storage.find_run import find_splats
 from splat_cli.run.storage.load_images import load_run_images
-from splat_cli.run.storage.load_splats import bake_for_viewers, field_path, inside_crop, load_trained_splats
+from splat_cli.run.storage.load_splats import (
+    bake_for_viewers,
+    field_path,
+    inside_crop,
+    load_trained_splats,
+    warn_of_earlier_step,
+)
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.quaternion import rotation_from_vector
 from splat_cli.scene.trajectories.focus import ground_normal, up_direction
@@ -107,6 +113,7 @@ class ExportJob:
     def _trained(self, source: Path) -> tuple[SplatArrays, RunDir | None]:
         """Splats as trained; a colour field is baked again for another appearance or SH degree."""
         splats, run = load_trained_splats(source, self.spz_axes)
+        warn_of_earlier_step(source, self.display)
         self.notes.extend(splats.reading_notes(source))
         if self.appearance is None and self.edits.sh_degree is None:
             return splats, run

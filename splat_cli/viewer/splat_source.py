@@ -17,6 +17,7 @@ from splat_cli.render.images import background_color
 from splat_cli.render.view import render_image
 from splat_cli.run.setup.training_data import load_image_set
 from splat_cli.run.storage.find_run import find_splats
+from splat_cli.run.storage.load_splats import warn_of_earlier_step
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene
@@ -118,6 +119,7 @@ def open_source(source: Path, backend: Backend, display: Display, spz_axes: str 
     """
     file, run = find_splats(source)
     arrays = read_splats(file, spz_axes)
+    warn_of_earlier_step(source, display)
     for note in arrays.reading_notes(file):
         display.warn(note)
     splats = Splats.from_arrays(backend, arrays)

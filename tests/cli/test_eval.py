@@ -1,6 +1,7 @@
 """`splat eval`: scores and pictures of held-out views."""
 
 import errno
+import io
 import json
 import re
 import shutil
@@ -14,6 +15,14 @@ from splat_cli.config.presets import load_config
 from splat_cli.io.files import write_error
 from splat_cli.io.folder_lock import locked_file
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.terminal.console import Display
+from splat_cli.viewer.splat_source import open_source
+
+USES = [  # of the splats of a run
+    ["render", "--device", "cpu", "-o", "pictures"],
+    ["clean", "--device", "cpu", "-o", "cleaned.ply"],
+    ["export", "exported.ply"],
+]
 
 
 def test_scores_are_those_of_training(splat, run_copy):
@@ -80,7 +89,7 @@ def test_scores_are_printed_if_they_cannot_be_written(splat, run_copy):
         ("appearance", '"camera"', "camera responses"),
     ],
 )
-def test_scores_with_poses_or_background_of_a_later_step_are_not_recorded(splat, run_copy, name, value, words):
+def test_scores_with_poses_or_background_of_a_later_step_are_not_recorded(splat, backend, run_copy, name, value, words):
     """A run keeps them for its last step only."""
     run = RunDir(run_copy)
     run.config_path.write_text(re.sub(f"(?m)^{name} = .*", f"{name} = {value}", run.config_path.read_text()))
@@ -89,10 +98,13 @@ def test_scores_with_poses_or_background_of_a_later_step_are_not_recorded(splat,
     assert result.code == 0, result.err
     assert f"with the {words} of step 20: they are printed only" in result.err
     assert run.metrics() == metrics
-    for command, out in (("render", "pictures"), ("clean", "cleaned.ply")):
-        for source in (run.ply_path(10), run_copy):
-            shown = splat(command, source, "--device", "cpu", "-o", out)
-            assert (f"is shown with the {words} of step 20" in shown.err) == (source != run_copy)
+    for source in (run.ply_path(10), run_copy):
+        for command, *arguments in USES:
+            used = splat(command, source, *arguments)
+            assert used.code == 0, used.err
+            assert (f"is used with the {words} of step 20" in used.err) == (source != run_copy)
+        open_source(source, backend, display := Display(io.StringIO()))  # as `splat view` does
+        assert any(f"is used with the {words} of step 20" in line for line in display.warnings) == (source != run_copy)
 
 
 def test_photographs_that_changed_since_training_are_named(splat, run_copy, scene, tmp_path):
