@@ -189,7 +189,7 @@ def test_only_a_closed_circle_ends_the_alarm_of_two_groups(monkeypatch, tmp_path
 
 
 def looked_at(topic, sharpness=(0.2,) * 20, pairs=(), thumbnails=range(0, 2000, 100)):
-    """A finding of photographs 0, 1, ...: whether it is no problem, and how many it names."""
+    """A finding of photographs 0, 1, ...: whether it is ok, and how many it names."""
     photographs = [
         SimpleNamespace(sharpness=one, thumbnail=np.full((16, 16), level, np.float32))
         for one, level in zip(sharpness, thumbnails, strict=True)

@@ -87,7 +87,7 @@ def test_lost_worker_and_a_cluster_change_no_byte(splat, scene, tmp_path):
         before = descendants(process.pid)
         child.parent().kill()
         child.resume()
-        _, err = process.communicate(timeout=120)
+        _, err = process.communicate(timeout=HANG)
     assert process.returncode == 0, err
     assert "long: runs on " in err
     assert "long: resumed on " in err
@@ -104,7 +104,7 @@ def test_interrupt_ends_all_processes_and_saves(scene, tmp_path):
         until(lambda: any(line["step"] > 1 for line in run.log.entries()), process)
         before = descendants(process.pid)
         os.killpg(process.pid, signal.SIGINT)
-        _, err = process.communicate(timeout=120)
+        _, err = process.communicate(timeout=HANG)
     assert process.returncode == 130, err
     assert err.splitlines()[-1] == "Interrupted; run the same command again to continue with the rest"
     assert "Traceback" not in err
@@ -150,7 +150,7 @@ def test_slurm(scene, tmp_path):
     settings.write_text('jobs = 1\nmemory = "2GB"\ninterface = "lo"\nwalltime = "00:05:00"\n')
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
     with started(scene, "-o", tmp_path / "out", "--steps", 3, "--cluster", settings, PATH=path) as process:
-        _, err = process.communicate(timeout=120)
+        _, err = process.communicate(timeout=HANG)
     assert process.returncode == 0, err + (tmp_path / "slurm.log").read_text()
     assert RunDir(tmp_path / "out" / scene.name).result()["steps"] == 3
 

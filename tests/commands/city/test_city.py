@@ -5,10 +5,8 @@ import json
 import os
 import shutil
 import subprocess
-import sys
-import time
+from contextlib import suppress
 from math import ceil
-from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
@@ -37,7 +35,6 @@ from splat_cli.terminal.console import Display, Level
 from tests.held_out_scenes import write_scene
 from tests.subprocesses import HANG, SPLAT, descendants, started, wait_until
 
-ROOT = Path(__file__).parents[3]
 OPTIONS = [
     "--device",
     "cpu",
@@ -304,22 +301,16 @@ def test_a_lost_worker_changes_no_byte(city, tmp_path, begun):
     """Cells on two workers of a Dask cluster; one worker is killed while it prepares or trains the first cell."""
     pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
     scene, out = city[0], tmp_path / "out"
-    command = [sys.executable, "-m", "splat_cli", "city", scene, "-o", out, "--cluster", "local:2", *OPTIONS]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    path = CellFiles.of(out, 0).folder / begun
-    with subprocess.Popen(list(map(str, command)), env=environment, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            while not path.exists():
-                assert process.poll() is None, process.stderr.read()
-                time.sleep(0.01)
-            before = descendants(process.pid)
-            for child in descendants(process.pid, "splat_cli.processes.child_process"):
+    command = [*SPLAT, "city", scene, "-o", out, "--cluster", "local:2", *OPTIONS]
+    with started(command, stderr=subprocess.PIPE) as process:
+        wait_until((CellFiles.of(out, 0).folder / begun).exists, process)
+        before = descendants(process.pid)
+        for child in descendants(process.pid, "splat_cli.processes.child_process"):
+            with suppress(psutil.NoSuchProcess):  # it has ended
                 child.suspend()  # its worker must end first
                 child.parent().kill()
                 child.resume()
-            _, err = process.communicate(timeout=120)
-        finally:
-            process.kill()
+        _, err = process.communicate(timeout=HANG)
     assert process.returncode == 0, err
     assert psutil.wait_procs(before, timeout=HANG)[1] == []
     assert RunDir(out).ply_path(40).read_bytes() == RunDir(city[1]).ply_path(40).read_bytes()
