@@ -75,6 +75,19 @@ def wait_for_checkpoint(process: "subprocess.Popen[str]", run: Path, newest: Seq
     wait_until(lambda: newest_checkpoint(run) != [*newest], process)
 
 
+def stopped_at_checkpoint(pid: int, argument: str, run: Path) -> psutil.Process:
+    """The process with a certain argument below another one, stopped after the first checkpoint, before the last step.
+
+    It runs in slices: on a busy machine, the run could finish between two looks of the test.
+    """
+    (process,) = wait_until(lambda: descendants(pid, argument))
+    while not newest_checkpoint(run):
+        process.resume()
+        time.sleep(0.03)
+        process.suspend()
+    return process
+
+
 def newest_checkpoint(run: Path) -> list[Path]:
     """A list of the path of a run's newest checkpoint, empty without checkpoints."""
     return checkpoint_paths(RunDir(run).checkpoints_path)[:1]

@@ -16,7 +16,7 @@ import pytest
 
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.terminal.console import Display
-from tests.subprocesses import HANG, descendants, environment, newest_checkpoint, wait_until
+from tests.subprocesses import HANG, descendants, environment, newest_checkpoint, stopped_at_checkpoint, wait_until
 
 pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
 
@@ -81,9 +81,7 @@ def test_lost_worker_and_a_cluster_change_no_byte(splat, scene, tmp_path):
     assert expected.code == 0, expected.err
     out = tmp_path / "out"
     with started(scenes, "-o", out, "--cluster", "local:2") as process:
-        until(lambda: list((out / "long" / "checkpoints").glob("*.npz")), process)
-        (child,) = descendants(process.pid, str(out / "long"))
-        child.suspend()  # its worker must end first
+        child = stopped_at_checkpoint(process.pid, str(out / "long"), out / "long")  # its worker must end first
         before = descendants(process.pid)
         child.parent().kill()
         child.resume()

@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import threading
-import time
 from pathlib import Path
 
 import psutil
@@ -13,7 +12,7 @@ import pytest
 
 from splat_cli.run.storage.run_dir import RunDir
 from tests.ranks.runs import SETTINGS, bits
-from tests.subprocesses import HANG, SPLAT, descendants, newest_checkpoint, started, wait_until
+from tests.subprocesses import HANG, SPLAT, descendants, started, stopped_at_checkpoint, wait_until
 from tests.training import Trained
 
 pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
@@ -48,17 +47,8 @@ def _command(scene, path):
 
 
 def _stopped_at_checkpoint(pid, run, rank=0):
-    """The process of a rank below another process, stopped after the first checkpoint, with training left to do.
-
-    It runs in slices: on a busy machine, the run could finish between two looks of the test.
-    """
-    module = ("splat_cli.processes.child_process", "splat_cli.run.follower")[rank]
-    (process,) = wait_until(lambda: descendants(pid, module))
-    while not newest_checkpoint(run.path):
-        process.resume()
-        time.sleep(0.03)
-        process.suspend()
-    return process
+    """The process of a rank below another process, stopped after the first checkpoint."""
+    return stopped_at_checkpoint(pid, ("splat_cli.processes.child_process", "splat_cli.run.follower")[rank], run.path)
 
 
 def _has_pending_sigterm(process):
