@@ -104,6 +104,7 @@ i += j;
             Outcome(NOT_RUN, "FAILED tests/a.py::test_b - cannot compile"),
         ),
         (1, "", Outcome(NOT_RUN, "")),
+        (1, "ERROR tests/a.py\n1 error", Outcome(NOT_RUN, "ERROR tests/a.py\n1 error")),
         (2, "ERROR tests/a.py\n1 error", Outcome(NOT_RUN, "ERROR tests/a.py\n1 error")),
         (-11, "", Outcome(FAILED, "signal 11")),
     ],

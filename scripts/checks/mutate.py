@@ -174,14 +174,15 @@ class Outcome:
 def outcome_of(returncode: int, output: str) -> Outcome:
     """Outcome of a run of pytest. Evidence: how many tests passed, or which one failed.
 
-    No test ran if the code cannot be compiled or imported, if pytest did not start, or if all tests were skipped.
+    No test ran if the code cannot be compiled or imported, if pytest did not start, or if all tests were skipped. With
+    several files of tests, pytest returns 1 for a failed import, too, but then names only the file.
     """
     passed = re.search(r"\d+ passed", output)
     if returncode == 0 and passed:
         return Outcome(PASSED, passed[0])
     if returncode < 0:
         return Outcome(FAILED, f"signal {-returncode}")
-    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output, re.MULTILINE)
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+::.+?)(?: - .*)?$", output, re.MULTILINE)
     if returncode == 1 and failed and "cannot compile" not in output:
         return Outcome(FAILED, failed[1])
     return Outcome(NOT_RUN, output[-300:])
