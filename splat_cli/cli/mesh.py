@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @click.option(
     "--planes",
     is_flag=True,
-    help="Flatten plain walls, floors and tables: finds planes, and puts splats on them that are close and parallel. "
+    help="Flatten plain walls, floors and tables: finds planes, and puts close and parallel splats on them. "
     "Objects lower than 4 voxels on a table may become part of it.",
 )
 @device_option

@@ -134,7 +134,7 @@ class ExportTarget:
                     f"{file} exists and is not named like a file of splats: name another file, or remove it"
                 )
         if self.lod_steps is not None and (self.lod is None or self.is_tiled):
-            raise UsageError("--lod-steps needs --lod and a file of splats: add --lod N, and give OUT such a name")
+            raise UsageError("--lod-steps needs --lod and a file of splats: add --lod N, or leave --lod-steps out")
 
     def write(self, job: ExportJob, write: Callable[[Path, SplatArrays], None]) -> list[ExportedFile]:
         """Write OUT, or with --lod a file for each level: OUT_lod0, ..."""

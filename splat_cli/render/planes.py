@@ -23,7 +23,7 @@ _MIN_SHARE = 0.03
 """Minimum share of the points on a plane."""
 _MAX_PLANES = 20
 _NEAR = 64
-"""Random points, of which the nearest two complete a plane through a first one: they are likely on the same surface."""
+"""Random points per try. The two nearest to the first point complete its plane: they are likely on its surface."""
 _MIN_PEAK = 0.45
 """Minimum share of the points within a quarter of `reach` among those within `reach`; curved surfaces: at most 0.4."""
 _MIN_PARALLEL = 0.8
@@ -62,10 +62,7 @@ def find_planes(points: np.ndarray, reach: float) -> Planes:
 
 def _largest_plane(points: np.ndarray, reach: float, rng: np.random.Generator) -> tuple[np.ndarray, float]:
     """Normal and offset of the plane with most points within a quarter of `reach`, fitted to points around it."""
-    first, others = (
-        points[rng.integers(len(points), size=_TRIES)],
-        points[rng.integers(len(points), size=(_TRIES, _NEAR))],
-    )
+    first, others = (points[rng.integers(len(points), size=size)] for size in (_TRIES, (_TRIES, _NEAR)))
     nearest = np.argsort(np.linalg.norm(others - first[:, None], axis=2), axis=1)
     second, third = (np.take_along_axis(others, nearest[:, k, None, None], axis=1)[:, 0] for k in (0, 1))
     normals = np.cross(second - first, third - first)

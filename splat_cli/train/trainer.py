@@ -164,7 +164,7 @@ class Trainer:
                 self._together("advance", min(step, self.step + chunk, self.density.next_pause(self.step)))
                 if self.density.due(self.step):
                     with self.timer("density control"):
-                        random = self.density.rng.bit_generator.state  # initial splats, --resume: only on rank 0
+                        random = self.density.rng.bit_generator.state  # only rank 0 makes initial splats and resumes
                         self._together("density.refine", self.step, self.density.sorts(self.step), random)
                 if self.step % self.config.densify_interval == 0:
                     self._together("constrain")

@@ -55,7 +55,7 @@ def test_first_of_several_models(tmp_path):
     scene = read_scene(tmp_path)
     assert len(scene.views) == 3
     assert scene.found.endswith(
-        f"model.zip (sparse/1 in {other} has more photographs: unpack it, and give that folder)"
+        f"model.zip (sparse/1 in {other} has a larger list of images: unpack it, and give that folder)"
     )
 
 

@@ -38,10 +38,13 @@ def _zipped_models(root: Path) -> Iterator[tuple[Path, PurePosixPath, int]]:
 
 
 def _larger_zipped(root: Path) -> str:
-    """Names a model in a zip file with a longer list of images than the first, which is read; empty without one."""
+    """Note on a model in a zip file whose list of images is larger than that of the first, which is read; or empty."""
     models = list(_zipped_models(root))
     path, folder, size = max(models, key=lambda model: model[2])
-    return f" ({folder} in {path} has more photographs: unpack it, and give that folder)" if size > models[0][2] else ""
+    if size <= models[0][2]:
+        return ""
+    name = path if folder == PurePosixPath() else f"{folder} in {path}"
+    return f" ({name} has a larger list of images: unpack it, and give that folder)"
 
 
 @contextmanager
