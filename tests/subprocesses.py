@@ -39,7 +39,7 @@ def started(command: Sequence[Any] | str, **options: Any) -> Iterator["subproces
             yield process
         finally:
             with suppress(psutil.NoSuchProcess):
-                for child in psutil.Process(process.pid).children(recursive=True):
+                for child in descendants(process.pid):
                     with suppress(psutil.NoSuchProcess):
                         child.kill()
             process.kill()
@@ -73,6 +73,11 @@ def wait_until(condition: Callable[[], T], process: "subprocess.Popen[str] | Non
 def wait_for_checkpoint(process: "subprocess.Popen[str]", run: Path, newest: Sequence[Path] = ()) -> None:
     """Wait until a training has written a checkpoint after `newest`. From then on, signals save the training."""
     wait_until(lambda: newest_checkpoint(run) != [*newest], process)
+
+
+def assert_gone(processes: Sequence[psutil.Process]) -> None:
+    """Wait until all these processes have ended."""
+    assert psutil.wait_procs(processes, timeout=HANG)[1] == []
 
 
 def stopped_at_checkpoint(pid: int, argument: str, run: Path) -> psutil.Process:

@@ -28,7 +28,7 @@ from splat_cli.scene.colmap import find_model, other_groups
 from splat_cli.scene.coverage import Gap, gaps, helpful_places, shared_points
 from splat_cli.scene.lens.distortion import Equirectangular
 from splat_cli.scene.photograph import find_pairs
-from splat_cli.scene.plausibility import signs_of_wrong_poses
+from splat_cli.scene.plausibility import MIN_SHARED_POINTS, signs_of_wrong_poses
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.sfm import is_video, rough_scene
 from splat_cli.scene.sfm.photographs import source_files
@@ -37,7 +37,6 @@ from splat_cli.scene.view import Scene
 from splat_cli.scene.zipped import is_zipped_scene, unzipped_scene
 from splat_cli.terminal.console import Counting
 
-_LINK_OF_TRACKS = 30  # points that two photographs share: COLMAP needs this many to place one
 _ONE_SIDE, _HOLE, _OUTWARD_HOLE = 145.0, 45.0, 90.0  # degrees without a camera
 _HOLE_SHARE, _MIN_HOLE = 0.25, 25.0  # of the arc of a capture from one side; degrees
 _NUM_PLACES = 5
@@ -129,7 +128,7 @@ def _check_scene(source: Path, counting: Counting) -> Checked:
     findings = [*undecoded(photographs, name_of), *look(photographs, pairs, names)]
     shared = shared_points(scene)
     if shared is not None:
-        findings.append(overlap([view.name for view in scene.views], shared >= _LINK_OF_TRACKS))
+        findings.append(overlap([view.name for view in scene.views], shared >= MIN_SHARED_POINTS))
     else:
         findings.append(links_of_photographs(names, pairs))
     findings.append(directions(gaps(scene.views)))

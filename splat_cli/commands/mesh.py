@@ -95,9 +95,10 @@ def mesh_of_run(
         extent = np.ptp(np.percentile(points, _BORDER, axis=0), axis=0).max() if len(points) else 0.0
         pixel = median / float(np.median([view.fx for view in maps.views]))
         voxel = max(_PIXELS * pixel, float(extent) / _MAX_VOXELS)
+    reach = TRUNCATION * voxel
     if planes:
-        maps = _on_planes(maps, splats, find_planes(points, TRUNCATION * voxel), TRUNCATION * voxel, antialias, display)
-    maps = maps.without_outliers(TRUNCATION * voxel)
+        maps = _on_planes(maps, splats, find_planes(points, reach), reach, antialias, display)
+    maps = maps.without_outliers(reach)
     vertices, faces = _surface(maps, voxel, max_depth, display)
     if not len(faces):
         raise UsageError(f"{source} shows no surface on which views agree; try larger voxels than {voxel:.3g}")

@@ -43,7 +43,7 @@ _MIN_TRACK_LENGTH = 2.3
 _MIN_SHARE = 0.2  # fraction of the photographs in a second group within a model
 _MIN_OTHERS = 0.33  # in another model, since COLMAP also splits a walk around a house
 _MIN_REGISTERED = 0.5
-_LINK = 30  # common points of two photographs: COLMAP needs this many to register one
+MIN_SHARED_POINTS = 30  # of two photographs: COLMAP needs this many to register one
 _MAX_LINKS = 100  # common points of two groups
 _MAX_VIEWS, _MAX_TRACKED = 1000, 20_000  # limits of the search for groups
 _MAX_TURN_SHARE = 0.8  # fraction of the matches; a walk around a house has 0.56
@@ -358,7 +358,7 @@ def _num_apart(visible: list[np.ndarray]) -> int:
     shared = step * (shows @ shows.T)
     group = np.zeros(len(visible), bool)
     group[np.argmax(shared.diagonal())] = True
-    while (grown := group | (shared[group].max(axis=0) >= _LINK)).sum() > group.sum():
+    while (grown := group | (shared[group].max(axis=0) >= MIN_SHARED_POINTS)).sum() > group.sum():
         group = grown
     is_apart = shared[np.ix_(group, ~group)].sum() < _MAX_LINKS
     return int(min(group.sum(), (~group).sum())) if is_apart else 0

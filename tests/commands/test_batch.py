@@ -105,10 +105,10 @@ def test_output_folder_that_cannot_be_used_is_told_before_training(splat, scene,
 
 
 def test_a_missing_gpu_is_told_once(splat, scene, tmp_path, monkeypatch):
-    monkeypatch.setattr(cuda, "why_no_cuda", lambda: "there is none")
+    monkeypatch.setattr(cuda, "why_no_cuda", lambda: "no driver was found")
     for cluster in ((), ("--cluster", "local:2")):
         result = splat("batch", scene, "-o", tmp_path / "out", "--device", "cuda", "--steps", 2, *cluster)
-        assert (result.code, result.err) == (1, "Error: no CUDA device: there is none; or use --device cpu\n")
+        assert (result.code, result.err) == (1, "Error: no CUDA device: no driver was found; or use --device cpu\n")
 
 
 def test_run_of_another_scene_of_the_same_name_is_not_taken(splat, scene, tmp_path):

@@ -5,18 +5,24 @@ import platform
 import signal
 import stat
 import subprocess
-import sys
 import threading
-import time
-from contextlib import contextmanager
 from importlib.util import find_spec
 
-import psutil
 import pytest
 
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.terminal.console import Display
-from tests.subprocesses import HANG, descendants, environment, newest_checkpoint, stopped_at_checkpoint, wait_until
+from tests.subprocesses import (
+    HANG,
+    SPLAT,
+    assert_gone,
+    descendants,
+    environment,
+    newest_checkpoint,
+    started,
+    stopped_at_checkpoint,
+    wait_until,
+)
 
 pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
 
@@ -34,37 +40,10 @@ kill -- "-$1"
 """
 
 
-@contextmanager
-def started(*arguments, **variables):
+def batch(*arguments, **variables):
     """`splat batch`, in its own process group, as in a terminal; killed at the end."""
-    command = [sys.executable, "-m", "splat_cli", "batch", *map(str, arguments), *OPTIONS]
-    with subprocess.Popen(
-        command,
-        env=environment(**variables),
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def until(condition, process):
-    """Waits for a condition, as long as the process runs."""
-    while not condition():
-        assert process.poll() is None, process.stderr.read()
-        time.sleep(0.01)
-
-
-def job_processes(process):
-    """The processes of running jobs."""
-    return descendants(process.pid, "splat_cli.processes.child_process")
-
-
-def assert_gone(processes):
-    assert psutil.wait_procs(processes, timeout=HANG)[1] == []
+    command = [*SPLAT, "batch", *map(str, arguments), *OPTIONS]
+    return started(command, env=environment(**variables), stderr=subprocess.PIPE, start_new_session=True)
 
 
 def splats(run, steps):
@@ -80,7 +59,7 @@ def test_lost_worker_and_a_cluster_change_no_byte(splat, scene, tmp_path):
     expected = splat("batch", scenes, "-o", tmp_path / "plain", *OPTIONS)
     assert expected.code == 0, expected.err
     out = tmp_path / "out"
-    with started(scenes, "-o", out, "--cluster", "local:2") as process:
+    with batch(scenes, "-o", out, "--cluster", "local:2") as process:
         child = stopped_at_checkpoint(process.pid, str(out / "long"), out / "long")  # its worker must end first
         before = descendants(process.pid)
         child.parent().kill()
@@ -97,9 +76,9 @@ def test_lost_worker_and_a_cluster_change_no_byte(splat, scene, tmp_path):
 def test_interrupt_ends_all_processes_and_saves(scene, tmp_path):
     out = tmp_path / "out"
     run = RunDir(out / scene.name)
-    with started(scene, "-o", out, "--cluster", "local:1", "--steps", "1000000") as process:
+    with batch(scene, "-o", out, "--cluster", "local:1", "--steps", "1000000") as process:
         # Before the first step is over, a signal ends the run at once: there is nothing to save.
-        until(lambda: any(line["step"] > 1 for line in run.log.entries()), process)
+        wait_until(lambda: any(line["step"] > 1 for line in run.log.entries()), process)
         before = descendants(process.pid)
         os.killpg(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=HANG)
@@ -147,7 +126,7 @@ def test_slurm(scene, tmp_path):
     settings = tmp_path / "slurm.toml"
     settings.write_text('jobs = 1\nmemory = "2GB"\ninterface = "lo"\nwalltime = "00:05:00"\n')
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
-    with started(scene, "-o", tmp_path / "out", "--steps", 3, "--cluster", settings, PATH=path) as process:
+    with batch(scene, "-o", tmp_path / "out", "--steps", 3, "--cluster", settings, PATH=path) as process:
         _, err = process.communicate(timeout=HANG)
     assert process.returncode == 0, err + (tmp_path / "slurm.log").read_text()
     assert RunDir(tmp_path / "out" / scene.name).result()["steps"] == 3

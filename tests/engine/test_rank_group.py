@@ -7,12 +7,11 @@ import subprocess
 import threading
 from pathlib import Path
 
-import psutil
 import pytest
 
 from splat_cli.run.storage.run_dir import RunDir
 from tests.ranks.runs import SETTINGS, bits
-from tests.subprocesses import HANG, SPLAT, descendants, started, stopped_at_checkpoint, wait_until
+from tests.subprocesses import HANG, SPLAT, assert_gone, descendants, started, stopped_at_checkpoint, wait_until
 from tests.training import Trained
 
 pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
@@ -61,10 +60,6 @@ def _at_checkpoint(run, work):
     threading.Thread(target=lambda: work(_stopped_at_checkpoint(os.getpid(), run)), daemon=True).start()
 
 
-def _assert_gone(processes):
-    assert psutil.wait_procs(processes, timeout=HANG)[1] == []
-
-
 @pytest.mark.parametrize("rank", [0, 1])
 def test_run_goes_on_after_a_lost_worker(scene, expected, tmp_path, rank):
     with _training(scene, tmp_path / "run") as process:
@@ -76,7 +71,7 @@ def test_run_goes_on_after_a_lost_worker(scene, expected, tmp_path, rank):
     assert process.returncode == 0, err
     assert "; restarting from step " in err
     assert bits(RunDir(tmp_path / "run"), STEPS) == expected
-    _assert_gone(before)
+    assert_gone(before)
 
 
 def test_interrupted_run_is_saved_and_resumed(splat, scene, expected, tmp_path):
@@ -90,7 +85,7 @@ def test_interrupted_run_is_saved_and_resumed(splat, scene, expected, tmp_path):
         err = process.communicate(timeout=HANG)[1]
     assert process.returncode == 130, err
     assert err.splitlines()[-1].endswith(f"; continue with: splat train --resume {run.path} --cluster local:2")
-    _assert_gone(before)
+    assert_gone(before)
     assert len(run.saved_steps()) == 1
     assert splat("train", "--resume", run.path, "--no-report", "--device=cpu", CLUSTER).code == 0
     assert bits(run, STEPS) == expected

@@ -33,7 +33,7 @@ from splat_cli.scene.colmap import read_model
 from splat_cli.scene.colmap.write import write_model
 from splat_cli.terminal.console import Display, Level
 from tests.held_out_scenes import write_scene
-from tests.subprocesses import HANG, SPLAT, descendants, started, wait_until
+from tests.subprocesses import HANG, SPLAT, assert_gone, descendants, started, wait_until
 
 OPTIONS = [
     "--device",
@@ -312,7 +312,7 @@ def test_a_lost_worker_changes_no_byte(city, tmp_path, begun):
                 child.resume()
         _, err = process.communicate(timeout=HANG)
     assert process.returncode == 0, err
-    assert psutil.wait_procs(before, timeout=HANG)[1] == []
+    assert_gone(before)
     assert RunDir(out).ply_path(40).read_bytes() == RunDir(city[1]).ply_path(40).read_bytes()
 
 
@@ -409,7 +409,7 @@ def test_city_begun_on_a_cluster_continues_on_this_machine(city, splat, tmp_path
         process.kill()
     result = splat("city", scene, "-o", out, *OPTIONS)
     assert result.code == 0, result.err
-    assert psutil.wait_procs(before, timeout=HANG)[1] == []
+    assert_gone(before)
     assert RunDir(out).ply_path(40).read_bytes() == RunDir(city[1]).ply_path(40).read_bytes()
 
 
