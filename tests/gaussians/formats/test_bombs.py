@@ -13,16 +13,13 @@ from PIL import Image
 from splat_cli.gaussians.formats import read_splats, write_splats
 from tests.gaussians.formats.refused import assert_one_line
 from tests.gaussians.some_splats import some_splats
-from tests.peak_memory import peak_memory
+from tests.peak_memory import assert_little_memory
 
 MAX_BYTES = 64 << 20
 
 
 def refused_in_little_memory(path):
-    with peak_memory() as memory:
-        message = assert_one_line(path)
-    assert memory.bytes < MAX_BYTES + 4 * path.stat().st_size, f"{memory.bytes >> 20} MiB"
-    return message
+    return assert_little_memory(lambda: assert_one_line(path), MAX_BYTES + 4 * path.stat().st_size)
 
 
 def rewritten(path, changes, compression=zipfile.ZIP_STORED):
@@ -143,7 +140,6 @@ def test_largest_file_that_is_read_stays_within_its_memory(tmp_path):
     path = tmp_path / "a.spz"
     header = struct.pack("<4sIIBBBB", b"NGSP", 3, n, 3, 12, 0, 0)
     path.write_bytes(gzip.compress(header + bytes(n * 65)))
-    with peak_memory() as memory:
-        assert len(read_splats(path)) == n
-    assert memory.bytes < MAX_BYTES + 4 * path.stat().st_size, f"{memory.bytes >> 20} MiB"
-    assert np.isfinite(read_splats(path).means).all()
+    splats = assert_little_memory(lambda: read_splats(path), MAX_BYTES + 4 * path.stat().st_size)
+    assert len(splats) == n
+    assert np.isfinite(splats.means).all()

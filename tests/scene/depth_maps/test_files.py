@@ -7,7 +7,7 @@ import pytest
 from PIL import Image as Picture
 
 from splat_cli.scene.depth_maps.files import read_confidence, read_depths
-from tests.peak_memory import peak_memory
+from tests.peak_memory import assert_little_memory
 from tests.scene.depth_files import write_exr, write_map
 
 MANY = 1 << 20
@@ -63,17 +63,19 @@ def test_a_picture_with_far_more_pixels_than_the_photograph_takes_no_memory(tmp_
     Picture.new("RGB", (6000, 4500), (9, 9, 9)).save(tmp_path / name)
     with (tmp_path / name).open("ab") as file:  # plausible for its number of pixels
         file.write(bytes(6000 * 4500 // 200))
-    with peak_memory() as memory, pytest.raises(ValueError, match="6000x4500, the photograph smaller"):
-        read_depths(tmp_path / name, 4 * 30 * 40)
-    assert memory.bytes < 8 << 20
+
+    def refused():
+        with pytest.raises(ValueError, match="6000x4500, the photograph smaller"):
+            read_depths(tmp_path / name, 4 * 30 * 40)
+
+    assert_little_memory(refused, 8 << 20)
 
 
 def test_grey_picture_takes_few_bytes_per_pixel(tmp_path):
     side = 1448  # fewer than 2^21 pixels
     Picture.new("RGB", (side, side), (9, 9, 9)).save(tmp_path / "a.png")
-    with peak_memory() as memory:
-        assert read_depths(tmp_path / "a.png", side * side).shape == (side, side)
-    assert memory.bytes < 12 * side * side
+    depths = assert_little_memory(lambda: read_depths(tmp_path / "a.png", side * side), 12 * side * side)
+    assert depths.shape == (side, side)
 
 
 @pytest.mark.parametrize("kind", ["channels", "parts"])
@@ -87,9 +89,8 @@ def test_other_contents_of_exr_take_no_memory(tmp_path, kind):
         parts = [exr.Part(dict(header), {"Z": VALUES}, "depth")]
         parts += [exr.Part(dict(header), {"Z": zeros}, f"other{i}") for i in range(50)]
         exr.File(parts).write(str(path))
-    with peak_memory() as memory:
-        np.testing.assert_array_equal(read_depths(path, MANY), zeros if kind == "channels" else VALUES)
-    assert memory.bytes < 50 << 20
+    depths = assert_little_memory(lambda: read_depths(path, MANY), 50 << 20)
+    np.testing.assert_array_equal(depths, zeros if kind == "channels" else VALUES)
 
 
 @pytest.mark.parametrize(
