@@ -13,8 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from splat_cli.api.rendered_image import RenderedImage
-    from splat_cli.api.result import Result, Scores, TrainedScene
+    from splat_cli.api.result import RenderedImage, Result, Scores, TrainedScene
     from splat_cli.api.scenes import open_run, read_scene, train_scene
     from splat_cli.api.splats import convert, evaluate, render_view
     from splat_cli.config import TrainConfig

@@ -13,7 +13,7 @@ from splat_cli.joint.poses import PoseRefinement, pose_decay
 from splat_cli.render.blend import blend_backward
 from splat_cli.render.images import background_color
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.rasterization_settings import RasterizationSettings
+from splat_cli.render.project import RasterizationSettings
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.view import View

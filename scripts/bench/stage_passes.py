@@ -19,7 +19,7 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.render.blend import SEGMENT
 from splat_cli.render.camera import TILE, CameraTable
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.rasterization_settings import RasterizationSettings
+from splat_cli.render.project import RasterizationSettings
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.view import View
 

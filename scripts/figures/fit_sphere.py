@@ -21,7 +21,7 @@ from plyfile import PlyData, PlyElement
 from regression import HUBER, L2
 
 from splat_cli.device import Backend, DeviceArray, open_backend
-from splat_cli.field.directions import encode_directions
+from splat_cli.field.hash_grid import encode_directions
 
 NUM_FREQUENCIES = 4
 MEASURE_EVERY = 25  # steps

@@ -1,22 +1,23 @@
-"""Result of training for programs: splats to render, compare with photographs, evaluate and save."""
+"""Result of training for programs: splats to render, compare with photographs, evaluate and save; rendered images."""
 
 from __future__ import annotations
 
 import dataclasses
+import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from PIL import Image
 
-from splat_cli.api.rendered_image import RenderedImage
 from splat_cli.config import TrainConfig
 from splat_cli.errors import UsageError
-from splat_cli.eval.error_map import side_by_side
 from splat_cli.eval.evaluate import evaluate
-from splat_cli.eval.metrics import Score, mean_score
+from splat_cli.eval.metrics import Score, mean_score, side_by_side
 from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.field.bake_sh import bake_field
 from splat_cli.field.coloring import FieldColoring
@@ -25,6 +26,7 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.formats import format_for, write_splats
 from splat_cli.gaussians.ply import finite_splats, read_ply
 from splat_cli.io.color import color_of
+from splat_cli.io.files import replacing
 from splat_cli.render.bake_antialiasing import bake_antialiasing
 from splat_cli.render.images import background_color
 from splat_cli.render.view import render_image
@@ -33,6 +35,42 @@ from splat_cli.scene.crop import parse_crop
 from splat_cli.scene.georeferenced import relative_crop
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.view import View
+
+
+@dataclass(frozen=True, eq=False)
+class RenderedImage:
+    """A picture: `pixels` is uint8 [H, W, 3]. NumPy takes it as an array, and a notebook shows it.
+
+    image = result.render(0)
+    image.pixels.shape                  # (144, 192, 3)
+    image.save("view.png")
+    """
+
+    pixels: np.ndarray
+
+    def save(self, path: str | Path) -> None:
+        """Write the picture to a file; its suffix chooses the format: .png, .jpg, .webp, ...
+
+        UsageError for an unknown suffix.
+        """
+        path = Path(path)
+        kind = Image.registered_extensions().get(path.suffix.lower())
+        if kind is None:
+            raise UsageError(f"{path} has no suffix of a picture: expected a name that ends in .png, .jpg or .webp")
+        with replacing(path) as temporary:
+            Image.fromarray(self.pixels).save(temporary, format=kind)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.pixels, dtype) if copy else np.asarray(self.pixels, dtype)
+
+    def __repr__(self) -> str:
+        height, width = self.pixels.shape[:2]
+        return f"RenderedImage({width}x{height})"
+
+    def _repr_png_(self) -> bytes:
+        file = io.BytesIO()
+        Image.fromarray(self.pixels).save(file, format="PNG")
+        return file.getvalue()
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from splat_cli.api.rendered_image import RenderedImage
-from splat_cli.api.result import Scores
-from splat_cli.commands.export import ExportJob
-from splat_cli.commands.export_target import ExportTarget
+from splat_cli.api.result import RenderedImage, Scores
+from splat_cli.commands.export import ExportJob, ExportTarget
 from splat_cli.config import TrainConfig
 from splat_cli.device import shared_backend
 from splat_cli.errors import UsageError, name_advice

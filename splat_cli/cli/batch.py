@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from splat_cli.cli.display import display_options
+from splat_cli.cli.display import Output, display_options
 from splat_cli.cli.options import PATH, SettingsCommand, cluster_option, device_option, given, setting_options
-from splat_cli.cli.output import Output
 
 if TYPE_CHECKING:
     from splat_cli.terminal.console import Display
@@ -41,8 +40,7 @@ def command(
     settings above the tables apply to all scenes of the file. Each scene is trained in its own process. Runs are
     written to OUT/SCENE. Repeating the command skips finished runs and resumes the others.
     """
-    from splat_cli.commands.batch import run_batch, summary
-    from splat_cli.commands.batch_list import plan_batch
+    from splat_cli.commands.batch import plan_batch, run_batch, summary
 
     results = run_batch(plan_batch(scenes, out, preset, given(options)), out, device, display, cluster)
     failed = sum(result.status == "failed" for result in results)

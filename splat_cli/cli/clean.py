@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from splat_cli.cli.display import display_options
+from splat_cli.cli.display import Output, display_options
 from splat_cli.cli.options import PATH, device_option
-from splat_cli.cli.output import Output
 from splat_cli.cli.param_types import FiniteRange
 
 if TYPE_CHECKING:

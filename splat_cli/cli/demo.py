@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from splat_cli.cli.display import display_options
+from splat_cli.cli.display import Output, display_options
 from splat_cli.cli.options import PATH, device_option, given, setting_options
-from splat_cli.cli.output import Output
 
 if TYPE_CHECKING:
     from splat_cli.terminal.console import Display

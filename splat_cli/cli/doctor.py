@@ -2,7 +2,7 @@
 
 import click
 
-from splat_cli.cli.output import Output
+from splat_cli.cli.display import Output
 
 
 @click.command(epilog="\b\nExample:\n  splat doctor")

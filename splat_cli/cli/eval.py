@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from splat_cli.cli.display import display_options
+from splat_cli.cli.display import Output, display_options
 from splat_cli.cli.options import PATH, device_option, lpips_option
-from splat_cli.cli.output import Output
 
 if TYPE_CHECKING:
     from splat_cli.commands.evaluate import Evaluation

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from splat_cli.cli.display import display_options
+from splat_cli.cli.display import Output, display_options
 from splat_cli.cli.options import PATH, SectionedCommand, spz_axes_of
-from splat_cli.cli.output import Output
 from splat_cli.cli.param_types import FiniteRange, FormatName, Length, Numbers, WholeRange
 from splat_cli.errors import UsageError
 
@@ -187,8 +186,7 @@ def command(
     Splats are first removed, in the coordinates of the sources; the rest are then scaled, rotated and translated.
     Coordinates are in the units of the scene, or in metres with --scale-by.
     """
-    from splat_cli.commands.export import ExportJob
-    from splat_cli.commands.export_target import ExportTarget
+    from splat_cli.commands.export import ExportJob, ExportTarget
     from splat_cli.run.storage.load_splats import save_cameras
 
     if not sources:

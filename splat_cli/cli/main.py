@@ -15,7 +15,7 @@ from contextlib import suppress
 import click
 
 from splat_cli import __version__
-from splat_cli.cli.output import Output, to_json
+from splat_cli.cli.display import Output, to_json
 from splat_cli.errors import SplatError, UsageError, escape_unprintable, kernel_error_before, name_advice, one_line
 from splat_cli.io.files import is_full
 from splat_cli.terminal.interrupt import Interrupted, interrupt_code, raise_on_signals

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from splat_cli.cli.display import display_options
+from splat_cli.cli.display import Output, display_options
 from splat_cli.cli.options import PATH, SectionedCommand, device_option, spz_axes_of, spz_axes_option
-from splat_cli.cli.output import Output
 from splat_cli.cli.param_types import Color, FiniteRange, Numbers, Size, WholeRange
 from splat_cli.errors import UsageError
 

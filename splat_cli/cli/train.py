@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from splat_cli.cli.display import display_options
+from splat_cli.cli.display import Output, display_options
 from splat_cli.cli.options import (
     PATH,
     SettingsCommand,
@@ -17,7 +17,6 @@ from splat_cli.cli.options import (
     server_options,
     setting_options,
 )
-from splat_cli.cli.output import Output
 from splat_cli.terminal.phase_timer import PhaseTimer
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
+from splat_cli.cli.display import Output
 from splat_cli.cli.options import PATH, device_option, server_options, spz_axes_of, spz_axes_option
-from splat_cli.cli.output import Output
 
 
 @click.command(epilog="\b\nExample:\n  splat view runs/garden\n  splat view garden.spz --port 9000")

@@ -13,13 +13,12 @@ from splat_cli.device import Backend
 from splat_cli.errors import UsageError
 from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.left_halves import has_appearances
-from splat_cli.eval.lpips import Lpips
-from splat_cli.eval.metrics import Score, has_flip, mean_score
+from splat_cli.eval.metrics import Lpips, Score, has_flip, mean_score
 from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.io.files import replacing
 from splat_cli.report.comparison_page import ComparedPicture, comparison_page
+from splat_cli.report.markup import shown
 from splat_cli.report.page import refuse_other_file
-from splat_cli.report.pictures import shown
 from splat_cli.run.storage.find_run import find_splats, open_run
 from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.run.storage.load_splats import load_model

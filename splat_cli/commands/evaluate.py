@@ -8,11 +8,9 @@ import numpy as np
 
 from splat_cli.device import Backend
 from splat_cli.errors import DiskError, UsageError
-from splat_cli.eval.error_map import side_by_side
 from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.free_space import free_space_metrics
-from splat_cli.eval.lpips import Lpips
-from splat_cli.eval.metrics import Score, mean_score
+from splat_cli.eval.metrics import Lpips, Score, mean_score, side_by_side
 from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.gaussians.splats import Splats

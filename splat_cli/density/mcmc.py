@@ -9,8 +9,7 @@ import numpy as np
 
 from splat_cli.config import ResolvedConfig
 from splat_cli.density.operations import relocate, split_long_axis
-from splat_cli.density.ratings import Ratings, rate_splats
-from splat_cli.density.sampling import WeightedSampler, sample_distinct
+from splat_cli.density.ratings import Ratings, WeightedSampler, rate_splats, sample_distinct
 from splat_cli.density.strategy import ErrorScorer, Strategy
 from splat_cli.device import DeviceArray
 from splat_cli.gaussians.splats import OPACITY

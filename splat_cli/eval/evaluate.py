@@ -13,9 +13,7 @@ from splat_cli.device import Backend, DeviceArray
 from splat_cli.device.host import num_cores
 from splat_cli.errors import SceneError
 from splat_cli.eval.left_halves import fit_held_out_embeddings, fit_held_out_poses, half, half_mask, has_appearances
-from splat_cli.eval.lpips import Lpips
-from splat_cli.eval.metrics import Score, flip
-from splat_cli.eval.picture_scorer import PictureScorer
+from splat_cli.eval.metrics import Lpips, PictureScorer, Score, flip
 from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.joint.appearance.camera_response import CameraResponse
 from splat_cli.processes.threads import run_in_threads

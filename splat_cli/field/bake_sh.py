@@ -12,7 +12,7 @@ import numpy as np
 from splat_cli.device import Backend, DeviceArray
 from splat_cli.field.color_field import ColorField
 from splat_cli.field.coloring import FieldColoring
-from splat_cli.field.directions import encode_directions
+from splat_cli.field.hash_grid import encode_directions
 from splat_cli.field.parameters import Parameters
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats

@@ -16,8 +16,7 @@ from splat_cli.device.launch import THREADS, ceil_div, launch
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.errors import UsageError
 from splat_cli.field.color_field import ColorField, FieldShape, field_bounds
-from splat_cli.field.directions import backward_directions, encode_directions
-from splat_cli.field.hash_grid import GridShape
+from splat_cli.field.hash_grid import GridShape, backward_directions, encode_directions
 from splat_cli.field.parameters import Parameters
 from splat_cli.gaussians.splats import MEANS, Splats
 from splat_cli.joint.joint_model import JointInputs, JointModel

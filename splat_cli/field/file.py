@@ -13,7 +13,7 @@ import numpy as np
 from splat_cli.device import Backend
 from splat_cli.errors import ZIP_ERRORS, FormatError, ShapeError, UsageError, reason_of
 from splat_cli.field.color_field import BOUNDS_DTYPE, ColorField, FieldShape
-from splat_cli.field.directions import MAX_DIRECTION_DEGREE
+from splat_cli.field.hash_grid import MAX_DIRECTION_DEGREE
 from splat_cli.field.network import check_widths
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.ply import finite_splats

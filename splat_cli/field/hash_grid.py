@@ -1,4 +1,7 @@
-"""Multiresolution hash encoding (Instant-NGP, Mueller et al. 2022, sec. 3): host of cuda_src/field/hash_grid.cu."""
+"""Encodings of positions and of directions: host side of cuda_src/field/hash_grid.cu and sh_encode.cu.
+
+Positions: multiresolution hash grids (Instant-NGP, Mueller et al. 2022, sec. 3). Directions: spherical harmonics.
+"""
 
 from __future__ import annotations
 
@@ -112,3 +115,34 @@ class HashGrid:
         given = {} if d_positions is None else {"d_positions": (d_positions, "float32", planes)}
         given |= {"features": (features, "float32", f"{self.shape.width} R")}
         return check_arrays(kernel, positions=(positions, "float32", planes), **given)["R"]
+
+
+MAX_DIRECTION_DEGREE = 4
+
+
+def encode_directions(
+    backend: Backend, directions: DeviceArray, num_rows: DeviceArray, degree: int, features: DeviceArray
+) -> None:
+    """Write degree^2 harmonics (degree 1 to 4) of unit vectors: planes [3, rows] -> planes [degree^2, rows]."""
+    rows = _check_directions("sh_encode", directions, degree, features)
+    launch(backend, "field/sh_encode", "sh_encode", rows, directions, rows, num_rows, degree, features)
+
+
+def backward_directions(
+    backend: Backend,
+    directions: DeviceArray,
+    num_rows: DeviceArray,
+    degree: int,
+    d_features: DeviceArray,
+    d_directions: DeviceArray,
+) -> None:
+    """Write gradients of the directions, planes [3, rows], with coordinates as independent variables."""
+    rows = _check_directions("sh_encode_backward", directions, degree, d_features)
+    arrays = directions, rows, num_rows, degree, d_features, d_directions
+    launch(backend, "field/sh_encode", "sh_encode_backward", rows, *arrays)
+
+
+def _check_directions(kernel: str, directions: DeviceArray, degree: int, features: DeviceArray) -> int:
+    return check_arrays(
+        kernel, directions=(directions, "float32", "3 R"), features=(features, "float32", f"{degree**2} R")
+    )["R"]

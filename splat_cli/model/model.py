@@ -83,7 +83,7 @@ class Model:
 
     stats: float32 [2, capacity - first_moment], sum of screen-space gradients and number of views since the last
     `clear_stats`; for strategies that collect neither, the second row is `last_seen`, the last step in which each
-    splat's colour had a gradient (density/unseen.py).
+    splat's colour had a gradient (density/operations.py).
     smooth_3d: allocate `Splats.smooth_3d_sigmas`, initially zero. packed_moments: see Moments. num_frozen: this
     number of splats at the beginning are rendered but never changed, moved to another column or removed. sh_degree and
     num_features: see Splats.from_arrays. on_device: rows that are not in host memory, or None for all.

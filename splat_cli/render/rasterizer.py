@@ -11,9 +11,15 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.render.blend import Picture, blend, blend_backward, blend_scores
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import ProjectedBatch, Projection, allocate_views, num_ahead, project
+from splat_cli.render.project import (
+    ProjectedBatch,
+    Projection,
+    RasterizationSettings,
+    allocate_views,
+    num_ahead,
+    project,
+)
 from splat_cli.render.project_backward import Update, project_backward
-from splat_cli.render.rasterization_settings import RasterizationSettings
 from splat_cli.render.tiles import TileLists
 
 MIN_PAIRS = 1 << 16

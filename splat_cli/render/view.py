@@ -13,8 +13,7 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.images import to_8bit
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import Projection
-from splat_cli.render.rasterization_settings import RasterizationSettings
+from splat_cli.render.project import Projection, RasterizationSettings
 from splat_cli.render.rasterizer import Coloring, Rasterizer
 from splat_cli.scene.view import View
 

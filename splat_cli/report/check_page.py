@@ -9,9 +9,8 @@ from typing import Protocol
 import numpy as np
 
 from splat_cli.io.image_files import open_image
-from splat_cli.report.markup import Markup, join, tag
+from splat_cli.report.markup import Markup, join, jpeg, tag
 from splat_cli.report.page import document, map_from_above, section
-from splat_cli.report.pictures import jpeg
 from splat_cli.scene.coverage import Place
 from splat_cli.scene.view import Scene
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from splat_cli.eval.metrics import Score
-from splat_cli.report.markup import Markup, join, tag
-from splat_cli.report.numbers import duration
+from splat_cli.report.markup import Markup, duration, join, tag
 from splat_cli.report.page import document
 from splat_cli.scene.view import View
 

@@ -11,14 +11,12 @@ import numpy as np
 from splat_cli.config import SETTINGS
 from splat_cli.config.presets import changed_settings
 from splat_cli.errors import UsageError
-from splat_cli.eval.error_map import COLORS, FULL_ERROR
+from splat_cli.eval.metrics import COLORS, FULL_ERROR
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.attributes import opacities
 from splat_cli.gaussians.init import SH_C0
-from splat_cli.report.curves import curves, distributions, measured_views
-from splat_cli.report.markup import Markup, join, tag
-from splat_cli.report.numbers import compact, duration, size, ticks
-from splat_cli.report.pictures import png
+from splat_cli.report.charts import curves, distributions, measured_views
+from splat_cli.report.markup import Markup, compact, duration, join, png, size, tag, ticks
 from splat_cli.report.run_data import RunData
 from splat_cli.report.verdict import badge, verdict
 from splat_cli.report.views import ComparedView

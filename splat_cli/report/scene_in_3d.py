@@ -17,9 +17,8 @@ from splat_cli.gaussians.formats.sog import MAX_ENTRIES
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.contribution import contributions
 from splat_cli.render.view import render_image
-from splat_cli.report.markup import Markup, join, tag
+from splat_cli.report.markup import Markup, join, jpeg, tag
 from splat_cli.report.page import photograph_id
-from splat_cli.report.pictures import jpeg
 from splat_cli.report.run_data import RunData
 from splat_cli.report.views import ComparedView
 from splat_cli.run.storage.load_images import load_run_images

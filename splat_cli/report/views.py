@@ -8,13 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from splat_cli.device import Backend
-from splat_cli.eval.error_map import error_map
 from splat_cli.eval.evaluate import evaluate
-from splat_cli.eval.metrics import Score
+from splat_cli.eval.metrics import Score, error_map
 from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.field.color_field import ColorField
 from splat_cli.gaussians.splats import Splats
-from splat_cli.report.pictures import shown
+from splat_cli.report.markup import shown
 from splat_cli.report.run_data import RunData
 from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.scene.view import View, evenly_spread

@@ -10,7 +10,7 @@ from splat_cli.config import TrainConfig
 from splat_cli.config.combinations import uses_free_space
 from splat_cli.device import Backend, Unit, open_backend
 from splat_cli.device.cuda import why_no_cuda
-from splat_cli.eval.picture_scorer import SCORE_KERNELS
+from splat_cli.eval.metrics import SCORE_KERNELS
 from splat_cli.joint.depth.free_space import FREE_SPACE_KERNELS
 from splat_cli.render.project import batch_size_defines
 from splat_cli.render.project_backward import moment_defines

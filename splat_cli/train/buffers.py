@@ -10,8 +10,7 @@ from splat_cli.gaussians.editing.selection import merged
 from splat_cli.joint.loss import PhotometricLoss
 from splat_cli.model.model import Model, RowsOnDevice
 from splat_cli.render.camera import CameraTable
-from splat_cli.render.project import num_ahead
-from splat_cli.render.rasterization_settings import RasterizationSettings
+from splat_cli.render.project import RasterizationSettings, num_ahead
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.joint_models import JointModels, joint_memory, joint_models_move
 from splat_cli.train.ranked.exchange import Exchange

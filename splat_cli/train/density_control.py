@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.density import make_strategy
-from splat_cli.density.unseen import hide_unseen, mark_unseen, max_unseen_steps, restart_clocks
+from splat_cli.density.operations import hide_unseen, mark_unseen, max_unseen_steps, restart_clocks
 from splat_cli.model.columns import partition
 from splat_cli.model.model import Model
 from splat_cli.train.memory_recovery import ScratchMemory

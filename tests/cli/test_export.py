@@ -354,7 +354,7 @@ def test_contribution_and_levels_need_a_run(splat, trained, tmp_path):
 
 
 def test_large_pages_are_reported(splat, trained, monkeypatch):
-    monkeypatch.setattr("splat_cli.commands.export_target._MANY", 10)
+    monkeypatch.setattr("splat_cli.commands.export._MANY", 10)
     assert "are slow on phones" in splat("export", trained, "a.html").out
     assert "are slow on phones" not in splat("export", trained, "a.sog").out
 

@@ -219,7 +219,7 @@ def test_training_in_a_small_address_space(tmp_path):
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_while_the_result_is_printed_has_its_exit_code_and_no_traceback(number, code):
     program = (
-        "import os, signal; from splat_cli.cli import main; from splat_cli.cli.output import Output\n"
+        "import os, signal; from splat_cli.cli import main; from splat_cli.cli.display import Output\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         f"Output.show = lambda *_: os.kill(os.getpid(), {number:d})\n"
         "import sys; sys.argv = ['splat', 'doctor']; main.main()"

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from splat_cli.commands import batch
-from splat_cli.commands.batch_list import BatchScene, plan_batch
+from splat_cli.commands.batch import BatchScene, plan_batch
 from splat_cli.config import TrainConfig
 from splat_cli.device import cuda
 from splat_cli.engine import engine

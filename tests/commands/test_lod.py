@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from splat_cli.cli.main import run as splat
-from splat_cli.commands.export import ExportJob
-from splat_cli.commands.export_target import level_path
+from splat_cli.commands.export import ExportJob, level_path
 from splat_cli.config import TrainConfig
 from splat_cli.device import open_backend
 from splat_cli.eval.metrics import psnr

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from splat_cli.density.sampling import WeightedSampler, sample_distinct
+from splat_cli.density.ratings import WeightedSampler, sample_distinct
 from splat_cli.device.launch import launch
 
 

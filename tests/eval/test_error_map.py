@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from splat_cli.eval.error_map import COLORS, FULL_ERROR, error_map, side_by_side
+from splat_cli.eval.metrics import COLORS, FULL_ERROR, error_map, side_by_side
 
 
 def test_colours_show_differences():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from splat_cli.errors import UsageError
-from splat_cli.eval.lpips import Lpips
+from splat_cli.eval.metrics import Lpips
 
 
 class Tensor(np.ndarray):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from splat_cli.device import Backend
-from splat_cli.eval.picture_scorer import PictureScorer
+from splat_cli.eval.metrics import PictureScorer
 from splat_cli.render.images import to_8bit
 from tests.reference.metrics import score
 

@@ -34,7 +34,7 @@ from splat_cli.sample import make_sample_city
 # Modules of the commands, imported once for all forks. Imports start no threads, because forks would not have them.
 for name in (
     "splat_cli.cli.train",
-    "splat_cli.cli.train_request",
+    "splat_cli.cli.train",
     "splat_cli.cli.export",
     "splat_cli.cli.batch",
     "splat_cli.cli.city",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from splat_cli.device import Backend
-from splat_cli.field.directions import backward_directions, encode_directions
+from splat_cli.field.hash_grid import backward_directions, encode_directions
 from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import sh
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from splat_cli.commands.batch_list import plan_batch
+from splat_cli.commands.batch import plan_batch
 from splat_cli.config.presets import read_settings
 from splat_cli.device import Backend, open_backend
 from splat_cli.field.color_field import ColorField, FieldShape, field_bounds
@@ -14,7 +14,7 @@ from splat_cli.field.file import read_field, write_field
 from splat_cli.field.hash_grid import GridShape
 from splat_cli.gaussians.formats import FORMATS, read_splats, write_splats
 from splat_cli.render.iter_state import ITER_STATE_DTYPE
-from splat_cli.report.curves import curves, measured_views
+from splat_cli.report.charts import curves, measured_views
 from splat_cli.report.run_data import read_run_data
 from splat_cli.run.checkpoints.file import Checkpoint, read_checkpoint, write_checkpoint
 from splat_cli.run.storage.run_dir import RunDir

@@ -13,8 +13,15 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.ranks.share import RANK_BLOCK, Share
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import SPLAT_SUMS, ProjectedBatch, Projection, allocate_views, project, project_share
-from splat_cli.render.rasterization_settings import RasterizationSettings
+from splat_cli.render.project import (
+    SPLAT_SUMS,
+    ProjectedBatch,
+    Projection,
+    RasterizationSettings,
+    allocate_views,
+    project,
+    project_share,
+)
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.ranked.exchange import PROJECTED, Exchange, index_words
 from tests.views import ring_of_views

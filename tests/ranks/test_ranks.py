@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
-from splat_cli.density.unseen import hide_unseen
+from splat_cli.density.operations import hide_unseen
 from splat_cli.errors import UsageError
 from splat_cli.ranks.share import RANK_BLOCK, Share
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths

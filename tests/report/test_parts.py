@@ -10,9 +10,7 @@ import pytest
 from PIL import Image
 
 from splat_cli.report.charts import Series, bars, histogram, line_chart
-from splat_cli.report.markup import Markup, join, tag
-from splat_cli.report.numbers import compact, duration, size, ticks
-from splat_cli.report.pictures import jpeg, png
+from splat_cli.report.markup import Markup, compact, duration, join, jpeg, png, size, tag, ticks
 
 
 def test_text_is_escaped():

@@ -181,7 +181,7 @@ def test_messages_break_between_words(columns):
 
 def test_rows_break_between_words_below_their_text():
     row = "--  GPU                CuPy sees no GPU; check the driver with nvidia-smi, or use the CPU"
-    lines = drawn(60, "from splat_cli.cli.output import Output", f"Output([{row!r}], {{}}).show(as_json=False)")
+    lines = drawn(60, "from splat_cli.cli.display import Output", f"Output([{row!r}], {{}}).show(as_json=False)")
     assert len(lines) == 2
     assert lines[1].startswith(23 * " " + "with")
 

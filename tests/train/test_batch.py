@@ -12,9 +12,8 @@ from splat_cli.joint.depth.supervision import DepthSupervision
 from splat_cli.model.model import Moments
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import SPLAT_SUMS
+from splat_cli.render.project import SPLAT_SUMS, RasterizationSettings
 from splat_cli.render.project_backward import Update
-from splat_cli.render.rasterization_settings import RasterizationSettings
 from splat_cli.render.rasterizer import Rasterizer
 from tests.compare import Comparison
 from tests.model.test_adam import RATE_OF_ROW, RATES, REFERENCE_SIZE

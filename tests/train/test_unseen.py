@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from splat_cli.density.unseen import mark_unseen, max_unseen_steps, restart_clocks
+from splat_cli.density.operations import mark_unseen, max_unseen_steps, restart_clocks
 from splat_cli.device.cpu import CpuBackend
 from splat_cli.gaussians.splats import MEANS, OPACITY
 from splat_cli.model.model import Model

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from splat_cli.gaussians.formats.cluster import CODES, codebook, nearest_codes, palette
+from splat_cli.gaussians.formats.sog import CODES, codebook, nearest_codes, palette
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 255, 256])

@@ -10,9 +10,9 @@ import pytest
 import zstandard
 
 from splat_cli.errors import FormatError
+from splat_cli.gaussians.editing.move import _bands
 from splat_cli.gaussians.formats import read_splats, write_splats
 from splat_cli.gaussians.formats.spz import AXES, num_cut, read_spz, read_streams, write_spz
-from splat_cli.gaussians.sh import _bands
 from tests.gaussians.formats.differences import differences, shapes
 from tests.gaussians.formats.refused import assert_one_line
 from tests.gaussians.formats.spz_files import forget_axes, rewrite_spz
