@@ -88,7 +88,7 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
 
 
 def _batch_size(config: TrainConfig) -> int:
-    """Number of views per batch; the default is for a scene with many photographs."""
+    """Number of views per batch; before the plan of a run sets it, that of most scenes."""
     return config.batch or default_batch(config, config.steps or STEPS_RANGE[0], MIN_VIEWS_OF_BATCH)
 
 

@@ -102,7 +102,7 @@ class _Job:
 def _train(job: _Job, checkpoint: Checkpoint | None, ranks: Ranks, timer: PhaseTimer) -> RunSummary:
     """`train_scene` as rank 0 of `ranks`."""
     run, backend, display = job.run, job.backend, job.display
-    wait_for_kernels = prepare_kernels(backend, job.config)
+    prepare_kernels(backend, job.config)
     with timer("reading the scene"):
         data = read_data(job.scene_path, job.config, backend, display, is_new=checkpoint is None)
         if backend.name == "cpu":
@@ -113,6 +113,7 @@ def _train(job: _Job, checkpoint: Checkpoint | None, ranks: Ranks, timer: PhaseT
         config, trials = choose_settings(run.config() if is_restart else job.config, data, backend, display)
     with timer("reading the scene"):
         plan = data.plan(config)
+        wait_for_kernels = prepare_kernels(backend, plan.requested)  # batches may be larger than those prepared above
         for line in plan.warnings:
             display.warn(line)
         if plan.is_sparse:

@@ -6,6 +6,7 @@ import pytest
 
 from splat_cli.config.presets import load_config
 from splat_cli.device.cpu import CpuBackend
+from splat_cli.run import device
 from splat_cli.run.device import kernels_of_run, prepare_kernels
 from tests.training import SETTINGS
 
@@ -52,11 +53,12 @@ def test_kernels_of_a_run_are_compiled_ahead(name, training, tmp_path, monkeypat
 
 
 def test_all_kernels_are_compiled_before_signals_are_deferred(training, tmp_path, monkeypatch):
-    """A Ctrl-C must not wait for the compiler."""
-    handlers, loaded_late = [], []
+    """A Ctrl-C must not wait for the compiler, also if the batch has another size than was expected."""
+    handlers, prepared, loaded, loaded_late = [], set(), set(), []
     prepare, load = CpuBackend.prepare, CpuBackend._load_library
 
     def prepare_and_tell(self, units):
+        prepared.update(_keys(units))
         wait = prepare(self, units)
 
         def wait_and_tell():
@@ -66,14 +68,17 @@ def test_all_kernels_are_compiled_before_signals_are_deferred(training, tmp_path
         return wait_and_tell
 
     def load_and_tell(self, file, defines):
+        loaded.update(_keys([(file, defines)]))
         loaded_late.extend([file] if handlers else [])
         return load(self, file, defines)
 
+    monkeypatch.setattr(device, "default_batch", lambda config, steps, num_views: 4)
     monkeypatch.setattr(CpuBackend, "prepare", prepare_and_tell)
     monkeypatch.setattr(CpuBackend, "_load_library", load_and_tell)
     training.new(tmp_path / "run", steps=30, report=False)
     assert handlers == [signal.getsignal(signal.SIGINT)]  # prepared before deferred_interrupt replaces it
     assert loaded_late == []
+    assert loaded <= prepared
 
 
 def test_deterministic_sums_have_their_own_kernels_on_cuda():
