@@ -15,7 +15,7 @@ from tests.subprocesses import ROOT, finished
 pytestmark = [pytest.mark.wheel, pytest.mark.xdist_group("wheel")]
 
 FIND_RESOURCES = """
-from splat_cli.io.paths import resource_dir
+from splat_cli.io.files import resource_dir
 from splat_cli.config.presets import preset_names
 print(*sorted(path.name for path in resource_dir("cuda_src").rglob("*") if path.is_file()), *preset_names())
 print(resource_dir("cuda_src"))

@@ -10,8 +10,8 @@ from splat_cli.config.presets import load_config
 from splat_cli.run.checkpoints.checkpointer import Checkpointer, checkpoint_paths
 from splat_cli.run.device import open_device
 from splat_cli.run.resume import plan_resumption
+from splat_cli.run.storage.find_run import existing_run, new_run_folder
 from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.run.storage.run_lock import existing_run, new_run_folder
 from splat_cli.run.train_scene import train_scene
 from splat_cli.terminal.console import Display
 

@@ -23,8 +23,7 @@ from typing import Any
 import click
 
 from splat_cli.eval.metrics import has_flip
-from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.run.storage.train_log import sum_phases
+from splat_cli.run.storage.run_dir import RunDir, sum_phases
 
 
 def run(scene: Path, preset: str, seed: int, options: Sequence[str], results: Path) -> dict[str, Any]:

@@ -35,8 +35,7 @@ from splat_cli.render.images import to_8bit
 from splat_cli.render.rendered_maps import RenderedMaps, render_maps
 from splat_cli.render.view import ViewRenderer, depth_factors
 from splat_cli.run.storage.load_splats import load_trained_splats
-from splat_cli.scene.trajectories.camera_path import CameraPath
-from splat_cli.scene.trajectories.subject import shares_seen
+from splat_cli.scene.trajectories.camera_path import CameraPath, shares_seen
 from splat_cli.scene.view import View, evenly_spread
 
 MAX_NEAR, MAX_TILT, MAX_CUT = 0.01, 1.0, 0.02

@@ -26,7 +26,7 @@ from splat_cli.config.presets import load_config
 from splat_cli.device import Backend, open_backend
 from splat_cli.eval.metrics import psnr
 from splat_cli.render.images import background_color, to_8bit
-from splat_cli.render.output.supersampling import coarser, finer, samples_as_fine
+from splat_cli.render.output.render_sequence import coarser, finer, samples_as_fine
 from splat_cli.render.rendered_maps import render_maps
 from splat_cli.render.view import ViewRenderer
 from splat_cli.run.setup.initial_state import build_trainer_from_data

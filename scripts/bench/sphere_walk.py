@@ -26,11 +26,10 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.render.images import to_8bit
 from splat_cli.render.view import ViewRenderer
 from splat_cli.sample import NUM_POINTS
-from splat_cli.sample.light import bake
+from splat_cli.sample.light import bake, radiance
 from splat_cli.sample.photographs import CAMERAS, write_photographs
 from splat_cli.sample.room import camera_poses, make_room
 from splat_cli.sample.surfaces import HALF
-from splat_cli.sample.trace import radiance
 from splat_cli.scene.colmap.model import Camera
 from splat_cli.scene.images.faces import CUBE
 from splat_cli.scene.images.image_set import ImageSet, load_images

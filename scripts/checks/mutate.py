@@ -74,7 +74,6 @@ TESTS = {
     "joint/intrinsics": ["joint/test_intrinsics.py", "train/test_joint_models.py"],
     "joint/loss": ["joint/test_loss.py", "joint/test_outliers.py", "run/setup/test_memory_plan.py"],
     "joint/outliers": ["joint/test_outliers.py"],
-    "joint/per_view": ["joint/appearance", "joint/test_poses.py"],
     "joint/poses": ["train/test_enabled_models.py", "joint/test_poses.py"],
     "model/columns": ["model/test_columns.py", "model/test_model.py"],
     "model/model": ["model/test_model.py", "model/test_adam.py", "run/setup/test_memory_plan.py"],

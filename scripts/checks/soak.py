@@ -19,7 +19,7 @@ from typing import NamedTuple
 from splat_cli.config import TrainConfig
 from splat_cli.config.presets import load_config
 from splat_cli.device import Backend, open_backend
-from splat_cli.run.storage.run_lock import new_run_folder
+from splat_cli.run.storage.find_run import new_run_folder
 from splat_cli.run.train_scene import train_scene
 from splat_cli.sample import make_sample_scene
 from splat_cli.terminal.console import Display, Progress

@@ -15,15 +15,14 @@ from splat_cli.device import Backend, shared_backend
 from splat_cli.errors import UsageError
 from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.report import try_report
-from splat_cli.run.callback import OnProgress, ProgressCallback, StoppedByCallback
 from splat_cli.run.device import open_device
+from splat_cli.run.session import OnProgress, ProgressCallback, StoppedByCallback
 from splat_cli.run.setup.initial_state import build_trainer_from_data
 from splat_cli.run.setup.training_data import TrainingData, load_data, read_checked, with_initial_points
 from splat_cli.run.setup.trials import choose_settings
-from splat_cli.run.storage.find_run import find_splats, step_of
+from splat_cli.run.storage.find_run import find_splats, new_run_folder, step_of
 from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.run.storage.load_splats import load_model, warn_of_earlier_step
-from splat_cli.run.storage.run_lock import new_run_folder
 from splat_cli.run.train_scene import train_scene as train_into_run
 from splat_cli.scene.georeferenced import point_of
 from splat_cli.scene.options import SceneOptions

@@ -15,9 +15,9 @@ from splat_cli.config.combinations import unused_options
 from splat_cli.config.presets import load_config
 from splat_cli.errors import UsageError
 from splat_cli.run.resume import FinishedError, Resumption, interrupted_run, plan_resumption
+from splat_cli.run.storage.find_run import existing_run, new_run_folder, numbered_folders, unused_folder
 from splat_cli.run.storage.result import RunSummary
 from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.run.storage.run_lock import existing_run, new_run_folder, numbered_folders, unused_folder
 from splat_cli.scene.formats import scene_folder
 from splat_cli.terminal.console import Display
 from splat_cli.terminal.phase_timer import PhaseTimer

@@ -25,8 +25,7 @@ from splat_cli.run.storage.load_splats import inside_crop, load_trained_splats, 
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.extent import viewing_distance
 from splat_cli.scene.images.image_set import ImageSet
-from splat_cli.scene.trajectories.focus import up_direction
-from splat_cli.scene.trajectories.look_at import look_at, overview
+from splat_cli.scene.trajectories.focus import look_at, overview, up_direction
 from splat_cli.scene.view import View, evenly_spread
 from splat_cli.terminal.console import Display
 

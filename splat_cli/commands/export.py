@@ -23,7 +23,7 @@ from splat_cli.gaussians.formats import streamed_sog, tiles_3d, usd, with_ending
 from splat_cli.gaussians.formats.table import FORMATS, Format, format_for, has_suffix, loss_notes, write_as
 from splat_cli.gaussians.ply import finite_splats
 from splat_cli.io.files import files_below
-from splat_cli.render.contribution import contributions
+from splat_cli.render.view import contributions
 from splat_cli.report.page import refuse_other_file
 from splat_cli.run.export_splats import fine_tune
 from splat_cli.run.storage.find_run import find_splats, refuse_file_of_run
@@ -37,8 +37,7 @@ from splat_cli.run.storage.load_splats import (
 )
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.quaternion import rotation_from_vector
-from splat_cli.scene.trajectories.focus import ground_normal, up_direction
-from splat_cli.scene.trajectories.look_at import UP
+from splat_cli.scene.trajectories.focus import UP, ground_normal, up_direction
 from splat_cli.terminal.console import Display, Level
 from splat_cli.viewer.initial_camera import find_initial_camera
 

@@ -11,9 +11,8 @@ from splat_cli.commands.photo_checks import check_photographs
 from splat_cli.config import TrainConfig
 from splat_cli.errors import SceneError, SplatError, UsageError
 from splat_cli.io.folder_lock import FolderInUse, wait_until_unlocked
-from splat_cli.run.storage.find_run import is_run
+from splat_cli.run.storage.find_run import is_run, numbered_folders
 from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.run.storage.run_lock import numbered_folders
 from splat_cli.scene.formats import has_dataset, has_photographs, nested_scenes, num_photographs, scene_folder
 from splat_cli.scene.images.locate import given_image_folder
 from splat_cli.scene.options import NO_MASKS, SceneOptions

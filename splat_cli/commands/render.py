@@ -24,8 +24,7 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.render.images import background_color
 from splat_cli.render.output.camera_rigs import CameraRig, Fisheye, Panorama, SingleCamera, StereoPair
 from splat_cli.render.output.frame_files import FrameFiles, remove_frames_from
-from splat_cli.render.output.render_sequence import RenderSettings, SequenceResult, render_sequence
-from splat_cli.render.output.supersampling import samples_as_fine
+from splat_cli.render.output.render_sequence import RenderSettings, SequenceResult, render_sequence, samples_as_fine
 from splat_cli.render.output.video import write_video
 from splat_cli.render.rasterizer import Coloring
 from splat_cli.run.storage.find_run import find_splats
@@ -33,9 +32,8 @@ from splat_cli.run.storage.load_splats import field_path, warn_of_earlier_step
 from splat_cli.scene.cameras_json import read_cameras
 from splat_cli.scene.georeferenced import relative_point, relative_views
 from splat_cli.scene.trajectories.camera_path import DEFAULT_FPS, CameraPath, up_of
-from splat_cli.scene.trajectories.focus import focus_point
+from splat_cli.scene.trajectories.focus import focus_point, levelled, middle_of, overview
 from splat_cli.scene.trajectories.interpolate import with_size
-from splat_cli.scene.trajectories.look_at import levelled, middle_of, overview
 from splat_cli.scene.view import View
 from splat_cli.terminal.console import Display
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from splat_cli.config import ALIASES, REPLACED, SETTINGS, TrainConfig
 from splat_cli.errors import UsageError, name_advice
-from splat_cli.io.files import regular
-from splat_cli.io.paths import resource_dir
+from splat_cli.io.files import regular, resource_dir
 
 _MAX_TOML_LENGTH, _MAX_SEPARATORS = 1 << 18, 50
 

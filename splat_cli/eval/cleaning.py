@@ -18,8 +18,7 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.attributes import opacities, rotations
 from splat_cli.gaussians.splats import Splats
 from splat_cli.joint.depth.free_space import FreeSpaceRays
-from splat_cli.render.contribution import last_contributions
-from splat_cli.render.view import ViewRenderer
+from splat_cli.render.view import ViewRenderer, last_contributions
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.points.observations import Observations, observe
 from splat_cli.scene.view import View

@@ -17,8 +17,8 @@ from splat_cli.field.parameters import Parameters
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.camera import CameraTable
-from splat_cli.render.contribution import view_contributions
 from splat_cli.render.iter_state import IterState
+from splat_cli.render.view import view_contributions
 from splat_cli.scene.quaternion import world_to_camera
 from splat_cli.scene.view import View, evenly_spread
 

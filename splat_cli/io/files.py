@@ -1,4 +1,4 @@
-"""Atomic writing of files: written under a temporary name, then renamed."""
+"""Atomic writing of files: written under a temporary name, then renamed. Folders of kernel sources and presets."""
 
 import errno
 import hashlib
@@ -219,3 +219,12 @@ def remove_leftovers(folder: Path, except_below: Sequence[Path] = ()) -> None:
 def is_leftover(path: Path) -> bool:
     """Whether the name belongs to a temporary file."""
     return path.name.startswith(".") and path.name.endswith(".part")
+
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def resource_dir(name: str) -> Path:
+    """Folder `name` ("cuda_src" or "configs"): the wheel's copy if there is one, otherwise the checkout's."""
+    inside = _PACKAGE / name
+    return inside if inside.is_dir() else _PACKAGE.parent / name

@@ -7,8 +7,7 @@ import numpy as np
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend, DeviceArray, Unit
 from splat_cli.gaussians.splats import Splats
-from splat_cli.joint.joint_model import JointInputs, JointModel
-from splat_cli.joint.per_view import PIXEL_BLOCKS, PIXEL_WARPS, SUM_THREADS, Decay
+from splat_cli.joint.joint_model import PIXEL_BLOCKS, PIXEL_WARPS, SUM_THREADS, Decay, JointInputs, JointModel
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.rasterizer import Rasterizer

@@ -1,14 +1,15 @@
-"""Rendering of splats from any camera, for evaluation and `splat render`; depth order of novel views."""
+"""Rendering of splats from any camera; depth order of novel views; contribution of each splat to views, in pixels."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from splat_cli.device import Backend, DeviceArray
+from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.images import to_8bit
@@ -136,3 +137,30 @@ def render_image(
     view.check()
     renderer = ViewRenderer(splats.backend, splats, [view], antialias, coloring, novel_views=novel_view)
     return to_8bit(renderer.render(0, background))
+
+
+def view_contributions(backend: Backend, splats: SplatArrays, views: Sequence[View]) -> Iterator[DeviceArray]:
+    """Blending weight of every splat, summed over the pixels of each view: an iterator of device arrays float32 [N].
+
+    Rendered with antialiasing if the splats were trained with it.
+    """
+    if len(splats) == 0:
+        yield from (backend.xp.zeros(0, "float32") for _ in views)
+        return
+    renderer = ViewRenderer(backend, Splats.from_arrays(backend, splats), views, splats.antialiased)
+    for index in range(len(views)):
+        renderer.forward(index)
+        yield last_contributions(renderer)
+
+
+def last_contributions(renderer: ViewRenderer) -> DeviceArray:
+    """Blending weight of every splat, summed over the pixels of the last rendered view: device array float32 [num]."""
+    xp = renderer.backend.xp
+    scores = xp.zeros((renderer.splats.capacity, 2), "float32")
+    renderer.rasterizer.score(renderer.state, xp.zeros(3 * renderer.cameras.max_pixels, "float32"), scores)
+    return scores[: renderer.splats.num, 0]
+
+
+def contributions(backend: Backend, splats: SplatArrays, views: Sequence[View]) -> np.ndarray:
+    """Mean of `view_contributions` over the views, float32 [N]; density control uses the same measure."""
+    return backend.download(sum(view_contributions(backend, splats, views))) / np.float32(len(views))

@@ -17,9 +17,8 @@ from splat_cli.gaussians.attributes import opacities
 from splat_cli.gaussians.init import SH_C0
 from splat_cli.report.charts import curves, distributions, measured_views
 from splat_cli.report.markup import Markup, compact, duration, join, png, size, tag, ticks
-from splat_cli.report.run_data import RunData
+from splat_cli.report.run_data import ComparedView, RunData
 from splat_cli.report.verdict import badge, verdict
-from splat_cli.report.views import ComparedView
 from splat_cli.scene.view import View
 
 

@@ -1,12 +1,26 @@
-"""Content of a run's folder, finished or not."""
+"""What a report shows of a run, finished or not: content of its folder, and views to compare."""
 
+import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from splat_cli.config import TrainConfig
-from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.run.storage.train_log import sum_phases
+from splat_cli.device import Backend
+from splat_cli.eval.evaluate import evaluate
+from splat_cli.eval.metrics import Score, error_map
+from splat_cli.eval.trained_model import TrainedModel
+from splat_cli.field.color_field import ColorField
+from splat_cli.gaussians.splats import Splats
+from splat_cli.report.markup import shown
+from splat_cli.run.storage.load_images import load_run_images
+from splat_cli.run.storage.run_dir import RunDir, sum_phases
+from splat_cli.scene.view import View, evenly_spread
+from splat_cli.terminal.console import Display
 
 
 @dataclass(frozen=True)
@@ -62,3 +76,59 @@ def read_run_data(run: RunDir) -> RunData:
         step=max([line["step"] for line in lines] + run.saved_steps(), default=0),
         when=datetime.fromtimestamp(last_written.stat().st_mtime),
     )
+
+
+_NUM_VIEWS = 8
+
+
+@dataclass(frozen=True)
+class ComparedView:
+    """Pictures of a view as data URLs, and its scores. rank: 1 for the worst of `num_ranked`."""
+
+    view: View
+    score: Score
+    render: str
+    photograph: str
+    error: str
+    rank: int
+    num_ranked: int
+
+
+def compare_views(
+    data: RunData, splats: Splats, field: ColorField | None, backend: Backend, scene: Path | None, display: Display
+) -> list[ComparedView]:
+    """The worst and the best of the evaluated views, or some views if there are no scores.
+
+    field: colour field of the splats, if any. FLIP is that of `splat eval`, if it was measured: of a picture of one
+    megapixel, it takes more than a second. SceneError if the photographs are missing.
+    """
+    measured = data.measured.get("per_image", {})
+    names = sorted(measured, key=lambda name: measured[name]["psnr"])
+    views = _chosen(names, {view.name: view for view in data.run.views("all")})
+    if not views:
+        views = evenly_spread(data.run.views("test" if data.config.eval else "train"), _NUM_VIEWS)
+    photographs = load_run_images(data.run, views, scene, backend, display)
+    renders: list[np.ndarray] = []
+    keep = lambda index, render: renders.append(render)  # noqa: E731
+    model = TrainedModel(splats, field, data.run.background(), data.run.responses())
+    scores = evaluate(model, photographs, data.config, on_render=keep)
+    views, ranks = photographs.views, {name: number for number, name in enumerate(names, 1)}
+    return [
+        ComparedView(
+            view,
+            dataclasses.replace(scores[view.name], flip=measured.get(view.name, {}).get("flip")),
+            shown(render),
+            shown(photograph),
+            shown(error_map(render, photograph, mask)),
+            ranks.get(view.name, 0),
+            len(names),
+        )
+        for view, render, photograph, mask in zip(views, renders, photographs.images, photographs.masks, strict=True)
+    ]
+
+
+def _chosen(names: Sequence[str], views: dict[str, View]) -> list[View]:
+    """The worst and the best views. names: all, sorted by score."""
+    if len(names) > _NUM_VIEWS:
+        names = [*names[: _NUM_VIEWS // 2], *names[-_NUM_VIEWS // 2 :]]
+    return [views[name] for name in names if name in views]

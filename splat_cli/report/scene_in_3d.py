@@ -15,18 +15,15 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.selection import keep_largest
 from splat_cli.gaussians.formats.sog import MAX_ENTRIES
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.contribution import contributions
-from splat_cli.render.view import render_image
+from splat_cli.render.view import contributions, render_image
 from splat_cli.report.markup import Markup, join, jpeg, tag
 from splat_cli.report.page import photograph_id
-from splat_cli.report.run_data import RunData
-from splat_cli.report.views import ComparedView
+from splat_cli.report.run_data import ComparedView, RunData
 from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.scene.trajectories.focus import up_direction
 from splat_cli.scene.view import View, evenly_spread
 from splat_cli.terminal.console import Display, Level
-from splat_cli.viewer.camera_defaults import seen_points
-from splat_cli.viewer.html import NUM_STOPS, Stop, splats_in_3d
+from splat_cli.viewer.html import NUM_STOPS, Stop, seen_points, splats_in_3d
 
 _MAX_SIDE, _MAX_BYTES = 800, 60_000  # of such a photograph
 _NUM_VIEWS = 64  # to find the splats that contribute most

@@ -1,12 +1,14 @@
-"""A training session: steps between saves, with log, checkpoints, signals and measured time."""
+"""A training session: steps between saves, with log, checkpoints, signals, callbacks and measured time."""
+
+from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from splat_cli.errors import DiskError, SceneError, UsageError
 from splat_cli.ranks.protocol import RankError
-from splat_cli.run.callback import StoppedByCallback, TrainingCallback
 from splat_cli.run.checkpoints.checkpointer import Checkpointer, checkpoint_path, checkpoint_paths
 from splat_cli.run.checkpoints.file import Checkpoint, read_checkpoint
 from splat_cli.run.checkpoints.state import restore_state
@@ -21,6 +23,48 @@ from splat_cli.terminal.console import Display, Progress
 from splat_cli.terminal.interrupt import Interrupted, deferred_interrupt
 from splat_cli.terminal.phase_timer import Stopwatch
 from splat_cli.train.trainer import Trainer
+
+OnProgress = Callable[[Progress], bool | None]
+"""User function called with the progress; training ends early if it returns False."""
+
+
+class TrainingCallback(Protocol):
+    """Called a few times a second between two steps, in the training thread.
+
+    The device is idle during a call and may be used; the trainer must not be changed. The time does not count as
+    training. A callback that pauses training calls `check` regularly, which raises KeyboardInterrupt after Ctrl-C.
+    """
+
+    def begin(self, trainer: Trainer, run: RunDir) -> None:
+        """Called before the first step; called again, with a new trainer, after the loss of a rank."""
+
+    def on_steps(self, trainer: Trainer, progress: Progress, check: Callable[[], None]) -> None:
+        """Called after every round of steps."""
+
+    def end(self) -> None:
+        """Called after the loss of a rank, before a new trainer is built: drop all references to the old one."""
+
+
+class StoppedByCallback(KeyboardInterrupt):
+    """A callback raises this to end training early; the run saves its state as after Ctrl-C."""
+
+
+class ProgressCallback(TrainingCallback):
+    """A TrainingCallback that calls a function; if it returns False, training ends and is saved."""
+
+    def __init__(self, function: OnProgress) -> None:
+        self.function, self.has_stopped = function, False
+
+    def begin(self, trainer: Trainer, run: RunDir) -> None:
+        """The function needs no trainer."""
+
+    def end(self) -> None:
+        """Nothing refers to the trainer."""
+
+    def on_steps(self, trainer: Trainer, progress: Progress, check: Callable[[], None]) -> None:
+        if self.function(progress) is False:
+            self.has_stopped = True
+            raise StoppedByCallback
 
 
 class Session:

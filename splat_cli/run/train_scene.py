@@ -14,7 +14,6 @@ from splat_cli.gaussians.ply import ply_bytes
 from splat_cli.io.files import require_space
 from splat_cli.ranks.links import inherited_links
 from splat_cli.ranks.protocol import Ranks
-from splat_cli.run.callback import TrainingCallback
 from splat_cli.run.checkpoints.checkpointer import newest_checkpoint
 from splat_cli.run.checkpoints.file import Checkpoint
 from splat_cli.run.checkpoints.state import checkpoint_bytes, needs_initial_state
@@ -24,7 +23,7 @@ from splat_cli.run.logging.tensorboard_logger import require_tensorboard
 from splat_cli.run.plan import RunPlan
 from splat_cli.run.ranks import started_ranks
 from splat_cli.run.resume import Restarts, changed_defaults, free_memory, interruption
-from splat_cli.run.session import Session
+from splat_cli.run.session import Session, TrainingCallback
 from splat_cli.run.setup.build_trainer import InitialState, build_trainer_within_memory
 from splat_cli.run.setup.initial_state import find_initial_state, placeholder_state
 from splat_cli.run.setup.training_data import TrainingData, read_data, with_fixed_paths

@@ -6,11 +6,10 @@ import numpy as np
 
 from splat_cli.errors import SceneError
 from splat_cli.sample.city import CityMap
-from splat_cli.sample.light import bake
+from splat_cli.sample.light import bake, radiance
 from splat_cli.sample.photographs import CAMERAS, hand_motion, pinhole, require_size, write_photographs
 from splat_cli.sample.room import camera_poses, make_room
 from splat_cli.sample.surfaces import HALF
-from splat_cli.sample.trace import radiance
 
 NUM_POINTS = 5000
 POINTS_PER_BLOCK = 1500

@@ -10,8 +10,7 @@ from typing import Any, TextIO, cast
 
 from tqdm import tqdm
 
-from splat_cli.terminal.lines import can_overwrite, wrapped
-from splat_cli.terminal.progress_bar import ProgressBar
+from splat_cli.terminal.lines import ProgressBar, can_overwrite, wrapped
 
 Counting = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]
 """`Display.counting`: (label, total) -> context of a function to call with the number of things just done."""

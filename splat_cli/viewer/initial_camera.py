@@ -17,11 +17,9 @@ from splat_cli.run.storage.find_run import find_splats
 from splat_cli.scene.cameras_json import read_cameras
 from splat_cli.scene.georeferenced import relative_views
 from splat_cli.scene.poses import Similarity
-from splat_cli.scene.trajectories.focus import up_direction
-from splat_cli.scene.trajectories.look_at import UP, overview
+from splat_cli.scene.trajectories.focus import UP, overview, up_direction
 from splat_cli.scene.view import View, evenly_spread
-from splat_cli.viewer.camera_defaults import seen_points
-from splat_cli.viewer.html import NUM_STOPS, Stop, write_html
+from splat_cli.viewer.html import NUM_STOPS, Stop, seen_points, write_html
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def training_viewer(wanted: bool, host: str, port: int, display: Display) -> Ite
 
 
 class TrainingViewer:
-    """Training callback (run/callback.py) that shows the splats in browsers and pauses training on request.
+    """Training callback (run/session.py) that shows the splats in browsers and pauses training on request.
 
     Updates take at most 5% of the time, and almost none without a browser.
     """

@@ -22,16 +22,15 @@ from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import Projection, project
 from splat_cli.scene.crop import Box, Crop
 from splat_cli.scene.extent import scene_extent
-from splat_cli.scene.trajectories.focus import up_direction
-from splat_cli.scene.trajectories.look_at import UP, overview
+from splat_cli.scene.trajectories.focus import UP, overview, up_direction
 from splat_cli.scene.view import View, evenly_spread
-from splat_cli.viewer.camera_defaults import pivot_point, pivot_share
+from splat_cli.viewer.html import pivot_point, pivot_share
 from splat_cli.viewer.panels.cameras import FRUSTUM, Cameras
 from splat_cli.viewer.panels.comparison import Comparison
 from splat_cli.viewer.panels.measure import Measure, surface_point
 from splat_cli.viewer.panels.saved_views import SavedViews
+from splat_cli.viewer.server import field_of_view, view_from
 from splat_cli.viewer.splat_source import SplatSource, picture
-from splat_cli.viewer.viser_camera import field_of_view, view_from
 
 if TYPE_CHECKING:
     from viser import ViserServer

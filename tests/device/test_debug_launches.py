@@ -14,7 +14,7 @@ from splat_cli.device.arguments import Parameter, describe
 from splat_cli.device.cpu import CpuBackend
 from splat_cli.device.cuda import CudaBackend, CudaKernel
 from splat_cli.errors import DeviceError, KernelError
-from splat_cli.io.paths import resource_dir
+from splat_cli.io.files import resource_dir
 
 PARAMETERS = (
     Parameter("means2d", "float2*", True, np.dtype("float32")),

@@ -11,7 +11,7 @@ from splat_cli.device import Backend
 from splat_cli.field.color_field import BOUNDS_DTYPE, RATE
 from splat_cli.field.hash_grid import LEVEL_DTYPE
 from splat_cli.gaussians.splats import LOG_SCALES, MEANS, OPACITIES, OPACITY, QUATS, SH0, SHN
-from splat_cli.io.paths import resource_dir
+from splat_cli.io.files import resource_dir
 from splat_cli.joint.depth.supervision import DEPTH_MAP_DTYPE
 from splat_cli.ranks.share import RANK_BLOCK, SHARE_DTYPE
 from splat_cli.render.blend import SEGMENT

@@ -9,8 +9,8 @@ from splat_cli.errors import DiskError
 from splat_cli.io.files import replacing, replacing_together
 from splat_cli.io.folder_lock import LOCK_NAME, FolderLost, locked_folder, require_held
 from splat_cli.run.checkpoints import checkpointer
+from splat_cli.run.storage.find_run import new_run_folder
 from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.run.storage.run_lock import new_run_folder
 from tests.ranks.runs import Callback
 from tests.subprocesses import wait_until
 

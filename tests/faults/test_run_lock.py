@@ -10,14 +10,14 @@ import pytest
 
 from splat_cli.errors import UsageError
 from splat_cli.io.folder_lock import LOCK_NAME, locked_folder
-from splat_cli.run.storage.run_lock import new_run_folder
+from splat_cli.run.storage.find_run import new_run_folder
 from tests.subprocesses import started
 
 _TAKE = """
 import sys, time
 from pathlib import Path
 from splat_cli.errors import UsageError
-from splat_cli.run.storage.run_lock import new_run_folder
+from splat_cli.run.storage.find_run import new_run_folder
 print("here", flush=True)
 for line in sys.stdin:
     path, begin = line.split()

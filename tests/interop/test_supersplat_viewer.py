@@ -13,7 +13,7 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.formats import read_splats, write_splats
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.images import to_8bit
-from splat_cli.scene.trajectories.look_at import look_at
+from splat_cli.scene.trajectories.focus import look_at
 from splat_cli.scene.view import View
 from tests.views import render_view
 

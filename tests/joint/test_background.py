@@ -5,7 +5,7 @@ import numpy as np
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.joint.background import LearnedBackground
-from splat_cli.joint.per_view import Decay
+from splat_cli.joint.joint_model import Decay
 from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.train.trainer import TrainingInputs

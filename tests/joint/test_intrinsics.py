@@ -7,7 +7,7 @@ import pytest
 
 from splat_cli.device import Backend
 from splat_cli.joint.intrinsics import CameraRefinement, first_rates, rotation_offsets
-from splat_cli.joint.per_view import Decay
+from splat_cli.joint.joint_model import Decay
 from splat_cli.joint.poses import pose_decay
 from splat_cli.render.camera import CAMERA_DTYPE, CameraTable
 from splat_cli.render.iter_state import IterState

@@ -7,7 +7,7 @@ import pytest
 
 from splat_cli.device import Backend
 from splat_cli.device.cpu import CpuBackend
-from splat_cli.joint.per_view import SUM_THREADS, Decay
+from splat_cli.joint.joint_model import SUM_THREADS, Decay
 from splat_cli.joint.poses import PoseRefinement, pose_decay
 from splat_cli.render.camera import CAMERA_DTYPE
 from splat_cli.scene.poses import moved_pose

@@ -6,7 +6,7 @@ from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.blend import blend_scores
-from splat_cli.render.contribution import contributions
+from splat_cli.render.view import contributions
 from tests.compare import Comparison
 from tests.noise_trainer import noise_trainer
 from tests.reference import blend, project

@@ -9,7 +9,7 @@ import pytest
 from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats as DeviceSplats
-from splat_cli.joint.per_view import Decay
+from splat_cli.joint.joint_model import Decay
 from splat_cli.joint.poses import PoseRefinement
 from splat_cli.render.project_backward import Update
 from splat_cli.render.view import ViewRenderer

@@ -10,9 +10,8 @@ from splat_cli.gaussians.formats.sog import write_sog
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.gaussians.splats import Splats
 from splat_cli.report.page import comparison
-from splat_cli.report.run_data import read_run_data
+from splat_cli.report.run_data import compare_views, read_run_data
 from splat_cli.report.scene_in_3d import _fitting, scene_in_3d, stops_of
-from splat_cli.report.views import compare_views
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.terminal.console import Display, Level
 from tests.gaussians.some_splats import some_splats

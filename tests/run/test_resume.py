@@ -8,8 +8,8 @@ import pytest
 from splat_cli.errors import UsageError
 from splat_cli.gaussians.ply import read_ply, write_ply
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
+from splat_cli.run.storage.find_run import existing_run, new_run_folder
 from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.run.storage.run_lock import existing_run, new_run_folder
 
 
 def _bits(run, step=60):

@@ -5,7 +5,7 @@ import pytest
 
 from splat_cli.config import TrainConfig
 from splat_cli.joint.background import LearnedBackground
-from splat_cli.joint.per_view import Decay
+from splat_cli.joint.joint_model import Decay
 from splat_cli.render.camera import CameraTable
 from splat_cli.train.joint_models import MODELS
 from tests.views import ring_of_views

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from splat_cli.viewer.viser_camera import field_of_view, pose_of
+from splat_cli.viewer.server import field_of_view, pose_of
 
 
 def browser_camera(view):

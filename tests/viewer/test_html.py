@@ -12,10 +12,8 @@ from splat_cli.gaussians.editing.edits import Edits
 from splat_cli.gaussians.editing.move import rotated, rotation_about_axes
 from splat_cli.gaussians.editing.selection import in_morton_order
 from splat_cli.gaussians.formats import read_splats, write_splats
-from splat_cli.scene.trajectories.focus import up_direction
-from splat_cli.scene.trajectories.look_at import UP, overview
-from splat_cli.viewer.camera_defaults import pivot_point, upright_rotation
-from splat_cli.viewer.html import Stop, splats_in_3d, write_html
+from splat_cli.scene.trajectories.focus import UP, overview, up_direction
+from splat_cli.viewer.html import Stop, pivot_point, splats_in_3d, upright_rotation, write_html
 from splat_cli.viewer.initial_camera import InitialCamera
 from tests.gaussians.some_splats import some_splats
 from tests.viewer.page import Page

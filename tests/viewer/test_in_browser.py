@@ -19,13 +19,13 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.render.images import to_8bit
 from splat_cli.report import write_report
 from splat_cli.run.device import open_device
+from splat_cli.run.storage.find_run import new_run_folder
 from splat_cli.run.storage.load_splats import load_splats_for_viewers
-from splat_cli.run.storage.run_lock import new_run_folder
 from splat_cli.run.train_scene import train_scene
 from splat_cli.sample import make_sample_scene
 from splat_cli.scene.cameras_json import read_cameras
+from splat_cli.scene.trajectories.focus import UP, look_at
 from splat_cli.scene.trajectories.interpolate import with_size
-from splat_cli.scene.trajectories.look_at import UP, look_at
 from splat_cli.scene.view import View
 from splat_cli.terminal.console import Display
 from splat_cli.viewer.html import Stop, write_html

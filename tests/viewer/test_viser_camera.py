@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from splat_cli.scene.quaternion import quat_from_matrix
-from splat_cli.viewer.camera_defaults import pivot_share
-from splat_cli.viewer.viser_camera import field_of_view, pose_of, view_from
+from splat_cli.viewer.html import pivot_share
+from splat_cli.viewer.server import field_of_view, pose_of, view_from
 from tests.viewer.stand_ins import browser_camera
 from tests.views import ring_of_views
 

@@ -12,8 +12,7 @@ from typing import Any
 from splat_cli.engine.job import JobResult
 from splat_cli.errors import DiskError, FormatError
 from splat_cli.io.files import replacing
-from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.run.storage.train_log import sum_phases
+from splat_cli.run.storage.run_dir import RunDir, sum_phases
 from splat_cli.scene.cameras_json import read_json
 from splat_cli.terminal.console import Display
 

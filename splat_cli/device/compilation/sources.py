@@ -8,7 +8,7 @@ from pathlib import Path
 
 from splat_cli.device.arguments import Parameter, parse_kernels
 from splat_cli.errors import DeviceError
-from splat_cli.io.paths import resource_dir
+from splat_cli.io.files import resource_dir
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 

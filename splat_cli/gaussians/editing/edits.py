@@ -31,7 +31,7 @@ class SplatStats:
     """Properties of N splats that files do not contain; None if not computed."""
 
     contributions: np.ndarray | None = None
-    """[N] mean contribution to a view, in pixels (render/contribution.py)."""
+    """[N] mean contribution to a view, in pixels (render/view.py)."""
     goes: np.ndarray | None = None
     """[N] whether cleaning removes the splat (commands/clean.py)."""
 

@@ -7,8 +7,7 @@ from splat_cli.device import Backend, DeviceArray, Unit
 from splat_cli.device.launch import ceil_div
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.joint.appearance.exposure import ExposureLoss
-from splat_cli.joint.joint_model import JointInputs
-from splat_cli.joint.per_view import Decay
+from splat_cli.joint.joint_model import Decay, JointInputs
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 

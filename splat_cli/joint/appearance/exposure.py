@@ -6,9 +6,8 @@ import numpy as np
 
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend, DeviceArray, Unit
-from splat_cli.joint.joint_model import JointInputs
+from splat_cli.joint.joint_model import PIXEL_BLOCKS, PIXEL_WARPS, SUM_THREADS, Decay, JointInputs
 from splat_cli.joint.loss import AppearanceLoss
-from splat_cli.joint.per_view import PIXEL_BLOCKS, PIXEL_WARPS, SUM_THREADS, Decay
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 

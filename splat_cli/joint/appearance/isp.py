@@ -5,9 +5,8 @@ from __future__ import annotations
 from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.device import Backend, DeviceArray, Unit
 from splat_cli.joint.appearance.camera_response import CameraResponse
-from splat_cli.joint.joint_model import JointInputs
+from splat_cli.joint.joint_model import PIXEL_BLOCKS, PIXEL_WARPS, SUM_THREADS, Decay, JointInputs, camera_rows
 from splat_cli.joint.loss import AppearanceLoss
-from splat_cli.joint.per_view import PIXEL_BLOCKS, PIXEL_WARPS, SUM_THREADS, Decay, camera_rows
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 

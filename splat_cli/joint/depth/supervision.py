@@ -15,8 +15,7 @@ from splat_cli.device import Backend, DeviceArray, Kernel, Unit
 from splat_cli.device.launch import launch
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import Splats
-from splat_cli.joint.joint_model import JointInputs, JointModel
-from splat_cli.joint.per_view import SUM_BLOCKS, SUM_THREADS, Decay
+from splat_cli.joint.joint_model import SUM_BLOCKS, SUM_THREADS, Decay, JointInputs, JointModel
 from splat_cli.render.blend import Picture, blend, blend_backward
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState

@@ -10,14 +10,15 @@ from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.device import Backend
 from splat_cli.errors import SceneError
 from splat_cli.gaussians.arrays import SplatArrays, zero_splats
-from splat_cli.run.setup.build_trainer import InitialState, build_trainer_within_memory
-from splat_cli.run.setup.pose_alignment import align_poses
+from splat_cli.run.plan import resolve_plan
+from splat_cli.run.setup.build_trainer import InitialState, build_trainer, build_trainer_within_memory
 from splat_cli.run.setup.training_data import TrainingData
 from splat_cli.scene.georeferenced import relative_crop
 from splat_cli.scene.images.faces import pinhole_pictures
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.plane_sweep import MAX_VIEWS, MIN_POINTS, SIDE, plane_sweep_points, sweep_copies
+from splat_cli.scene.plane_sweep.grayscale import small_copies, whole_mask
 from splat_cli.scene.points.random_points import random_points
 from splat_cli.scene.points.sky_points import sky_points
 from splat_cli.scene.poses import moved_views
@@ -25,9 +26,11 @@ from splat_cli.scene.view import Scene
 from splat_cli.terminal.console import Display
 from splat_cli.terminal.phase_timer import PhaseTimer
 from splat_cli.train.initialization import frozen_splats
-from splat_cli.train.trainer import Trainer
+from splat_cli.train.trainer import Trainer, TrainingInputs
 
-_TRIES = 2  # pixels searched per splat, because fewer than half yield a depth
+SIZES = (128, 256)  # px of the longer side, coarse to fine; sizes above that of the photographs are skipped
+TRAVEL = (4.0, 2.0)  # limit of camera motion at each size, relative to --pose-travel
+VISITS = 30  # steps per camera at each size
 
 
 def find_initial_state(
@@ -37,11 +40,7 @@ def find_initial_state(
     frozen = frozen_splats(config, scene.origin, display.warn)
     if not config.pose_opt:
         return InitialState(starting_points(scene, training, config, backend, display), frozen=frozen)
-
-    def find_points(images: ImageSet, config: ResolvedConfig) -> tuple[np.ndarray, np.ndarray]:
-        return starting_points(scene, images, config, backend, display)
-
-    offsets = align_poses(backend, training, scene, config, display, find_points)
+    offsets = align_poses(scene, training, config, backend, display)
     aligned = training._replace(views=moved_views(training.views, offsets))
     return InitialState(starting_points(scene, aligned, config, backend, display), offsets, frozen)
 
@@ -131,3 +130,59 @@ def _sweep(
         backend.release_cached()
         display.warn("no initial points of the plane sweep: out of memory")
         return small, (np.zeros((0, 3), np.float32), np.zeros((0, 3), np.uint8))
+
+
+def align_poses(
+    scene: Scene, photographs: ImageSet, config: TrainConfig, backend: Backend, display: Display
+) -> np.ndarray:
+    """Initial offsets of the photographs' cameras, float32 [V, 6], or [V, 9 or 11] with intrinsics, for `moved_views`.
+
+    They come from trainings of temporary splats on small photographs, coarse to fine: blurred pictures have wider
+    basins of convergence (Lin et al. 2021, "BARF", sec. 3.2). Splats fitted to wrong poses have wrong detail that holds
+    the cameras in place. So each size, and the run itself, starts from the points again.
+    """
+    columns = 6 + config.refine_intrinsics * (5 if config.refine_distortion else 3)
+    offsets = np.zeros((len(photographs.views), columns), np.float32)
+    for small, travel in zip(pyramid(photographs), TRAVEL, strict=False):
+        steps = VISITS * len(small.views)
+        coarse = TrainConfig(
+            steps=steps,
+            seed=config.seed,
+            deterministic=config.deterministic,
+            background=config.background,
+            appearance="none" if config.appearance == "none" else "exposure",
+            pose_opt=True,
+            refine_intrinsics=config.refine_intrinsics,
+            refine_distortion=config.refine_distortion,
+            intrinsics_reg=config.intrinsics_reg,
+            pose_travel=min(travel * config.pose_travel, 45),
+            init="points" if len(scene.points) else "sweep",
+            local_frame_adam=False,  # fast splats would compensate for wrong poses
+        )
+        display.say(f"Aligning cameras at {small.views[0].width}x{small.views[0].height}")
+        moved = small._replace(views=moved_views(small.views, offsets))
+        plan = resolve_plan(coarse, small.views, scene.points)
+        points = starting_points(scene, moved, plan.config, backend, display)
+        trainer = build_trainer(backend, plan, TrainingInputs(small, pose_offsets=offsets), points)
+        with display.training(steps) as show:
+            trainer.run_until(steps, show)
+        assert trainer.joint.poses
+        offsets = trainer.joint.poses.current()
+    return offsets
+
+
+def pyramid(photographs: ImageSet) -> list[ImageSet]:
+    """The photographs downscaled to each smaller size in SIZES; unchanged if all are larger.
+
+    All are kept in memory, even if the originals are streamed.
+    """
+    longest = max(max(view.width, view.height) for view in photographs.views)
+    sizes = [size for size in SIZES if size < longest] or [longest]
+    levels = [photographs]
+    for size in reversed(sizes):
+        larger = levels[-1]
+        levels.append(small_copies(larger, range(len(larger.views)), size, whole_mask))
+    return levels[:0:-1]
+
+
+_TRIES = 2  # pixels searched per splat, because fewer than half yield a depth

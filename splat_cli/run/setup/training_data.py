@@ -16,7 +16,6 @@ from splat_cli.device import Backend
 from splat_cli.errors import SceneError, UsageError
 from splat_cli.io.files import entries
 from splat_cli.run.plan import RunPlan, resolve_plan
-from splat_cli.run.setup.split_scene import split_scene, unknown_names
 from splat_cli.scene.depth_maps import load_depth_maps
 from splat_cli.scene.extent import units_warning
 from splat_cli.scene.images.image_set import ImageSet, load_images
@@ -28,8 +27,48 @@ from splat_cli.scene.plausibility import refuse_scene
 from splat_cli.scene.points.point_cloud import is_point_cloud
 from splat_cli.scene.points.random_points import points_out_of_view
 from splat_cli.scene.read import read_scene
+from splat_cli.scene.split import read_split, sector_names, split
 from splat_cli.scene.view import Scene, View
 from splat_cli.terminal.console import Display, first_of, left_out
+
+
+def split_scene(scene: Scene, config: TrainConfig) -> tuple[list[View], list[View], bool]:
+    """(train, test, whether split.json must list them): by --split, the dataset's own split, or --split-by.
+
+    SceneError if either part would be empty.
+    """
+    if not config.eval:
+        return *split(scene.views, 0), False
+    names = scene.test_names if config.split is None else read_split(Path(config.split))
+    if names is None and config.split_by == "sector":
+        names = sector_names(scene.views, config.test_every)
+    train, test = split(scene.views, config.test_every, names)
+    if not (train and test):
+        raise SceneError(_why_no_split(scene, config, bool(train)))
+    return train, test, names is not None
+
+
+def unknown_names(scene: Scene, config: TrainConfig) -> list[str]:
+    """Held-out names, of --split or of the dataset, that no photograph has; those skipped do not count."""
+    names = scene.test_names if config.split is None else read_split(Path(config.split))
+    if not config.eval or names is None:
+        return []
+    skipped = {line.partition(": ")[0] for line in scene.skipped}
+    return sorted(names - {view.name for view in scene.views} - skipped)
+
+
+def _why_no_split(scene: Scene, config: TrainConfig, has_train: bool) -> str:
+    """Error message if no photograph is left for training, or for evaluation."""
+    if config.split is None and scene.test_names is None:
+        return f"{scene.root} has too few photographs to hold one out: train without --eval"
+    by = config.split or "the dataset"
+    if not has_train:
+        return f"all {len(scene.views):,} photographs of {scene.root} are held out by {by}: train without --eval"
+    if config.split is not None:
+        return f"{scene.root} has none of the photographs that {by} names: compare the names"
+    missing = f" ({scene.skipped[0]})" if scene.skipped else ""
+    return f"{scene.root} has none of the photographs that {by} holds out{missing}: restore them, or leave out --eval"
+
 
 _ANY = 1e-9  # fraction of the points
 _BACKGROUNDS = {"auto": (0, 0, 0), "black": (0, 0, 0), "white": (255, 255, 255)}

@@ -1,4 +1,4 @@
-"""Depth maps of views: reading, alignment with the views, units, memory.
+"""Depth maps of views: inverse depths as half floats, reading, alignment with the views, units.
 
 Chooses the units in which a set of maps agrees best with the scene's points.
 """
@@ -15,12 +15,65 @@ from typing import Any
 import numpy as np
 
 from splat_cli.config import TrainConfig
-from splat_cli.scene.depth_maps.depth_map import DepthMap, DepthMaps
 from splat_cli.scene.depth_maps.files import read_confidence, read_depths
 from splat_cli.scene.lens import Lens
 from splat_cli.scene.points.observations import observe
 from splat_cli.scene.view import DepthFile, View
 from splat_cli.terminal.console import left_out
+
+_MOST = 1e30  # inverse depth; kernels compute with 32-bit floats
+
+
+@dataclass(frozen=True, eq=False)
+class DepthMap:
+    """Inverse depth of a view: 1/z = scale * values, or if `relative`, up to another scale and a shift.
+
+    values: float16 [h, w], mean 1, 0 where there is no depth; the pinhole view at the map's own resolution. weights:
+    uint8 [h, w], 255 for a weight of 1, or None: all are 1.
+    """
+
+    values: np.ndarray
+    weights: np.ndarray | None
+    scale: float
+    relative: bool = False
+
+    @classmethod
+    def of(
+        cls, inverse_depths: np.ndarray, confidence: np.ndarray | None = None, relative: bool = False
+    ) -> DepthMap | None:
+        """From inverse depths float [h, w], invalid where not positive and finite; None if no pixel is valid.
+
+        confidence: float [h, w], 0 to 1, or None.
+        """
+        valid = (inverse_depths > 0) & (inverse_depths < _MOST)
+        if confidence is not None:
+            valid &= confidence > 0
+        if not valid.any():
+            return None
+        mean = float(inverse_depths[valid].mean(dtype=np.float64))
+        values = np.minimum(np.where(valid, inverse_depths, 0) / mean, 60_000).astype(np.float16)
+        weights = None
+        if confidence is not None and (confidence[valid] < 1).any():
+            weights = np.rint(255 * confidence).astype(np.uint8)
+        return cls(values, weights, mean, relative)
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the map, in bytes."""
+        return self.values.nbytes + (0 if self.weights is None else self.weights.nbytes)
+
+
+@dataclass(frozen=True, eq=False)
+class DepthMaps:
+    """Depth maps of views, None where a view has none."""
+
+    maps: Sequence[DepthMap | None]
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory on the device, in bytes."""
+        return sum(depth_map.num_bytes for depth_map in self.maps if depth_map is not None)
+
 
 MIN_POINTS = 20  # per view
 _ROUNDS = 20  # rounds of reweighted least squares

@@ -19,7 +19,7 @@ from splat_cli.scene.images.locate import export_image_folder
 from splat_cli.scene.lens import Lens
 from splat_cli.scene.lens.distortion import Polynomial
 from splat_cli.scene.options import SceneOptions
-from splat_cli.scene.readers.poses import pose_matrix, w2c_from_opencv
+from splat_cli.scene.readers.document import pose_matrix, w2c_from_opencv
 
 _HEAD_BYTES = 4096
 _ELEMENT_BYTES, _ATTRIBUTE_BYTES, _MAX_BASE_BYTES = 320, 256, 56 << 20

@@ -18,8 +18,7 @@ from splat_cli.scene.images.locate import export_image_folder
 from splat_cli.scene.lens import Lens
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.quaternion import matrix_from_quat
-from splat_cli.scene.readers.document import number
-from splat_cli.scene.readers.poses import pose_matrix, w2c_from_opengl
+from splat_cli.scene.readers.document import number, pose_matrix, w2c_from_opengl
 
 _POLYCAM = [f"t_{row}{column}" for row in range(3) for column in range(4)]
 

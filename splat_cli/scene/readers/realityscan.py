@@ -32,7 +32,7 @@ from splat_cli.scene.images.locate import export_image_folder
 from splat_cli.scene.lens import Lens
 from splat_cli.scene.lens.distortion import Polynomial
 from splat_cli.scene.options import SceneOptions
-from splat_cli.scene.readers.poses import w2c_from_opengl
+from splat_cli.scene.readers.document import w2c_from_opengl
 
 _POSE = {"name", "x", "y", "alt", "heading", "pitch", "roll"}
 _REQUIRED = _POSE | {"f"}

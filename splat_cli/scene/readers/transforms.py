@@ -30,8 +30,7 @@ from splat_cli.scene.lens.distortion import Distortion, FTheta, Polynomial
 from splat_cli.scene.lens.rolling_shutter import MAX_ANGLE
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.points.point_cloud import read_point_cloud
-from splat_cli.scene.readers.document import matrix, number, read_document, text
-from splat_cli.scene.readers.poses import w2c_from_opengl
+from splat_cli.scene.readers.document import matrix, number, read_document, text, w2c_from_opengl
 
 FILE = "transforms.json"
 TRAIN, TEST, POINTS = "transforms_train.json", "transforms_test.json", "points3d.ply"

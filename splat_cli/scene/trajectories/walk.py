@@ -6,7 +6,7 @@ import numpy as np
 
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.trajectories.capture import perpendicular
-from splat_cli.scene.trajectories.look_at import frame
+from splat_cli.scene.trajectories.focus import frame
 from splat_cli.scene.view import View
 
 _MAX_JUMP = 3.0

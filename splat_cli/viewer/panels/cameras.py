@@ -10,8 +10,8 @@ import numpy as np
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.trajectories.focus import focus_point
 from splat_cli.scene.view import View
-from splat_cli.viewer.camera_defaults import pivot_share
-from splat_cli.viewer.viser_camera import field_of_view, move_camera, pose_of
+from splat_cli.viewer.html import pivot_share
+from splat_cli.viewer.server import field_of_view, move_camera, pose_of
 
 if TYPE_CHECKING:
     from viser import ClientHandle, ViserServer

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from splat_cli.errors import SplatError
 from splat_cli.scene.cameras_json import write_cameras
 from splat_cli.scene.view import View
-from splat_cli.viewer.viser_camera import field_of_view, pose_of, view_from
+from splat_cli.viewer.server import field_of_view, pose_of, view_from
 
 if TYPE_CHECKING:
     from viser import ViserServer

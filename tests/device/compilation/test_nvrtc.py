@@ -10,7 +10,7 @@ from splat_cli.config.presets import load_config
 from splat_cli.device.arguments import parse_kernels
 from splat_cli.device.compilation.nvrtc import ARCHITECTURES, kernel_resources, variants, why_no_nvrtc
 from splat_cli.errors import DeviceError
-from splat_cli.io.paths import resource_dir
+from splat_cli.io.files import resource_dir
 from splat_cli.run.device import kernels_of_run
 from tests.run.test_device import RUNS
 from tests.training import SETTINGS

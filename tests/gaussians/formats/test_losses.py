@@ -9,7 +9,7 @@ from splat_cli.errors import FormatError
 from splat_cli.gaussians.editing.selection import in_morton_order
 from splat_cli.gaussians.formats import FORMATS, read_splats, write_splats
 from splat_cli.gaussians.formats.streamed_sog import write_streamed_sog
-from splat_cli.scene.trajectories.look_at import overview
+from splat_cli.scene.trajectories.focus import overview
 from tests.gaussians.some_splats import some_splats
 
 SUFFIXES = [found.suffix for found in FORMATS.values()]

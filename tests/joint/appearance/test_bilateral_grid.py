@@ -6,7 +6,7 @@ import pytest
 from splat_cli.config import ResolvedConfig
 from splat_cli.device import Backend
 from splat_cli.joint.appearance.bilateral_grid import GRID_SHAPE, BilateralGridLoss
-from splat_cli.joint.per_view import Decay
+from splat_cli.joint.joint_model import Decay
 from splat_cli.render.camera import CameraTable
 from splat_cli.scene.view import View
 from tests.compare import BACKWARD, FORWARD, Comparison

@@ -5,7 +5,7 @@ import pytest
 
 from splat_cli.device import Backend
 from splat_cli.joint.appearance.exposure import ExposureLoss
-from splat_cli.joint.per_view import Decay
+from splat_cli.joint.joint_model import Decay
 from splat_cli.render.camera import CameraTable
 from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.joint.passed_loss import PassedLoss

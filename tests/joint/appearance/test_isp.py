@@ -9,7 +9,7 @@ from splat_cli.config import ResolvedConfig
 from splat_cli.device import Backend
 from splat_cli.joint.appearance.camera_response import CameraResponse
 from splat_cli.joint.appearance.isp import CAMERA_VALUES, PHOTO_VALUES, IspLoss, photo_decay
-from splat_cli.joint.per_view import Decay
+from splat_cli.joint.joint_model import Decay
 from splat_cli.render.camera import CameraTable
 from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.joint.passed_loss import PassedLoss

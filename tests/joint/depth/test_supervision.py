@@ -8,7 +8,7 @@ import pytest
 
 from splat_cli.device import Backend
 from splat_cli.joint.depth.supervision import DEPTH_MAP_DTYPE, DepthSupervision, MapTargets, PointTargets
-from splat_cli.joint.per_view import Decay
+from splat_cli.joint.joint_model import Decay
 from splat_cli.render.project import SPLAT_SUMS
 from splat_cli.render.project_backward import Update
 from splat_cli.scene.depth_maps import DepthMap, DepthMaps

@@ -11,7 +11,7 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.render.output.camera_rigs import Fisheye, Panorama, StereoPair
 from splat_cli.render.rendered_maps import render_maps
 from splat_cli.render.view import ViewRenderer
-from splat_cli.scene.trajectories.look_at import look_at
+from splat_cli.scene.trajectories.focus import look_at
 from splat_cli.scene.view import View
 
 MAPS = ("alpha", "depth", "normal")

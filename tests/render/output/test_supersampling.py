@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.output.supersampling import coarser, finer, samples_as_fine
+from splat_cli.render.output.render_sequence import coarser, finer, samples_as_fine
 from splat_cli.render.rendered_maps import RenderedMaps, render_maps
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.trajectories.interpolate import with_size

@@ -10,7 +10,7 @@ import pytest
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.run.plan import resolve_plan
-from splat_cli.run.setup import pose_alignment
+from splat_cli.run.setup import initial_state
 from splat_cli.run.setup.initial_state import find_initial_state
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.poses import moved_views, similarity_between
@@ -75,13 +75,13 @@ def test_sizes_go_from_coarse_to_fine(disturbed) -> None:
     """Photographs and cameras are downscaled to 128 pixels; smaller photographs do not change."""
     _, photographs = disturbed
     masks = [np.full(image.shape[:2], 255, np.uint8) for image in photographs.images]
-    (small,) = pose_alignment.pyramid(photographs._replace(masks=masks))
+    (small,) = initial_state.pyramid(photographs._replace(masks=masks))
     view, before = small.views[0], photographs.views[0]
     assert (view.width, view.height) == (128, 96)
     assert (view.fx, view.cy) == pytest.approx((0.8 * before.fx, 0.8 * before.cy))
     assert small.images[0].shape == (96, 128, 3)
     assert small.masks[0].shape == (96, 128)
-    (same,) = pose_alignment.pyramid(small)
+    (same,) = initial_state.pyramid(small)
     assert (same.views[0].width, same.views[0].fx) == (128, view.fx)
     assert np.array_equal(same.images[0], small.images[0])
 
@@ -90,4 +90,4 @@ def test_large_photographs_have_two_sizes() -> None:
     view = views_of_ball(1)[0]
     image = np.zeros((480, 640, 3), np.uint8)
     large = ImageSet([dataclasses.replace(view, width=640, height=480)], [image], [None], [])
-    assert [small.images[0].shape[1] for small in pose_alignment.pyramid(large)] == [128, 256]
+    assert [small.images[0].shape[1] for small in initial_state.pyramid(large)] == [128, 256]

@@ -9,9 +9,8 @@ import pytest
 
 from splat_cli.config.presets import load_config
 from splat_cli.errors import FormatError, UnreadableError, UsageError
-from splat_cli.run.storage.find_run import find_splats, open_run
+from splat_cli.run.storage.find_run import find_splats, new_run_folder, open_run, unused_folder
 from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.run.storage.run_lock import new_run_folder, unused_folder
 from tests.views import ring_of_views
 
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from splat_cli.scene.trajectories.look_at import look_at
+from splat_cli.scene.trajectories.focus import look_at
 from tests.views import ring_of_views
 
 FOCUS, UP = np.array([1.0, -2.0, 0.5]), np.array([0.0, -0.6, 0.8])

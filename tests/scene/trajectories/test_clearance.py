@@ -7,7 +7,7 @@ import pytest
 
 from splat_cli.scene.trajectories.camera_path import CameraPath
 from splat_cli.scene.trajectories.clearance import Obstacles
-from splat_cli.scene.trajectories.look_at import look_at
+from splat_cli.scene.trajectories.focus import look_at
 from tests.scene.trajectories.captures import (
     FOCUS,
     UP,

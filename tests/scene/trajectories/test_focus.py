@@ -4,8 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from splat_cli.scene.trajectories.focus import focus_point, up_direction
-from splat_cli.scene.trajectories.look_at import levelled, look_at
+from splat_cli.scene.trajectories.focus import focus_point, levelled, look_at, up_direction
 from tests.scene.trajectories.captures import (
     FOCUS,
     UP,

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from splat_cli.scene.trajectories.camera_path import KINDS, CameraPath
-from splat_cli.scene.trajectories.focus import focus_point
-from splat_cli.scene.trajectories.look_at import look_at
+from splat_cli.scene.trajectories.focus import focus_point, look_at
 from tests.views import ring_of_views
 
 EAST, UP = np.array([1.0, 0, 0]), np.array([0.0, -1.0, 0.0])

@@ -7,8 +7,7 @@ import pytest
 
 from splat_cli.sample import make_sample_scene
 from splat_cli.scene import read_scene
-from splat_cli.scene.trajectories.camera_path import CameraPath
-from splat_cli.scene.trajectories.subject import MIN_ZOOM, framed, shares_seen
+from splat_cli.scene.trajectories.camera_path import MIN_ZOOM, CameraPath, framed, shares_seen
 from tests.scene.trajectories.captures import FOCUS, UP, cameras, on_an_arc, walk
 from tests.views import ring_of_views
 
