@@ -73,8 +73,11 @@ def command(
     """
     from splat_cli.commands.clean import find_cleaning, held_out_psnr, save_outside_pictures
     from splat_cli.device import open_backend
+    from splat_cli.errors import UsageError
     from splat_cli.gaussians.formats import write_splats
 
+    if preview and out:
+        raise UsageError("--preview writes only the preview, and -o names another file: leave one of them out")
     target = preview or out or _default_output(source)
     picture = target.with_name(f"{target.name.partition('.')[0]}.png")
     _check_output(source, target, picture, is_preview=preview is not None)

@@ -49,7 +49,7 @@ def command(
 
     RUN is the folder of a run (evaluates its last step) or one of its PLY files. Prints a table of PSNR and SSIM, with
     FLIP if the extra `flip` is installed, LPIPS with --lpips, and the percentage of the scene's points hidden by
-    splats. Adds the numbers and the protocol to RUN/metrics.json, unless photographs have changed since training, or a
+    splats. Adds the numbers and the protocol to RUN/metrics.json, unless photographs have changed or are missing, or a
     PLY lacks its colour field or is of an earlier step than the run's poses, background and camera responses.
     """
     from splat_cli.commands.evaluate import evaluate_run

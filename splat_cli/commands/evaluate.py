@@ -19,10 +19,10 @@ from splat_cli.render.images import png_names, refuse_foreign, save_png
 from splat_cli.run.storage.find_run import find_splats, step_of
 from splat_cli.run.storage.inputs import changed_inputs
 from splat_cli.run.storage.load_images import load_run_images, read_run_scene
-from splat_cli.run.storage.load_splats import field_path, load_model
+from splat_cli.run.storage.load_splats import load_model
 from splat_cli.run.storage.result import updated_metrics
 from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.terminal.console import Display
+from splat_cli.terminal.console import Display, first_of
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,8 @@ def evaluate_run(
     free_space = free_space_metrics(backend, splats, views, now.points, config.antialias)
     extra = {"num_splats": splats.num, **free_space}
     changed = changed_inputs(run, [view for view in now.views if view.name in scores])
-    other = "of other photographs" if changed else _other_model(run, source, ply)
     with locked_file(run.metrics_path):  # training may add scores, too
+        other = "of other photographs" if changed else _fewer(run, step, scores) or _other_model(run, source, ply)
         metrics = updated_metrics(run, config, step, scores, backend.describe(), extra, lpips)
         unwritten = None if other else _try_to_save(run, metrics)
     mean, protocol = mean_score(scores.values()), metrics["protocol"]
@@ -119,9 +119,16 @@ def _try_to_save(run: RunDir, metrics: dict[str, Any]) -> DiskError | None:
     return None
 
 
+def _fewer(run: RunDir, step: int, scores: dict[str, Score]) -> str | None:
+    """The photographs that the run's scores after `step` steps include and `scores` lack, in words; None if none."""
+    before = run.metrics().get("steps", {}).get(str(step), {}).get("per_image", {})
+    lacking = sorted(before.keys() - scores.keys())
+    return f"without {first_of(lacking)}" if lacking else None
+
+
 def _other_model(run: RunDir, source: Path, ply: Path) -> str | None:
     """How the model of a PLY differs from the one trained until its step, in words; None: not at all."""
-    if source.is_file() and field_path(run.path) is not None:
+    if source.is_file() and run.config().color == "field":
         return "of the splats into which the colour field is baked"
     later = run.stored_later_than(step_of(ply))
     return f"with {later}" if later else None

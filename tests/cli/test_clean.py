@@ -95,6 +95,7 @@ def test_sources_and_photographs_are_not_overwritten(splat, run_copy, stray):
         ((run_copy, "-o", ply), "is a file of the run"),
         ((stray, "-o", stray), "is the source, which stays"),
         ((stray, "--preview", stray), "is the source, which stays"),
+        ((stray, "--preview", "all.ply", "-o", "cleaned.ply"), "--preview writes only the preview"),
         ((stray, "-o", stray.parent), "is a folder"),
         ((stray, "-o", stray.parent / "garden.ply"), "was not written by splat"),
         ((stray, "-o", "a.html"), "has no suffix of a file of splats"),

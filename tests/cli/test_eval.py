@@ -93,6 +93,8 @@ def test_scores_with_poses_or_background_of_a_later_step_are_not_recorded(splat,
     """A run keeps them for its last step only."""
     run = RunDir(run_copy)
     run.config_path.write_text(re.sub(f"(?m)^{name} = .*", f"{name} = {value}", run.config_path.read_text()))
+    run.save_background((0.1, 0.2, 0.3))
+    run.save_responses({})
     metrics = run.metrics()
     result = splat("eval", run.ply_path(10), "--device", "cpu")
     assert result.code == 0, result.err
@@ -116,6 +118,10 @@ def test_photographs_that_changed_since_training_are_named(splat, run_copy, scen
     assert result.code == 0
     assert f"{other} is not what {run_copy} was trained on (a_03.jpg has another photograph)" in result.err
     assert "the scores are of other photographs: they are printed only" in result.err
+    (other / "images" / "a_03.jpg").unlink()
+    result = splat("eval", run_copy, "--scene", other, "--device", "cpu")
+    assert result.code == 0
+    assert "the scores are without a_03.jpg: they are printed only" in result.err
     assert RunDir(run_copy).metrics() == metrics
 
 

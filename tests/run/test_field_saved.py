@@ -15,6 +15,7 @@ from splat_cli.field.parameters import Parameters
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.run import export_splats
 from splat_cli.run.export_splats import polished, save_splats, splats_of_run
+from splat_cli.run.storage.load_splats import field_path, saved_field
 from splat_cli.scene.images.image_set import ImageSet
 from tests.field_scenes import (
     SHAPE,
@@ -156,3 +157,8 @@ def test_run_saves_both_files_and_measures_right_halves(training, tmp_path):
     assert any("Colour field with its splats" in line for line in training.said)
     assert "only right halves" in run.metrics()["protocol"]
     assert dataclasses.asdict(run.config())["color"] == "field"
+    ply.with_name(NAME).unlink()
+    with pytest.raises(FormatError, match=rf"{NAME} is missing: restore it, or name .*point_cloud\.ply"):
+        field_path(run.path)
+    with pytest.raises(FormatError, match=f"{NAME} is missing"):
+        saved_field(ply)

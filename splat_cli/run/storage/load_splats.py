@@ -96,15 +96,27 @@ def bake_for_viewers(splats: SplatArrays, run: RunDir | None, backend: Backend |
 
 
 def field_path(source: Path) -> Path | None:
-    """File of the run's colour field; None for runs without one and for files of splats. Raises UsageError."""
-    path = find_splats(source)[0].with_name(NAME)
-    return path if source.is_dir() and path.is_file() else None
+    """File of the run's colour field; None for runs without one and for files of splats.
+
+    UsageError; FormatError if it is lost.
+    """
+    ply, run = find_splats(source)
+    return _field_beside(ply, run) if source.is_dir() else None
 
 
 def saved_field(ply: Path) -> FieldFile | None:
-    """The field saved with a run's PLY, or None. FormatError if it is damaged."""
+    """The field saved with a run's PLY, or None. FormatError if it is lost or damaged."""
+    path = _field_beside(*find_splats(ply))
+    return None if path is None else read_field(path)
+
+
+def _field_beside(ply: Path, run: RunDir | None) -> Path | None:
     path = ply.with_name(NAME)
-    return read_field(path) if path.is_file() else None
+    if path.is_file():
+        return path
+    if run is not None and run.config().color == "field":
+        raise FormatError(f"{path} is missing: restore it, or name {ply}, into which the colour field is baked")
+    return None
 
 
 def load_model(ply: Path, backend: Backend, arrays: SplatArrays | None = None) -> tuple[Splats, ColorField | None]:

@@ -101,6 +101,10 @@ _RECORDS = (
     *BEGUN, "config.toml", "background.json", "camera_response.json", "metrics.json", "result.json", "train.jsonl"
 )  # fmt: skip
 
+_REMOVE, _RESTORE = "remove the file", "restore it"
+_TRAIN_ON = f"{_RESTORE}, or resume the run with more --steps, which writes it again"
+"""Advice for lost or damaged files. Without those of the last kind, pictures and scores would be other ones."""
+
 
 def is_record(path: Path) -> bool:
     """Whether a path, relative to a run's folder, is one of its records, checkpoints or saved splats.
@@ -205,7 +209,7 @@ class RunDir:
         return TrainConfig(**{**LEGACY_DEFAULTS, **read_settings(self.config_path)})
 
     def provenance(self) -> dict[str, str]:
-        """Table [run] of config.toml: scene, device, version and, in geographic coordinates, the scene's origin."""
+        """Table [run] of config.toml (`save_config`)."""
         table = read_toml(self.config_path).get("run")
         return {key: str(value) for key, value in table.items()} if isinstance(table, dict) else {}
 
@@ -218,17 +222,21 @@ class RunDir:
             raise FormatError(f"{self.config_path}: origin = {text!r}: expected x,y,z") from None
 
     def background(self) -> tuple[float, float, float]:
-        """Background colour, RGB, 0 to 1: learned, or from the settings."""
-        learned = _read_json(self.background_path, check_background)
-        return tuple(learned["color"]) if learned else background_color(self.config().background)
+        """Background colour, RGB, 0 to 1: learned, or from the settings. FormatError if the learned one is lost."""
+        setting = self.config().background
+        if setting != "learned":
+            return background_color(setting)
+        return tuple(_read_json(self.background_path, check_background, _TRAIN_ON)["color"])
 
     def save_background(self, color: tuple[float, float, float]) -> None:
         """Write background.json: RGB, 0 to 1."""
         _write_json(self.background_path, {"color": color})
 
     def responses(self) -> dict[int, CameraResponse]:
-        """Vignetting and response by camera id; empty if none was trained. Raises FormatError."""
-        cameras = _read_json(self.responses_path, check_responses).get("cameras", {})
+        """Vignetting and response by camera id; empty if none was trained. FormatError if they are lost or damaged."""
+        if self.config().appearance != "camera":
+            return {}
+        cameras = _read_json(self.responses_path, check_responses, _TRAIN_ON)["cameras"]
         return {int(number): CameraResponse.from_dict(content) for number, content in cameras.items()}
 
     def save_responses(self, responses: dict[int, CameraResponse]) -> None:
@@ -244,8 +252,13 @@ class RunDir:
         return Path(provenance["scene"])
 
     def save_config(self, config: TrainConfig, scene: Path, device: str, origin: Iterable[float] = ()) -> None:
-        """Write config.toml: all settings, and a table [run] with scene, device, version and the scene's origin."""
+        """Write config.toml: all settings, and a table [run] with scene, device, version and the scene's origin.
+
+        The table also names the file that lists the held-out photographs, if there is one.
+        """
         run = {"scene": str(scene.resolve()), "device": device, "version": __version__}
+        if self.split_path.is_file():
+            run["held_out"] = self.split_path.name
         if any(origin := list(origin)):
             run["origin"] = ",".join(f"{value:.0f}" for value in origin)
         with replacing(self.config_path, durable=True) as temporary:
@@ -258,6 +271,9 @@ class RunDir:
         """
         views, config = read_cameras(self.cameras_path), self.config()
         names = read_split(self.split_path) if self.split_path.is_file() else None
+        is_named = config.split is not None or config.split_by == "sector" or "held_out" in self.provenance()
+        if config.eval and names is None and is_named:
+            raise FormatError(f"{self.split_path} is missing: restore it; it names the held-out photographs")
         train, test = split(views, config.test_every, names)
         if which == "test":
             return test
@@ -268,12 +284,12 @@ class RunDir:
 
     def inputs(self) -> Inputs:
         """Content of inputs.json; empty for runs of earlier versions."""
-        found: Inputs = _read_json(self.inputs_path, check_inputs).get("views", {})
+        found: Inputs = _read_json(self.inputs_path, check_inputs, _RESTORE, missing={}).get("views", {})
         return found
 
     def input_points(self) -> list[float]:
         """Summary of the scene's points (`summary_of`) in inputs.json; empty for runs of earlier versions."""
-        found: list[float] = _read_json(self.inputs_path, check_inputs).get("points", [])
+        found: list[float] = _read_json(self.inputs_path, check_inputs, _RESTORE, missing={}).get("points", [])
         return found
 
     def save_inputs(self, inputs: Inputs, points: Sequence[float]) -> None:
@@ -285,45 +301,49 @@ class RunDir:
 
     def metrics(self) -> dict[str, Any]:
         """Content of metrics.json, empty before the first evaluation."""
-        return _read_json(self.metrics_path, check_metrics)
+        return _read_json(self.metrics_path, check_metrics, _REMOVE, missing={})
 
     def save_metrics(self, metrics: dict[str, Any]) -> None:
         _write_json(self.metrics_path, metrics)
 
     def trials(self) -> dict[str, Any]:
         """Content of trials.json (run/setup/trials.py: Trials), empty if no trials chose settings."""
-        return _read_json(self.trials_path, check_trials)
+        return _read_json(self.trials_path, check_trials, _REMOVE, missing={})
 
     def save_trials(self, trials: dict[str, Any]) -> None:
         _write_json(self.trials_path, trials)
 
     def result(self) -> dict[str, Any]:
         """Content of result.json (RunSummary.to_dict), empty if the run is not finished."""
-        return _read_json(self.result_path, check_result)
+        return _read_json(self.result_path, check_result, _REMOVE, missing={})
 
     def save_result(self, result: dict[str, Any]) -> None:
         _write_json(self.result_path, result)
 
 
-def _read_json(path: Path, check: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """The object in a file, empty if there is no file. FormatError if it is damaged or `check` raises ValueError.
+def _read_json(
+    path: Path, check: Callable[[dict[str, Any]], None], advice: str, missing: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """The object in a file; if there is no file, `missing`, or FormatError if that is None.
 
-    UnreadableError if it cannot be read now.
+    FormatError with `advice` if it is damaged or `check` raises ValueError; UnreadableError if it cannot be read now.
     """
     try:
         content = parse_json(read_json_text(path))
     except FileNotFoundError:
-        return {}
+        if missing is None:
+            raise FormatError(f"{path} is missing: {advice}") from None
+        return missing
     except OSError as error:
         raise read_error(path, error) from error
     except ValueError as error:
-        raise FormatError(f"{path} is not a JSON file ({error}); remove the file") from None
+        raise FormatError(f"{path} is not a JSON file ({error}); {advice}") from None
     try:
         if not isinstance(content, dict):
             raise ValueError("expected a JSON object")
         check(content)
     except ValueError as error:
-        raise FormatError(f"{path} is corrupt: {error}; remove the file") from None
+        raise FormatError(f"{path} is corrupt: {error}; {advice}") from None
     return content
 
 

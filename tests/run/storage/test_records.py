@@ -64,6 +64,7 @@ def test_points_of_inputs(tmp_path, points):
 )
 def test_background(tmp_path, color):
     run = RunDir(tmp_path)
+    run.config_path.write_text('background = "learned"')
     run.background_path.write_text(f'{{"color": {color}}}')
     with pytest.raises(FormatError, match=r"background\.json is corrupt: .*three numbers"):
         run.background()

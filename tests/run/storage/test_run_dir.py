@@ -164,14 +164,42 @@ def test_runs_around_and_inside_a_path_are_named(run):
 
 
 @pytest.mark.parametrize("content", ["{", "[]"])
-@pytest.mark.parametrize("name", ["metrics", "result", "background"])
-def test_a_damaged_file_is_named(run, name, content):
+@pytest.mark.parametrize(
+    ("name", "advice"), [("metrics", "remove the file"), ("result", "remove the file"), ("inputs", "restore it")]
+)
+def test_a_damaged_file_is_named(run, name, advice, content):
     (run.path / f"{name}.json").write_text(content)
-    with pytest.raises(FormatError, match=f"{name}.json"):
+    with pytest.raises(FormatError, match=rf"{name}\.json .*; {advice}$"):
         getattr(run, name)()
 
 
-@pytest.mark.parametrize("name", ["metrics", "result", "background", "inputs"])
+@pytest.mark.parametrize(
+    ("changes", "name", "read", "advice"),
+    [
+        ({"background": "learned"}, "background.json", RunDir.background, "resume the run with more --steps"),
+        ({"appearance": "camera"}, "camera_response.json", RunDir.responses, "resume the run with more --steps"),
+        ({"split": "names.txt"}, "split.json", lambda run: run.views("test"), "restore it"),
+        ({"split_by": "sector"}, "split.json", lambda run: run.views("train"), "restore it"),
+    ],
+)
+def test_a_lost_file_is_not_replaced_by_defaults(run, changes, name, read, advice):
+    """Scores of another background, or of photographs that were trained on, would be recorded."""
+    run.save_config(load_config("demo", {"eval": True, **changes}), run.path / "scene", "CPU")
+    with pytest.raises(FormatError, match=rf"{re.escape(name)} is missing: .*{advice}"):
+        read(run)
+
+
+def test_a_lost_split_of_the_dataset_is_noticed(run):
+    """No setting tells of it."""
+    config = load_config("demo", {"eval": True})
+    run.split_path.write_text("a_01.jpg")
+    run.save_config(config, run.path / "scene", "CPU")
+    run.split_path.unlink()
+    with pytest.raises(FormatError, match=r"split\.json is missing"):
+        run.views("test")
+
+
+@pytest.mark.parametrize("name", ["metrics", "result", "inputs"])
 def test_a_file_that_cannot_be_read_now_is_neither_damaged_nor_empty(run, name):
     """On a failing disk, the message must not suggest removing the file, and nothing may replace its content."""
     (run.path / f"{name}.json").mkdir()
