@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image as Picture
 
+from splat_cli.errors import UsageError
 from splat_cli.gaussians.ply import read_ply, write_ply
+from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.colmap import read_model
 from splat_cli.scene.colmap.write import write_model
 from tests.training import Trained
@@ -81,6 +83,16 @@ def test_a_limit_below_the_number_of_splats_is_a_warning(training, start, tmp_pa
     training.new(tmp_path / "run", init_from=str(start[1]), max_splats=50, steps=2)
     expected = f"Warning: starting from 50 of the {len(read_ply(start[1])):,} splats of"
     assert any(line.startswith(expected) for line in training.said)
+
+
+def test_photographs_that_the_initial_splats_were_trained_on_are_not_held_out(training, trained, finished, tmp_path):
+    """Their scores would be too good; `finished` is a run without held-out photographs."""
+    splats = RunDir(trained).ply_path(20)
+    for changes in ({"init_from": str(splats)}, {"frozen": str(splats)}, {"init_from": str(finished.ply_path(60))}):
+        with pytest.raises(UsageError, match=r"trained on \d of 3 held-out photographs \((a_00.jpg; )?a_04.jpg;"):
+            training.new(tmp_path / "run", eval=True, test_every=4, **changes)
+    run = training.new(tmp_path / "run", eval=True, test_every=3, init_from=str(splats), steps=1)
+    training.resume(run.path, steps=2)
 
 
 def test_resume_does_not_need_the_initial_splats(training, start, tmp_path):

@@ -16,6 +16,7 @@ from splat_cli.device import Backend
 from splat_cli.errors import SceneError, UsageError
 from splat_cli.io.files import entries
 from splat_cli.run.plan import RunPlan, resolve_plan
+from splat_cli.run.storage.inputs import refuse_seen
 from splat_cli.scene.depth_maps import load_depth_maps
 from splat_cli.scene.extent import units_warning
 from splat_cli.scene.images.image_set import ImageSet, load_images
@@ -99,7 +100,7 @@ def read_data(
     scene_path: Path, config: TrainConfig, backend: Backend, display: Display, is_new: bool = True
 ) -> TrainingData:
     """`load_data` of the scene in a folder. is_new: whether the run is; scenes are not refused later."""
-    return load_data(read_checked(scene_path, config, display, is_new), config, backend, display)
+    return load_data(read_checked(scene_path, config, display, is_new), config, backend, display, is_new)
 
 
 def read_checked(scene_path: Path, config: TrainConfig, display: Display, is_new: bool = True) -> Scene:
@@ -111,16 +112,20 @@ def read_checked(scene_path: Path, config: TrainConfig, display: Display, is_new
     return scene
 
 
-def load_data(scene: Scene, config: TrainConfig, backend: Backend, display: Display) -> TrainingData:
+def load_data(
+    scene: Scene, config: TrainConfig, backend: Backend, display: Display, is_new: bool = True
+) -> TrainingData:
     """Split the scene's views and decode their photographs; reports numbers found and skipped.
 
-    SceneError if nothing is left.
+    SceneError if nothing is left; UsageError if splats to start from were trained on held-out photographs.
     """
     check_lenses(scene, config)
     _check_depths(scene, config, display)
     if config.free_space and not len(scene.points):
         raise SceneError(f"{scene.root} has no points to find free space with: leave out --free-space")
     train, test, by_name = split_scene(scene, config)
+    if is_new:
+        refuse_seen(test, config)
     if unknown := unknown_names(scene, config):
         by = config.split or "the dataset"
         display.warn(f"{by} holds out {len(unknown):,} names that no photograph has: {first_of(unknown)}")

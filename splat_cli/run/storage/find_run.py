@@ -38,21 +38,21 @@ def _advice(path: Path) -> str:
     """End of a message on a path that is not a run: the runs inside or around it, or how to train one."""
     if nested := runs_in(path):
         return f", but holds {len(nested)}: give {' or '.join(str(run.path) for run in nested[:_SHOWN])}"
-    if around := _run_around(path):
+    if around := run_around(path):
         return f", but inside of one: give {around}"
     if has_dataset(path) or num_photographs(path):
         return f", but holds photographs or a scene: `splat train {path}` makes a run of it"
     return ": it has no config.toml and cameras.json; name a folder that `splat train` filled"
 
 
-def _run_around(path: Path) -> Path | None:
+def run_around(path: Path) -> Path | None:
     """The run in whose folder the path lies; None outside of runs."""
     return next(filter(is_run, (*path.parents, *path.resolve().parents)), None)
 
 
 def refuse_inside_run(folder: Path) -> None:
     """UsageError if `folder`, for new runs, lies in the folder of a run, which removes files of interrupted writes."""
-    around = _run_around(folder)
+    around = run_around(folder)
     if around and not (around / "city.json").is_file():  # the stages of a city are runs, too
         raise UsageError(f"{folder} is inside of the run {around}: name a folder outside of it")
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from splat_cli.config import TrainConfig
 from splat_cli.errors import UsageError
+from splat_cli.run.storage.find_run import run_around
 from splat_cli.run.storage.records import INTRINSICS, Inputs
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.images.fingerprint import UNREADABLE, fingerprint
@@ -80,6 +81,22 @@ def changed_inputs(run: RunDir, views: Sequence[View]) -> list[str]:
     for entry in before.values():
         entry.get("files", {}).pop("depth map", None)
     return sorted(_changed_views(before, now, same_options=True))
+
+
+def refuse_seen(held_out: Sequence[View], config: TrainConfig) -> None:
+    """UsageError if splats that training starts from, in the folder of a run, were trained on held-out photographs."""
+    for option, name in (("--init-from", config.init_from), ("--frozen", config.frozen)):
+        run = name and held_out and run_around(Path(name))
+        if not run:
+            continue
+        trained, entries = {view.name for view in RunDir(run).views("train")}, RunDir(run).inputs()
+        files = {name: entries[name]["files"].get("photograph") for name in trained & entries.keys()}
+        seen = [view.name for view in held_out if view.path and files.get(view.name) == fingerprint(view.path)]
+        if seen:
+            raise UsageError(
+                f"the splats of {option} were trained on {len(seen):,} of {len(held_out):,} held-out photographs "
+                f"({first_of(seen)}): hold out those that {run} held out, or leave out --eval"
+            )
 
 
 def _changed_views(before: Inputs, now: Inputs, same_options: bool) -> list[str]:
