@@ -5,7 +5,7 @@ import signal
 import sys
 
 _AMPLE, _AMPLE_PER_CORE = 1 << 30, 160 << 20
-"""Bytes of address space that suffice with an arena of the C library and buffers of OpenBLAS for each thread."""
+"""Bytes of address space that suffice with an arena of the C library for each thread."""
 _M_ARENA_MAX = -8
 """An option of mallopt in the GNU C library; other libraries ignore it or have no mallopt."""
 
@@ -15,6 +15,7 @@ def main() -> None:
     handler = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is imported; threads of Python share the cores
     _save_address_space()
     from splat_cli.cli.main import main as run
 
@@ -23,10 +24,9 @@ def main() -> None:
 
 
 def _save_address_space() -> None:
-    """With a limited address space (ulimit -v), gives this process and its children one arena and one BLAS thread.
+    """With a limited address space (ulimit -v), gives this process and its children one arena of the C library.
 
-    Called before NumPy is imported. The C library reserves 64 to 128 MiB per thread, mostly unused, and OpenBLAS ends
-    the process if its buffers do not fit.
+    The library reserves 64 to 128 MiB per thread, mostly unused.
     """
     if sys.platform == "win32":
         return
@@ -35,7 +35,6 @@ def _save_address_space() -> None:
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit == resource.RLIM_INFINITY or limit >= _AMPLE + _AMPLE_PER_CORE * (os.cpu_count() or 1):
         return
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if "MALLOC_ARENA_MAX" in os.environ:
         return
     os.environ["MALLOC_ARENA_MAX"] = "1"  # for child processes

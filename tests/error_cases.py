@@ -31,9 +31,9 @@ masks and points that cannot be used do not end training: they are left out and 
 | 75 | with `--gpus`, a process was lost and restarts did not help; continue with `--resume` |
 | 130, 143, 129 | interrupted by Ctrl-C, by SIGTERM, by a closed terminal |
 
-If the address space is limited (`ulimit -v`, as in some batch systems), splat uses one arena of the C library and one
-thread of OpenBLAS. The smallest scenes then train within 250 MiB on 2 cores. With still less, OpenBLAS ends the process
-with its own message and exit code 1.
+If the address space is limited (`ulimit -v`, as in some batch systems), splat uses one arena of the C library. The
+smallest scenes then train within 250 MiB on 2 cores. With still less, OpenBLAS ends the process with its own message
+and exit code 1.
 
 `--debug` adds the traceback. On a GPU it also waits after every kernel launch and names the kernel that failed, with
 its grid and the shapes of its arguments. This turns the CUDA graph off and is slow.

@@ -32,9 +32,16 @@ def test_help_lists_the_commands(splat):
         assert f"\n  {command} " in result.out
 
 
-def test_help_comes_without_the_heavy_imports():
-    code = "import sys, splat_cli.cli.main as m; m.run(['--help']); print(*sys.modules, file=sys.stderr)"
-    modules = finished([sys.executable, "-c", code]).stderr.split()
+def test_help_comes_without_the_heavy_imports_and_blas_is_told_to_take_one_thread():
+    """OpenBLAS reads the variable when NumPy is imported."""
+    code = (
+        "import os, sys; from splat_cli.__main__ import main; os.environ.pop('OPENBLAS_NUM_THREADS', None)\n"
+        "sys.argv[1:] = ['--help']\n"
+        "try: main()\n"
+        "finally: print(os.environ['OPENBLAS_NUM_THREADS'], *sys.modules, file=sys.stderr)"
+    )
+    threads, *modules = finished([sys.executable, "-c", code]).stderr.split()
+    assert threads == "1"
     assert "click" in modules
     assert not {"numpy", "PIL", "cupy", "tqdm", "plyfile"} & set(modules)
 
