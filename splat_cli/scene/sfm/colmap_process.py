@@ -16,7 +16,12 @@ from splat_cli.processes.child_process import ending, kill, start_worker
 from splat_cli.scene.sfm import colmap_worker
 from splat_cli.terminal.console import Counting
 
-_LABELS = {"features": "features", "pairs": "pairs of photographs", "placed": "photographs placed"}
+_LABELS = {
+    "features": "features",
+    "pairs": "pairs of photographs",
+    "verified": "pairs verified",
+    "placed": "photographs placed",
+}
 _DEVICES = {"cpu": " on the CPU", "cuda": " on the GPU"}
 _FEATURES = re.compile(r"Processed file \[")
 _BLOCK = re.compile(r"(?:Processing|Matching) block \[(\d+)/(\d+), (\d+)/(\d+)\]")
@@ -85,8 +90,8 @@ class _Progress:
             self._finish()
             self._phase, self._total, self._done = message["phase"], message["total"], 0
             self._advance = self._start(_LABELS[self._phase] + _DEVICES.get(message.get("device", ""), ""), self._total)
-        elif "placed" in message:
-            self._set_done(message["placed"])
+        elif "done" in message:
+            self._set_done(message["done"])
         else:
             self._stop()
 

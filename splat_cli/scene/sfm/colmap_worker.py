@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
+from functools import lru_cache, partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,10 @@ from urllib.parse import quote, unquote
 
 import numpy as np
 
+from splat_cli.device import num_cores
 from splat_cli.device.launch import ceil_div
 from splat_cli.processes.child_process import end_with_parent
+from splat_cli.processes.threads import run_in_threads
 from splat_cli.scene.colmap.model import SPHERE
 
 MARK = "@splat "
@@ -43,7 +46,8 @@ _ENOUGH = 3000  # features
 _SAMPLE = 4  # photographs
 _FEW_MATCHES, _FEW_INITIAL, _FEW_INLIERS = 10, 50, 15  # of small copies; COLMAP's: 15, 100, 30
 _MAX_SIDE = 3200  # pixels; COLMAP scales larger photographs down
-_TRIALS = 2000  # of RANSAC; pairs that do not overlap take all of them; COLMAP's: 10,000
+_TRIALS, _LEAST_SHARE = 2000, 0.25  # of RANSAC: trials at most, and share of inliers; COLMAP's: 10,000, 0.25
+_KEPT = 100  # photographs whose features are in memory while pairs are verified
 _GROWTH = 1.3  # of a model between two bundle adjustments of the whole; COLMAP's: 1.1
 _LEAST_GAIN = 1e-4  # relative, of an iteration of a bundle adjustment; COLMAP's: 0, that is 25 or 50 iterations
 _LEAST_LAST_GAIN = 1e-6  # the same in the last one, with all points
@@ -77,6 +81,7 @@ def main() -> None:
     _register(pycolmap, database, images, job, job["groups"] + job["sizes"])
     _extract(pycolmap, database, images, job)
     _match(pycolmap, database, job)
+    _verify(pycolmap, database, job["seed"])
     models = _map(pycolmap, database, images, job)
     guessed = {name for group in job["sizes"] for name in group}
     if guessed and not _is_shared(pycolmap, models, guessed, len(job["names"])):
@@ -178,22 +183,46 @@ def _match(pycolmap: Any, database: Path, job: Mapping[str, Any]) -> None:
     """Match the job's pairs, or all, in blocks, for progress."""
     num, pairs, device = len(job["names"]), job["pairs"], _device(pycolmap)
     _send(phase="pairs", total=num * (num - 1) // 2 if pairs is None else len(pairs), device=device.name)
-    verification = pycolmap.TwoViewGeometryOptions()
-    verification.ransac.random_seed, verification.ransac.max_num_trials = job["seed"], _TRIALS
+    matching = pycolmap.FeatureMatchingOptions(skip_geometric_verification=True)  # see `_verify`
     if pairs is None:
         pairing = pycolmap.ExhaustivePairingOptions()
         pairing.block_size = min(max(ceil_div(num, _BLOCKS), _MIN_BLOCK), _MAX_BLOCK)
-        pycolmap.match_exhaustive(database, pairing_options=pairing, verification_options=verification, device=device)
+        pycolmap.match_exhaustive(database, matching_options=matching, pairing_options=pairing, device=device)
     else:
         _rename(pycolmap, database, _listable)
         with tempfile.TemporaryDirectory() as folder:
             listed = Path(folder) / "pairs.txt"
             listed.write_text("".join(f"{_listable(first)} {_listable(second)}\n" for first, second in pairs))
             listing = pycolmap.ImportedPairingOptions(match_list_path=listed, block_size=_LISTED_BLOCK)
-            pycolmap.match_image_pairs(
-                database, pairing_options=listing, verification_options=verification, device=device
-            )
+            pycolmap.match_image_pairs(database, matching_options=matching, pairing_options=listing, device=device)
         _rename(pycolmap, database, _original)
+
+
+def _verify(pycolmap: Any, database: Path, seed: int) -> None:
+    """Find the matches of each pair that agree with one movement of the camera; continues where a process ended.
+
+    A pair of n matches counts if at least m = `min_num_inliers` agree, so RANSAC takes the trials that a share of m / n
+    needs. Of pairs that do not overlap, most have n close to m: COLMAP's single least share takes many more trials.
+    """
+    opened = pycolmap.Database.open(database)
+    cameras = {image.image_id: opened.read_camera(image.camera_id) for image in opened.read_all_images()}
+    places = lru_cache(_KEPT)(lambda number: np.asarray(opened.read_keypoints(number))[:, :2])
+
+    def verified(pair: tuple[int, int], matches: np.ndarray, points: Sequence[np.ndarray]) -> tuple[int, int, Any]:
+        options = pycolmap.TwoViewGeometryOptions()
+        options.ransac.random_seed, options.ransac.max_num_trials = seed, _TRIALS
+        options.ransac.min_inlier_ratio = max(_LEAST_SHARE, min(options.min_num_inliers / max(len(matches), 1), 1.0))
+        first, second = map(cameras.get, pair)
+        return (*pair, pycolmap.estimate_two_view_geometry(first, points[0], second, points[1], matches, options))
+
+    matched = sorted(map(pycolmap.pair_id_to_image_pair, opened.read_num_matches()[0]))
+    pairs = [pair for pair in matched if not opened.exists_two_view_geometry(*pair)]
+    calls = (partial(verified, pair, opened.read_matches(*pair), [places(one) for one in pair]) for pair in pairs)
+    _send(phase="verified", total=len(pairs))
+    for number, result in enumerate(run_in_threads(calls, num_cores()), 1):
+        opened.write_two_view_geometry(*result)
+        _send(done=number)
+    opened.close()
 
 
 def _listable(name: str) -> str:
@@ -281,7 +310,7 @@ def _mapped(
 
     def on_image() -> None:
         models = [*finished, *map(manager.get, range(manager.size()))]
-        _send(placed=len(_placed(models)))
+        _send(done=len(_placed(models)))
         saved.write_at_times(models)
 
     events = pycolmap.IncrementalPipelineCallback

@@ -66,8 +66,8 @@ def test_progress_is_read_from_the_log(counts):
             "I20260101 00:00:00.0 1 pairing.cc:214] Processing block [2/2, 1/2]",
             '@splat {"phase": "placed", "total": 3}',
             "half a line",
-            '@splat {"placed": 2}',
-            '@splat {"placed": 1}',
+            '@splat {"done": 2}',
+            '@splat {"done": 1}',
             '@splat {"models": 1, "registered": 2}',
         )
     )
@@ -234,9 +234,9 @@ if not (folder / "database.db").exists():
     database.close()
 
 def send(**message):
-    if "placed" in message:
-        print("PLACED", message["placed"], flush=True)
-        if message["placed"] == last:
+    if "done" in message:
+        print("PLACED", message["done"], flush=True)
+        if message["done"] == last:
             os._exit(9)
 
 worker._send, worker._SAVE_SECONDS, worker._SAVE_SHARE = send, 0.0, 0.0
@@ -257,9 +257,14 @@ from splat_cli.scene.sfm import colmap_worker as worker
 folder, names = Path(sys.argv[1]), json.loads(sys.argv[2])
 pycolmap.logging.minloglevel = 2
 file = folder / "database.db"
-is_killed = not file.exists()
 opened = pycolmap.Database.open(file)
-if is_killed:
+match, estimate, shares = pycolmap.match_image_pairs, pycolmap.estimate_two_view_geometry, []
+def verify(*args):
+    shares.append([len(args[4]), args[5].ransac.min_inlier_ratio])
+    return os._exit(9) if sys.argv[3] == "verify" and len(shares) > 2 else estimate(*args)
+
+pycolmap.estimate_two_view_geometry, worker.num_cores = verify, lambda: 1
+if sys.argv[3] == "match":
     options = pycolmap.SyntheticDatasetOptions(num_rigs=1, num_cameras_per_rig=1, num_frames_per_rig=len(names))
     options.num_points3D = 40
     pycolmap.synthesize_dataset(options, opened)
@@ -270,24 +275,30 @@ if is_killed:
     opened.close()
     pycolmap.match_image_pairs = lambda *args, **options: os._exit(9)
 worker._send = lambda **message: None
-job = {"names": names, "pairs": [names[:2], names[1:3]], "seed": 0}
+job = {"names": names, "pairs": [names[:2], names[1:3], names[2:4]], "seed": 0}
 worker._register(pycolmap, file, folder, job, [])
 worker._match(pycolmap, file, job)
+worker._verify(pycolmap, file, 0)
 opened = pycolmap.Database.open(file)
 images = {image.image_id: image.name for image in opened.read_all_images()}
 pairs = [sorted(map(images.get, pair)) for pair in map(pycolmap.pair_id_to_image_pair, opened.read_all_matches()[0])]
-print("RESULT", json.dumps([sorted(images.values()), sorted(pairs)]))
+print("RESULT", json.dumps([sorted(images.values()), sorted(pairs), shares, opened.num_inlier_matches()]))
 """
 
 
 def test_only_the_listed_pairs_are_matched_whatever_the_names(tmp_path):
-    """Also after an interruption, which leaves other names in the database."""
+    """Also after interruptions: the first leaves other names in the database, the second a verified pair."""
     pytest.importorskip("pycolmap")
     names = ["# 1.jpg", "a b/2.jpg", "a%20b/2.jpg", "plain.jpg"]
-    killed, done = (finished([sys.executable, "-c", MATCHING, str(tmp_path), json.dumps(names)]) for _ in range(2))
-    assert killed.returncode == 9, killed.stderr
+    command = [sys.executable, "-c", MATCHING, str(tmp_path), json.dumps(names)]
+    *killed, done = (finished([*command, ends_in]) for ends_in in ("match", "verify", ""))
+    assert [one.returncode for one in killed] == [9, 9], [one.stderr for one in killed]
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
-    assert json.loads(line.removeprefix("RESULT ")) == [names, [names[:2], names[1:3]]]
+    found, pairs, shares, num_inliers = json.loads(line.removeprefix("RESULT "))
+    assert [found, pairs] == [names, [names[:2], names[1:3], names[2:4]]]
+    assert [share for _, share in shares] == [15 / num_matches for num_matches, _ in shares]  # 15 inliers must agree
+    assert len(shares) == 2
+    assert num_inliers >= 3 * 15
 
 
 def test_an_interrupted_mapping_continues(tmp_path):
