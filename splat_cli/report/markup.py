@@ -114,5 +114,8 @@ def join(*parts: object) -> Markup:
 
 
 def prose(text: str) -> Markup:
-    """Text in which `code` stands in backticks."""
-    return join(*(tag("code", part) if number % 2 else part for number, part in enumerate(text.split("`"))))
+    """Text in which `code` stands in backticks. An option is not broken at its dashes."""
+    parts = text.split("`")
+    for number in range(1, len(parts), 2):
+        parts[number] = tag("code", parts[number], class_="option" if parts[number].startswith("-") else None)
+    return join(*parts)

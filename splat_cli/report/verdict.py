@@ -10,6 +10,7 @@ import numpy as np
 
 from splat_cli.report.markup import Markup, join, prose, tag
 from splat_cli.report.run_data import RunData
+from splat_cli.run.plan import SHORT_RUN
 
 _GOOD, _FAIR = 26.0, 22.0  # dB
 _GRADES = (
@@ -108,7 +109,7 @@ def _failing_views(data: RunData, stops: Mapping[str, int]) -> Iterator[tuple[Ma
 
 def _failing_everywhere(data: RunData) -> Iterator[tuple[Markup, Markup]]:
     """(what is wrong, what to do) for the whole scene."""
-    measured, training = data.measured, _training_psnr(data)
+    measured = data.measured
     if (hidden := measured.get("hidden_points", 0)) >= _HIDDEN:
         yield (
             prose(f"There are floaters: splats in empty space hide {hidden:.0%} of the points behind them."),
@@ -117,9 +118,9 @@ def _failing_everywhere(data: RunData) -> Iterator[tuple[Markup, Markup]]:
                 "`--free-space 0.1`."
             ),
         )
-    if measured and data.config.eval and training is not None and training - measured["psnr"] >= _OVERFIT:
+    if _overfits(data):
         yield (
-            prose(f"Photographs that it was trained on are much better, {training:.1f} dB: it overfits."),
+            prose(f"Photographs that it was trained on are much better, {_training_psnr(data):.1f} dB: it overfits."),
             _against_overfitting(data),
         )
     if measured.get("fitted_psnr", 0) - measured.get("psnr", 0) >= _UNEVEN and data.config.appearance == "none":
@@ -129,6 +130,11 @@ def _failing_everywhere(data: RunData) -> Iterator[tuple[Markup, Markup]]:
             ),
             prose("Against different exposures, train with `--appearance exposure`."),
         )
+
+
+def _overfits(data: RunData) -> bool:
+    training = _training_psnr(data)
+    return bool(data.measured) and data.config.eval and (training or 0.0) - data.measured["psnr"] >= _OVERFIT
 
 
 def _against_overfitting(data: RunData) -> Markup:
@@ -157,11 +163,15 @@ def _next(data: RunData, steps: Sequence[Markup]) -> Iterator[Markup]:
         yield prose(
             f"For more detail, train without `--downscale`: photographs had 1/{config.downscale} of their size."
         )
+    if data.is_finished and config.num_steps < SHORT_RUN and not data.trials and not _overfits(data):
+        yield prose(
+            f"For more detail, train longer: {config.num_steps:,} steps are few, `{_training(data)}` takes enough."
+        )
     yield from steps
     if data.is_finished and config.eval and not steps:
         steps = [prose("For the last bit of detail, train with `--preset quality`.")]
         yield from steps
-    if any("<code>--" in step for step in steps):
+    if any(">--" in step for step in steps):
         yield prose(f"Add such options to the command of this training: `{_training(data)}`.")
     page = shlex.quote(f"{data.run.path.resolve().name}.html")
     yield prose(f"Show the scene to others: `splat export {run} {page}` writes a page.")

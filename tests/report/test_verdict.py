@@ -71,11 +71,19 @@ def test_good_run_is_shared(data):
     assert not re.search("--resume|--eval holds|--pose-opt|--free-space|--appearance|--downscale", text)
 
 
+def test_short_run_is_trained_longer(data):
+    advice = "steps are few"
+    assert advice in told(data)
+    assert advice not in told(dataclasses.replace(changed(data, steps=5000), step=5000))
+    assert advice not in told(dataclasses.replace(data, trials={"chosen": {}}))
+    assert advice not in told(dataclasses.replace(data, metrics={100: scores([24] * 8)}))  # it overfits
+
+
 def test_worst_views_are_links_into_the_scene(data):
     page = verdict(dataclasses.replace(data, metrics={100: scores([28, 12, 29, 23.9, 28, 28])}), {"1.jpg": 7})
     assert "2 of 6 views are over 4 dB worse than the median of 28.0 dB" in page
     assert '<a href="#stage" data-view="7">1.jpg (12.0 dB)</a>, 3.jpg (23.9 dB).' in page
-    assert "<code>--pose-opt</code>" in page
+    assert '<code class="option">--pose-opt</code>' in page
     assert "1 of 6 views is over" in told(dataclasses.replace(data, metrics={100: scores([28, 12, 29, 28, 28, 28])}))
 
 
