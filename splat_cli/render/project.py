@@ -1,4 +1,4 @@
-"""Projection of splats into a view, and its buffers: host side of cuda_src/raster/project.cu and project_share.cu."""
+"""Projection of splats into a view, and its buffers: host side of cuda_src/raster/project.cu."""
 
 from __future__ import annotations
 
@@ -197,45 +197,6 @@ def project(
     projected = out.depths, out.means2d, out.conic_opacity, out.colors
     counts = out.tile_counts, out.large_splats
     kernel((ceil_div(splats.capacity, THREADS),), LANES, *inputs, *options, *projected, *counts, out.d_splats)
-
-
-@dataclass(frozen=True)
-class SentView:
-    """One view of a rank's share of the splats, projected for the rank that renders it.
-
-    view: `struct BatchView`. depths: float32 [columns], z, or 0 for a culled splat; colors: float32 [columns, 4]; these
-    remain on the rank. message: float32, the visible splats (cuda_src/raster/visible.cuh), with room for `rows`.
-    """
-
-    view: DeviceArray
-    depths: DeviceArray
-    colors: DeviceArray
-    message: DeviceArray
-    rows: int
-
-
-def project_share(
-    splats: Splats,
-    cameras: CameraTable,
-    state: IterState,
-    antialias: bool,
-    share: Share,
-    out: SentView,
-    dropout: float = 0.0,
-) -> None:
-    """Project the splats of `share` into the view `out`; see `project`. Adds to the number of visible splats."""
-    check_arrays(
-        "project_share",
-        params=(splats.params, "float32", "R C"),
-        depths=(out.depths, "float32", "S"),
-        colors=(out.colors, "float32", "S 4"),
-        **smooth_3d_array(splats),
-    )
-    defines, columns = cameras.defines | dropout_defines(dropout), len(out.depths)
-    kernel = splats.backend.kernel("raster/project_share", "project_share", **defines)
-    inputs = splats.params, splats.capacity, state.array, out.view, int(antialias), float(dropout)
-    layout, outputs = (share.struct, columns, out.rows), (out.depths, out.colors, out.message)
-    kernel((ceil_div(columns, THREADS),), LANES, *inputs, *layout, splats.smooth_3d_sigmas, *outputs)
 
 
 def dropout_defines(dropout: float) -> dict[str, int]:

@@ -15,8 +15,7 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.model.columns import download_columns
 from splat_cli.model.model import Model
 from splat_cli.ranks.share import WHOLE, Share
-from splat_cli.terminal.phase_timer import PhaseTimer
-from splat_cli.train.step import BatchStep, CapturedGraph, StepLoop
+from splat_cli.train.step import BatchStep, LocalBatch, TrainingBatch
 from splat_cli.train.view_scores import LocalViews, ViewScorer
 
 if TYPE_CHECKING:
@@ -32,10 +31,11 @@ class Sharding(Protocol):
 
     share: Share
 
-    def connect(
-        self, step: BatchStep, images: TrainingImages, timer: PhaseTimer, rng: np.random.Generator
-    ) -> tuple[ViewScorer, StepLoop]:
-        """Scorer and loop of a trainer with these parts; called once, before the methods below."""
+    def connect(self, step: BatchStep) -> TrainingBatch:
+        """The captured batch of a trainer with this step; called once, before the methods below."""
+
+    def scorer(self, step: BatchStep, images: TrainingImages, rng: np.random.Generator) -> ViewScorer:
+        """Scores the splats of all ranks."""
 
     @property
     def num_splats(self) -> int:
@@ -87,13 +87,12 @@ class Unsharded(Sharding):
 
     share = WHOLE
 
-    def connect(
-        self, step: BatchStep, images: TrainingImages, timer: PhaseTimer, rng: np.random.Generator
-    ) -> tuple[ViewScorer, StepLoop]:
+    def connect(self, step: BatchStep) -> LocalBatch:
         self._model = step.model
-        graph = CapturedGraph(step.rasterizer, step.launch)
-        loop = StepLoop(graph, step.state, step.rasterizer, images.stream, timer, step.batch, step.launch)
-        return ViewScorer(step, LocalViews(step, images), rng), loop
+        return LocalBatch(step)
+
+    def scorer(self, step: BatchStep, images: TrainingImages, rng: np.random.Generator) -> ViewScorer:
+        return ViewScorer(step, LocalViews(step, images), rng)
 
     @property
     def num_splats(self) -> int:

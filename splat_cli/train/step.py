@@ -193,7 +193,7 @@ class CapturedGraph:
 
 
 class Replay(Protocol):
-    """A captured batch."""
+    """Captured work."""
 
     @property
     def current(self) -> bool:
@@ -203,33 +203,43 @@ class Replay(Protocol):
         """Queue it `count` times."""
 
 
-class PairBuffers(Protocol):
-    """Buffers of (splat, tile) pairs of the rasterizer, on one or several ranks."""
+class TrainingBatch(Replay, Protocol):
+    """A captured batch of training steps: LocalBatch, or RankedStep on several ranks.
+
+    keeps_steps: whether an overflow keeps the steps of a batch done so far, or undoes the whole batch.
+    """
+
+    keeps_steps: bool
 
     def grow_if_overflowed(self, state: IterState) -> bool:
         """See Rasterizer.grow_if_overflowed."""
 
 
-class StepLoop:
-    """Repeats batches of `batch` steps. `step`: number of steps done; `last`: iteration state at the last `sync`.
+class LocalBatch(CapturedGraph):
+    """A batch of steps on one GPU."""
 
-    graph: replays a batch. `stream`: loads the photographs of the next steps, if not all are resident. resume: after an
-    overflow, queues the steps of a batch from a given step on; without it, an overflow undoes the whole batch.
+    keeps_steps = True
+
+    def __init__(self, step: BatchStep) -> None:
+        super().__init__(step.rasterizer, step.launch)
+
+    def grow_if_overflowed(self, state: IterState) -> bool:
+        """See Rasterizer.grow_if_overflowed."""
+        return self._rasterizer.grow_if_overflowed(state)
+
+
+class StepLoop:
+    """Repeats batches. `step`: number of steps done; `last`: iteration state at the last `sync`.
+
+    graph: replays a batch of `batch_step`. stream: loads the photographs of the next steps, if not all are resident.
     """
 
     def __init__(
-        self,
-        graph: Replay,
-        state: IterState,
-        buffers: PairBuffers,
-        stream: ImageStreamer | None,
-        timer: PhaseTimer,
-        batch: int = 1,
-        resume: Callable[[int], None] | None = None,
+        self, batch_step: BatchStep, graph: TrainingBatch, stream: ImageStreamer | None, timer: PhaseTimer
     ) -> None:
-        self.state, self.step, self.last = state, 0, state.read()
-        self._buffers, self._stream, self._timer = buffers, stream, timer
-        self._graph, self._batch, self._resume = graph, batch, resume
+        self.state, self.step, self.last = batch_step.state, 0, batch_step.state.read()
+        self._batch_step, self._graph, self._stream, self._timer = batch_step, graph, stream, timer
+        self._batch = batch_step.batch
 
     def run_until(self, target: int) -> None:
         """Run whole batches until `target` steps are done; after an overflow, grow the buffers and repeat the step."""
@@ -249,16 +259,16 @@ class StepLoop:
         self.last = self.state.read()
         self.step = int(self.last["step"])
         if self.last["overflowed"]:
-            self.step -= 1 if self._resume else self._batch
-            self._buffers.grow_if_overflowed(self.state)
+            self.step -= 1 if self._graph.keeps_steps else self._batch
+            self._graph.grow_if_overflowed(self.state)
             self.state.write(step=self.step)
 
     def _whole(self, step: int) -> int:
         return ceil_div(step, self._batch) * self._batch
 
     def _queue(self, step: int, stop: int) -> None:
-        if step % self._batch and self._resume:  # after an overflow within a batch, the steps done so far are kept
-            self._resume(step % self._batch)
+        if step % self._batch:  # after an overflow within a batch that keeps its steps
+            self._batch_step.launch(step % self._batch)
         count = (stop - self._whole(step)) // self._batch
         if count > 0 and not self._graph.current:
             with self._timer("preparing kernels"):

@@ -35,7 +35,7 @@ from splat_cli.train.joint_models import JointModels
 from splat_cli.train.memory_recovery import ScratchMemory, keep_most_opaque
 from splat_cli.train.schedule import background_of, set_position_rates, upload_schedule
 from splat_cli.train.sharding import Sharding, Unsharded
-from splat_cli.train.step import BatchStep
+from splat_cli.train.step import BatchStep, StepLoop
 
 SYNC_SECONDS = 0.2  # between two reads of the iteration state
 MIN_SCALE = 1e-5  # relative to the scene's size: thinner discs render alike, and no gradient limits them
@@ -106,7 +106,9 @@ class Trainer:
             config, self.model, self.rasterizer, self.joint, self.state, strategy, self.schedule, backend.upload(order)
         )
         rng = rng or np.random.default_rng(config.seed)
-        self.scorer, self.loop = self.sharding.connect(self.batch_step, self.images, self.timer, rng)
+        batch = self.sharding.connect(self.batch_step)
+        self.loop = StepLoop(self.batch_step, batch, self.images.stream, self.timer)
+        self.scorer = self.sharding.scorer(self.batch_step, self.images, rng)
         self.scratch = ScratchMemory(self.batch_step, self.scorer, self.sharding)
         self.density = DensityControl(self.batch_step, self.extent, self.scorer, self.scratch, rng, self.sharding)
         self._whole: Splats | None = None  # splats of all ranks, gathered since the last change

@@ -20,7 +20,6 @@ from splat_cli.render.project import (
     RasterizationSettings,
     allocate_views,
     project,
-    project_share,
 )
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.ranked.exchange import PROJECTED, Exchange, index_words
@@ -67,11 +66,11 @@ class _Pair:
         self.states = [IterState(backend, num_splats=NUM) for _ in range(SIZE)]
         self.exchanges = [_exchange(backend, rank, rows) for rank in range(SIZE)]
         for splats, state, exchange in zip(self.shares, self.states, self.exchanges, strict=True):
-            for view, sent in enumerate(exchange.sent_views):
+            for view in range(SIZE):
                 state.write(view=view)
                 record = backend.kernel("optim/begin_step", "record_view")
                 record((1,), (1,), self.cameras.array, state.array, exchange.views[view])
-                project_share(splats, self.cameras, state, False, exchange.share, sent)
+                exchange.project(view, splats, self.cameras, state, False)
         self.transfer("_splats")
 
     def transfer(self, name: str) -> None:

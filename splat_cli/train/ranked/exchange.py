@@ -1,13 +1,14 @@
-"""Exchange of projected splats and their gradients between ranks: host side of cuda_src/raster/receive_splats.cu and
-exchange.cu."""
+"""Exchange of projected splats and their gradients between ranks: host side of cuda_src/raster/project_share.cu,
+receive_splats.cu and exchange.cu."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from splat_cli.device import Backend, DeviceArray, Kernel
+from splat_cli.device import Backend, DeviceArray, Kernel, check_arrays
 from splat_cli.device.launch import ceil_div
 from splat_cli.device.memory_cost import MemoryCost
+from splat_cli.gaussians.splats import Splats
 from splat_cli.ranks.protocol import Ranks
 from splat_cli.ranks.share import RANK_BLOCK, Share
 from splat_cli.render.camera import CameraTable
@@ -19,7 +20,8 @@ from splat_cli.render.project import (
     THREADS,
     ProjectedBatch,
     Projection,
-    SentView,
+    dropout_defines,
+    smooth_3d_array,
 )
 
 PROJECTED = 10  # floats of a projected splat, as in cuda_src/raster/visible.cuh
@@ -39,10 +41,9 @@ class Exchange:
     rank's k-th view and comes from rank r. A rank's own part of its own views is not transferred: `receive` reads it
     from the array to send, and `send` writes it to the received gradients.
 
-    sent_views: the rank's own splats, projected into each view of the batch. sent: float32
-    [batch, ...], the messages to send (cuda_src/raster/visible.cuh). whole: input of `project_backward` for the whole
-    batch, after the exchange of gradients. capacity: for all splats. rows: number of a rank's visible splats that a
-    message can hold, the same on all ranks; if a view has more, the batch changes nothing.
+    sent: float32 [batch, ...], the messages to send (cuda_src/raster/visible.cuh). whole: input of `project_backward`
+    for the whole batch, after the exchange of gradients. capacity: for all splats. rows: number of a rank's visible
+    splats that a message can hold, the same on all ranks; if a view has more, the batch changes nothing.
     """
 
     def __init__(self, backend: Backend, ranks: Ranks, share: Share, capacity: int, batch: int, rows: int) -> None:
@@ -58,7 +59,6 @@ class Exchange:
         self._needed_rows = zeros(1, "int32")
         depths, colors = empty((batch, columns), "float32"), empty((batch, columns, 4), "float32")
         self.sent = self._splats[0]
-        self.sent_views = [SentView(self.views[b], depths[b], colors[b], self.sent[b], rows) for b in range(batch)]
         d_rays = empty((batch, 6, columns), "float32")
         self.whole = ProjectedBatch(
             depths,
@@ -81,6 +81,24 @@ class Exchange:
     def needed_rows(self) -> int:
         """Rows that a view has needed so far; the same on all ranks. Waits for the device."""
         return int(self.backend.download(self._needed_rows)[0])
+
+    def project(
+        self, b: int, splats: Splats, cameras: CameraTable, state: IterState, antialias: bool, dropout: float = 0.0
+    ) -> None:
+        """Queue the projection of the rank's splats into view b of the batch, see `project` in render/project.py.
+
+        Depths and colours remain on the rank, in `whole`; sent[b] gets the visible splats, as far as it has room. Adds
+        to the number of visible splats.
+        """
+        depths, colors = self.whole.depths[b], self.whole.colors[b]
+        shapes = {"depths": (depths, "float32", "S"), "colors": (colors, "float32", "S 4")}
+        check_arrays("project_share", params=(splats.params, "float32", "R C"), **shapes, **smooth_3d_array(splats))
+        defines = cameras.defines | dropout_defines(dropout)
+        inputs = splats.params, splats.capacity, state.array, self.views[b], int(antialias), float(dropout)
+        layout, outputs = (self.share.struct, self.columns, self.rows), (depths, colors, self.sent[b])
+        self.backend.kernel("raster/project_share", "project_share", **defines)(
+            (ceil_div(self.columns, THREADS),), LANES, *inputs, *layout, splats.smooth_3d_sigmas, *outputs
+        )
 
     def begin_projections(self) -> None:
         """Begin to send projections into the ranks' first views, concurrent with work queued later."""

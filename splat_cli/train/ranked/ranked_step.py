@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from functools import partial
 
+from splat_cli.render.iter_state import IterState
 from splat_cli.render.project_backward import SEEN_WARPS, UNSEEN_WARPS, project_backward
 from splat_cli.train.ranked.ranked_views import RankedViews, Stages
 from splat_cli.train.step import BatchStep
@@ -17,6 +18,8 @@ class RankedStep(Stages):
     rendering of the next; losses and overflows with the backward pass of the last view; its gradients with the update
     of splats that no view shows.
     """
+
+    keeps_steps = False
 
     def __init__(self, batch: BatchStep, views: RankedViews) -> None:
         super().__init__(batch.rasterizer)
@@ -38,6 +41,10 @@ class RankedStep(Stages):
         self.capture("update unseen", self._update_unseen)
         self.add("receive gradients", views.ranks.end_exchanges)
         self.capture("update", partial(self._project_backward, SEEN_WARPS))
+
+    def grow_if_overflowed(self, state: IterState) -> bool:
+        """See RankedViews.grow_if_overflowed."""
+        return self.views.grow_if_overflowed(state)
 
     def _render(self, view: int, differentiate: bool) -> None:
         """Queue the picture and the loss of the rank's `view`-th view, and its gradients if they come at once."""

@@ -15,7 +15,7 @@ from splat_cli.ranks.agreement import all_or_none
 from splat_cli.ranks.protocol import Ranks
 from splat_cli.ranks.share import Share
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import THREADS, num_ahead, project_share
+from splat_cli.render.project import THREADS, num_ahead
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.ranked.exchange import Exchange
 from splat_cli.train.step import BatchStep, CapturedGraph, ViewPipeline
@@ -97,11 +97,10 @@ class RankedViews:
 
     def project(self, views: range, dropout: float, own: bool) -> None:
         """Queue the projection of own splats into those of `views` that this rank renders, or into the others."""
-        raster, splats, sent = self.rasterizer, self.model.splats, self.exchange.sent_views
-        antialias = raster.settings.antialias
+        raster, splats = self.rasterizer, self.model.splats
         for b in views:
             if (b % self.ranks.size == self.ranks.rank) == own:
-                project_share(splats, raster.cameras, self.state, antialias, self.share, sent[b], dropout)
+                self.exchange.project(b, splats, raster.cameras, self.state, raster.settings.antialias, dropout)
 
     def list_first_tiles(self) -> None:
         """Queue the tile lists of the rank's first view, whose splats have arrived."""

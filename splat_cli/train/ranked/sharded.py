@@ -19,14 +19,13 @@ from splat_cli.model.model import Model, rounded_capacity
 from splat_cli.ranks.agreement import SharedMemoryError, all_or_none, fatal_out_of_memory, numbers_of_all
 from splat_cli.ranks.protocol import RankError, Ranks
 from splat_cli.ranks.share import Share
-from splat_cli.terminal.phase_timer import PhaseTimer
 from splat_cli.train.buffers import PAIRS_PER_SPLAT, initial_pairs
 from splat_cli.train.ranked.ranked_scores import OwnViews, RankedScorer
 from splat_cli.train.ranked.ranked_step import RankedStep
 from splat_cli.train.ranked.ranked_views import RankedViews
 from splat_cli.train.ranked.shares import SharedSplats
 from splat_cli.train.sharding import Sharding
-from splat_cli.train.step import BatchStep, StepLoop
+from splat_cli.train.step import BatchStep
 
 if TYPE_CHECKING:
     from splat_cli.train.trainer import Trainer, TrainingInputs
@@ -41,13 +40,13 @@ class Sharded(Sharding):
     def __init__(self, ranks: Ranks) -> None:
         self.ranks, self.share = ranks, Share(ranks.rank, ranks.size)
 
-    def connect(
-        self, step: BatchStep, images: TrainingImages, timer: PhaseTimer, rng: np.random.Generator
-    ) -> tuple[RankedScorer, StepLoop]:
+    def connect(self, step: BatchStep) -> RankedStep:
         self._backend, self.views = step.backend, RankedViews(self.ranks, self.share, step)
         self.shared = SharedSplats(self.ranks, self.share, step.model)
-        loop = StepLoop(RankedStep(step, self.views), step.state, self.views, images.stream, timer, step.batch)
-        return RankedScorer(step, OwnViews(self.views, images), rng, self.ranks), loop
+        return RankedStep(step, self.views)
+
+    def scorer(self, step: BatchStep, images: TrainingImages, rng: np.random.Generator) -> RankedScorer:
+        return RankedScorer(step, OwnViews(self.views, images), rng, self.ranks)
 
     @property
     def num_splats(self) -> int:
