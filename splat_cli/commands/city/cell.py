@@ -246,7 +246,10 @@ def _with_one_exposure(photographs: ImageSet, coarse: RunDir, display: Display) 
         return photographs
     checkpoint = newest_checkpoint(coarse.checkpoints_path, display.warn)
     if checkpoint is None:
-        raise UsageError(f"{coarse.path} has no checkpoint with its exposures: train it again with --keep 1")
+        raise UsageError(
+            f"{coarse.path} has lost the checkpoint with its exposures: restore it, or remove that folder and "
+            f"{coarse.path.parent / 'cells'}, and the same command trains them again"
+        )
     changes = dict(zip(checkpoint.metadata["views"], checkpoint.arrays["exposures"][:, 0], strict=True))
     found = [changes[view.name].reshape(3, 4) for view in photographs.views]
     return photographs._replace(images=_Corrected(photographs.images, found))

@@ -100,6 +100,8 @@ class City:
         """Settings of the coarse run on one GPU: it has the same maximum of splats as a cell."""
         config = self._within(min(self.cell_splats, self.max_splats), self.config)
         config = dataclasses.replace(config, trials=False)  # cells are not trained with the settings that they choose
+        if config.appearance == "exposure":
+            config = dataclasses.replace(config, keep=max(config.keep, 1))  # cells read the exposures from a checkpoint
         return config if self.coarse_batch is None else dataclasses.replace(config, batch=self.coarse_batch)
 
     def cell_config(self, plan: CityPlan, number: int | None) -> TrainConfig:
@@ -160,17 +162,19 @@ def open_city(
     if not is_trained:  # settings may change
         begun = None
     asked: dict[str, Any] = {"cell_steps": cell_steps, "last_steps": last_steps}
-    asked |= {"scene": str(scene.resolve()), "settings": _json(requested_settings(config))}
+    requested, values = _json(requested_settings(config)), _json(dataclasses.asdict(config))
+    defaults = {name: values[name] for name in values.keys() - requested.keys()}
+    asked |= {"scene": str(scene.resolve()), "settings": requested}
     if begun is None:
         backend = open_device(device, config, display)
         limits = _limits(scene, config, cell_splats, last_steps, backend)
-        begun = {**asked, **limits}
+        begun = {**asked, "defaults": dict(sorted(defaults.items())), **limits}
         with replacing(record, durable=True) as temporary:
             temporary.write_text(json.dumps(begun, indent=1) + "\n", encoding="utf-8")
     else:
         if last_steps == 0:  # the last pass may be left out at any time
             del asked["last_steps"]
-        _require_same(out, asked | ({"cell_splats": cell_splats} if cell_splats else {}), begun)
+        _require_same(out, asked | ({"cell_splats": cell_splats} if cell_splats else {}), defaults, begun)
     city = read_city(out, device, cluster)
     if is_run(city.coarse.path) and (names := _other_than_trained(city)):  # the record was lost, and made anew
         raise UsageError(
@@ -182,7 +186,7 @@ def open_city(
 def read_city(out: Path, device: str, cluster: str | None = None) -> City:
     """The city begun in `out`. FormatError."""
     begun = _read_record(out / "city.json")
-    config = TrainConfig(**begun["settings"])
+    config = TrainConfig(**_known(begun.get("defaults", {})), **begun["settings"])
     numbers = begun["cell_splats"], begun["max_splats"], begun.get("cell_steps"), begun.get("last_steps")
     found = begun.get("coarse_batch"), begun.get("background"), begun.get("last_batch")
     return City(Path(begun["scene"]), out, config, *numbers, device, cluster, *found)
@@ -239,15 +243,28 @@ def _has_settings(begun: dict[str, Any]) -> bool:
     """Whether this version knows the scene and settings of a record."""
     scene, settings, background = begun.get("scene"), begun.get("settings"), begun.get("background")
     is_known = background is None or background in SETTINGS["background"].choices
+    is_known = is_known and isinstance(begun.get("defaults", {}), dict)
     return is_known and isinstance(scene, str) and isinstance(settings, dict) and settings.keys() <= SETTINGS.keys()
 
 
-def _require_same(out: Path, asked: Mapping[str, object], begun: Mapping[str, object]) -> None:
-    """UsageError that names the settings changed since the city was begun."""
-    before, now = begun["settings"], asked["settings"]
+def _known(defaults: dict[str, object]) -> dict[str, Any]:
+    """The recorded defaults of settings that this version has, too."""
+    return {name: value for name, value in defaults.items() if name in SETTINGS}
+
+
+def _require_same(
+    out: Path, asked: Mapping[str, object], defaults: dict[str, object], begun: Mapping[str, object]
+) -> None:
+    """UsageError that names the settings changed since the city was begun.
+
+    defaults: values of settings that are not asked for. The city may have others, of the version that began it.
+    """
+    before, now, recorded = begun["settings"], asked["settings"], begun.get("defaults", defaults)
     assert isinstance(before, dict)
     assert isinstance(now, dict)
-    names = [SETTINGS[name].option for name in SETTINGS if before.get(name) != now.get(name)]
+    assert isinstance(recorded, dict)
+    requested = [name for name in SETTINGS if name in before.keys() | now.keys()]
+    names = [SETTINGS[name].option for name in requested if (recorded | before).get(name) != (defaults | now).get(name)]
     names += [
         f"{_NAMES[name]} ({begun.get(name)})" for name in _NAMES if name in asked and begun.get(name) != asked[name]
     ]

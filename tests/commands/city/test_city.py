@@ -488,6 +488,30 @@ def test_settings_may_change_as_long_as_nothing_is_trained(city, splat, tmp_path
     assert RunDir(out).config().seed == 3
 
 
+def test_a_city_keeps_the_defaults_of_the_version_that_began_it(city, copy, splat):
+    """In that version, --scale-reg had another default, and the value given for --opacity-reg was none."""
+    record, settings = copy / "city.json", RunDir(copy / "coarse").config_path
+    begun = json.loads(record.read_text())
+    begun["defaults"]["scale_reg"] = 0.02
+    begun["settings"]["opacity_reg"] = begun["defaults"].pop("opacity_reg")
+    begun["defaults"]["setting of that version"] = 1
+    record.write_text(json.dumps(begun))
+    settings.write_text(settings.read_text().replace("scale_reg = 0.01", "scale_reg = 0.02"))
+    for options in ([], ["--scale-reg", "0.02"]):
+        done = splat("city", city[0], "-o", copy, *OPTIONS, *options)
+        assert done.code == 0, done.err
+    assert read_city(copy, "cpu").config.scale_reg == 0.02
+    refused = splat("city", city[0], "-o", copy, *OPTIONS, "--scale-reg", "0.03", "--opacity-reg", "0.02")
+    assert "begun with another --opacity-reg, --scale-reg:" in refused.err
+
+
+def test_the_coarse_run_keeps_the_exposures_that_cells_read(city):
+    begun = read_city(city[1], "cpu")
+    for appearance, keep in (("exposure", 1), ("none", 0)):
+        config = dataclasses.replace(begun.config, appearance=appearance, keep=0)
+        assert dataclasses.replace(begun, config=config).coarse_config().keep == keep
+
+
 def test_cells_keep_the_settings_and_splats_of_their_coarse_run(city, copy, splat):
     """Cells of another split would have trained on photographs that the result calls held out."""
     (copy / "result.json").unlink()
