@@ -16,6 +16,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import lru_cache, partial
@@ -56,6 +57,7 @@ _ONE_THREAD = 200  # photographs, at most, that one thread maps: to the same pos
 _MIN_MODEL_SIZE = 3
 _MIN_REGISTERED = 0.8
 _MIN_COMPARED = 8  # photographs; fewer fit better with a camera each in any case
+_COMPARED_POINTS = 100  # per photograph
 _MIN_ERROR = 0.9  # with a camera each, relative to that of a shared camera; 0.95 to 0.99 for photographs of one camera
 _MIN_ZOOM = 1.15  # 90th over 10th percentile; 1.01 to 1.07 for photographs of one camera
 _OWN_CAMERA = 1_000_000  # added to an image's id
@@ -378,7 +380,8 @@ def _is_shared(pycolmap: Any, models: Sequence[Any], guessed: Set[str], num: int
     model = models[0]
     if model.num_reg_images() < _MIN_COMPARED:
         return True
-    split = _split_cameras(pycolmap, model, guessed)
+    split = _split_cameras(pycolmap, _with_fewer_points(pycolmap, model), guessed)
+    before: float = split.compute_mean_reprojection_error()
     _adjust(pycolmap, split, num, _LEAST_GAIN)
     changes = [
         split.cameras[split.images[number].camera_id].focal_length / model.cameras[image.camera_id].focal_length
@@ -386,8 +389,21 @@ def _is_shared(pycolmap: Any, models: Sequence[Any], guessed: Set[str], num: int
         if image.name in guessed
     ]
     low, high = np.percentile(changes, (10, 90)) if changes else (1.0, 1.0)
-    error: float = split.compute_mean_reprojection_error() / model.compute_mean_reprojection_error()
+    error = split.compute_mean_reprojection_error() / before
     return error > _MIN_ERROR or bool(high < _MIN_ZOOM * low)
+
+
+def _with_fewer_points(pycolmap: Any, model: Any) -> Any:
+    """A copy of the model with the points of the longest tracks, about _COMPARED_POINTS per photograph."""
+    reduced, num_seen = pycolmap.Reconstruction(model), Counter[int]()
+    tracks = {number: [one.image_id for one in point.track.elements] for number, point in model.points3D.items()}
+    for number in sorted(tracks, key=lambda number: (-len(tracks[number]), number)):
+        if min(num_seen[image] for image in tracks[number]) < _COMPARED_POINTS:
+            num_seen.update(tracks[number])
+        else:
+            reduced.delete_point3D(number)
+    reduced.update_point_3d_errors()
+    return reduced
 
 
 def _split_cameras(pycolmap: Any, model: Any, names: Set[str]) -> Any:

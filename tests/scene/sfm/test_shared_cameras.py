@@ -45,6 +45,9 @@ split.update_point_3d_errors()
 errors.append(split.compute_mean_reprojection_error())
 worker._adjust(pycolmap, split, 8, 1e-4)
 errors.append(split.compute_mean_reprojection_error())
+shared = worker._is_shared(pycolmap, [model], set(names), 8)
+worker._COMPARED_POINTS = 10
+fewer = worker._with_fewer_points(pycolmap, model)
 job = {"names": names[::-1], "spheres": [], "camera_model": "SIMPLE_RADIAL"}
 worker._register(pycolmap, folder / "separate.db", folder / "images", job, [])
 worker._copy_matches(pycolmap, folder / "database.db", folder / "separate.db")
@@ -52,7 +55,9 @@ copied = pycolmap.Database.open(folder / "separate.db")
 print("RESULT", json.dumps({
     "cameras": len(split.cameras), "points": [model.num_points3D(), split.num_points3D()],
     "errors": errors,
-    "shared": worker._is_shared(pycolmap, [model], set(names), 8),
+    "fewer": [fewer.num_points3D(), min(image.num_points3D for image in fewer.images.values())],
+    "lengths": [one.compute_mean_track_length() for one in (model, fewer)],
+    "shared": shared,
     "counts": counts, "num_cameras": copied.num_cameras(),
     "copied": [copied.num_keypoints(), copied.num_verified_image_pairs(), copied.num_matches()],
 }), flush=True)
@@ -67,6 +72,9 @@ def test_cameras_are_split_and_matches_copied(tmp_path):
     found = json.loads(line.removeprefix("RESULT "))
     assert (found["cameras"], found["shared"]) == (6, True)
     assert found["points"][0] == found["points"][1] > 30
+    assert found["fewer"][0] < found["points"][0]
+    assert found["fewer"][1] >= 10
+    assert found["lengths"][0] < found["lengths"][1]
     before, after, wrong, adjusted = found["errors"]
     assert after == pytest.approx(before)
     assert adjusted < 1.01 * before < 0.5 * wrong, "all focal lengths were a tenth too long"
@@ -93,8 +101,12 @@ def model(num_registered, error=1.0, zoom=1.0):
     ],
 )
 def test_one_camera_must_fit_as_well(monkeypatch, models, error, zoom, expected):
-    monkeypatch.setattr(colmap_worker, "_adjust", lambda *args: None)
-    monkeypatch.setattr(colmap_worker, "_split_cameras", lambda *args: model(8, error, zoom))
+    def adjust(library, split, *args):
+        split.compute_mean_reprojection_error = lambda: error
+
+    monkeypatch.setattr(colmap_worker, "_adjust", adjust)
+    monkeypatch.setattr(colmap_worker, "_with_fewer_points", lambda *args: None)
+    monkeypatch.setattr(colmap_worker, "_split_cameras", lambda *args: model(8, 1.0, zoom))
     assert colmap_worker._is_shared(None, models, set("01234567"), 10) == expected
     assert colmap_worker._is_shared(None, [model(7)], set("0123456"), 7), "too few to compare"
 
