@@ -4,7 +4,9 @@ import dataclasses
 import itertools
 import json
 import math
-from contextlib import suppress
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from splat_cli.commands.photo_checks import check_photographs
@@ -16,6 +18,7 @@ from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.formats import has_dataset, has_photographs, nested_scenes, num_photographs, scene_folder
 from splat_cli.scene.images.locate import given_image_folder
 from splat_cli.scene.options import NO_MASKS, SceneOptions
+from splat_cli.scene.photograph import import_pycolmap
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.readers.transforms import without_training_frames
 from splat_cli.scene.sfm import SfmOptions, find_masks, is_video, job_record, make_scene
@@ -24,6 +27,7 @@ from splat_cli.scene.sfm.photographs import MIN_PHOTOGRAPHS, source_files
 from splat_cli.scene.sfm.scene_folder import can_be_made, has_files_of, is_made_of
 from splat_cli.scene.zipped import is_zipped_scene, unzip_scene
 from splat_cli.terminal.console import Display
+from splat_cli.terminal.interrupt import Interrupted
 
 SCENES = Path("scenes")
 _ZIP_RECORD = "unzipped.json"
@@ -145,13 +149,20 @@ def _with_poses(source: Path, photographs: Path, config: TrainConfig, display: D
         return scene
     _refuse_photographs_with_poses(source)
     require_pycolmap()
+    with suppress(ImportError):  # the check looks without it, too
+        import_pycolmap()  # in the main thread, before that of `_say_advice`
     display.say(f"{source} has no camera poses: estimating them with COLMAP, in {scene}")
-    if not is_video(source):
-        _say_advice(photographs, display)
+    interrupted = threading.Event()
     try:
-        found = make_scene(
-            photographs, scene, options, display.counting, display.say, allow_implausible=config.allow_implausible
-        )
+        with ThreadPoolExecutor(1) as pool:
+            checked = None if is_video(source) else pool.submit(_say_advice, photographs, display, interrupted)
+            try:
+                found = make_scene(photographs, scene, options, display.counting, display.say, config.allow_implausible)
+            except Interrupted:
+                interrupted.set()
+                raise
+        if checked is not None:
+            checked.result()
     except FolderInUse:  # another job of a batch uses these photographs, or others with this name
         wait_until_unlocked(scene, math.inf, lambda: False, display.say)
         return _with_poses(source, photographs, config, display)
@@ -165,16 +176,26 @@ def _with_poses(source: Path, photographs: Path, config: TrainConfig, display: D
     return scene
 
 
-def _say_advice(photographs: Path, display: Display) -> None:
-    """What `splat check` finds in the photographs, in two lines; nothing for many photographs, or too few."""
+def _say_advice(photographs: Path, display: Display, interrupted: threading.Event) -> None:
+    """What `splat check` finds in the photographs, in two lines; nothing for many photographs, or too few.
+
+    In a thread beside COLMAP, most of whose mapping takes one core, and whose bar is the one to show.
+    """
     paths = source_files(photographs)
     if len(paths) > _MOST_CHECKED:
         return
+
+    def count(num: int) -> None:
+        if interrupted.is_set():
+            raise Interrupted("Interrupted")
+
     with suppress(SceneError):  # too few can be decoded: said with the reasons later
-        checked = check_photographs(photographs, paths, display.counting)
+        checked = check_photographs(photographs, paths, lambda *_: nullcontext(count))
         found = "; ".join(f"{one.topic}: {one.text}" for one in checked.problems)
-        display.say(f"Photographs: {found or 'no problem found'} (`splat check {photographs}` shows more)")
-        display.say(f"Duration with default settings: {checked.duration}")
+        display.say(
+            f"Photographs: {found or 'no problem found'} (`splat check {photographs}` shows more)\n"
+            f"Duration with default settings: {checked.duration}"
+        )
 
 
 def _refuse_photographs_with_poses(source: Path) -> None:

@@ -141,7 +141,7 @@ def _feature_finder() -> Finder | None:
     """COLMAP's SIFT; None without pycolmap."""
     if importlib.util.find_spec("pycolmap") is None:
         return None
-    pycolmap = _imported()
+    pycolmap = import_pycolmap()
     if not hasattr(pycolmap, "FeatureExtractor"):  # older versions
         return None
     pycolmap.logging.minloglevel = pycolmap.logging.Level.WARNING.value
@@ -157,7 +157,7 @@ def _feature_finder() -> Finder | None:
     return find
 
 
-def _imported() -> Any:
+def import_pycolmap() -> Any:
     """The module pycolmap, without its handler of SIGTERM, which ends the program at once with a trace of the stack.
 
     In the main thread: only there can handlers be restored.
@@ -227,7 +227,7 @@ def find_pairs(photographs: Sequence[Photograph], are_spheres: bool = False) -> 
     features = [one.features for one in photographs if one.features is not None]
     if len(features) < len(photographs) or len(features) < 2:
         return []
-    _imported()  # before threads do
+    import_pycolmap()  # before threads do
     calls = (partial(_pair, i, j, features[i], features[j], are_spheres) for i, j in sorted(_candidates(features)))
     return list(run_in_threads(calls, num_cores()))
 

@@ -5,6 +5,7 @@ import json
 import shutil
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,8 +16,10 @@ from PIL import Image
 from splat_cli.commands import photo_scene
 from splat_cli.commands.photo_scene import lacks_poses, prepared_scene
 from splat_cli.config import TrainConfig
+from splat_cli.errors import UsageError
 from splat_cli.scene.sfm import mapping
 from splat_cli.terminal.console import Display
+from splat_cli.terminal.interrupt import Interrupted
 from tests.scene.transforms_files import write_blender
 from tests.subprocesses import HANG
 
@@ -53,6 +56,50 @@ def test_photographs_become_a_scene_a_run_and_a_page(splat, photos, colmap, tmp_
     assert "Report: runs/garden/report.html (open it in a browser)" in result.out
     assert (tmp_path / "cwd/runs/garden/report.html").is_file()
     assert len(colmap) == 1
+
+
+def test_photographs_are_checked_while_their_poses_are_estimated(photos, tmp_path, monkeypatch):
+    started, checked = threading.Event(), threading.Event()
+
+    def estimate(*args, **options):
+        started.set()
+        assert checked.wait(HANG)
+        raise UsageError("estimated")
+
+    def check(*args):
+        assert started.wait(HANG)
+        checked.set()
+
+    monkeypatch.setattr(photo_scene, "make_scene", estimate)
+    monkeypatch.setattr(photo_scene, "_say_advice", check)
+    monkeypatch.setattr(photo_scene, "require_pycolmap", lambda: None)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="estimated"):
+        prepared_scene(photos, TrainConfig(), Display(io.StringIO()))
+
+
+def test_an_interruption_ends_the_check(photos, tmp_path, monkeypatch):
+    started, finished = threading.Event(), threading.Event()
+
+    def estimate(*args, **options):
+        assert started.wait(HANG)
+        raise Interrupted("estimated")
+
+    def check(source, paths, counting):
+        started.set()
+        with counting("photographs", 9) as count:
+            for _ in range(100):
+                time.sleep(0.1)
+                count(1)
+        finished.set()
+
+    monkeypatch.setattr(photo_scene, "make_scene", estimate)
+    monkeypatch.setattr(photo_scene, "check_photographs", check)
+    monkeypatch.setattr(photo_scene, "require_pycolmap", lambda: None)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Interrupted, match="estimated"):
+        prepared_scene(photos, TrainConfig(), Display(io.StringIO()))
+    assert not finished.is_set()
 
 
 def test_the_scene_is_reused_until_photographs_change(splat, photos, colmap, tmp_path):
