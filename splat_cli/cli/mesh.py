@@ -35,23 +35,17 @@ if TYPE_CHECKING:
     "--min-part", type=FiniteRange(0, 1), metavar="X", default=0.005, show_default=True,
     help="Remove connected parts with less than this share of all triangles.",
 )  # fmt: skip
-@click.option(
-    "--planes",
-    is_flag=True,
-    help="Flatten plain walls, floors and tables: finds planes, and puts close and parallel splats on them. "
-    "Objects lower than 4 voxels on a table may become part of it.",
-)
 @device_option
 @display_options
 def command(
-    source: Path, out: Path, voxel: float | None, max_depth: float | None, min_part: float, planes: bool,
-    device: str, display: "Display",
+    source: Path, out: Path, voxel: float | None, max_depth: float | None, min_part: float, device: str,
+    display: "Display",
 ) -> Output:  # fmt: skip
     """Write a coloured triangle mesh of a run.
 
-    Fuses the depths that the training views of RUN render, so that surfaces appear where views agree; what no view
-    shows stays open. The suffix of OUT chooses the format: .ply, .glb (glTF) or .obj. Vertices have colours. Needs the
-    extra `mesh`. OUT is replaced if it exists, except files of runs.
+    Fuses the depths that the training views of RUN render, so that surfaces appear where views agree. Plain walls and
+    floors become flat; what no view shows stays open. The suffix of OUT chooses the format: .ply, .glb (glTF) or .obj.
+    Vertices have colours. Needs the extra `mesh`. OUT is replaced if it exists, except files of runs.
     """
     from splat_cli.commands.mesh import mesh_of_run, require_mesh, write_mesh
     from splat_cli.device import open_backend
@@ -59,7 +53,7 @@ def command(
     from splat_cli.run.storage.run_dir import RunDir
 
     require_mesh(out)
-    mesh, size = mesh_of_run(source, open_backend(device), display, voxel, max_depth, min_part, planes)
+    mesh, size = mesh_of_run(source, open_backend(device), display, voxel, max_depth, min_part)
     write_mesh(out, mesh)
     mib = out.stat().st_size / 2**20
     line = f"{len(mesh.faces):,} triangles, {len(mesh.vertices):,} vertices, voxels of {size:.3g}, {mib:.1f} MiB: {out}"

@@ -15,8 +15,8 @@ from splat_cli.errors import UsageError
 from splat_cli.gaussians.formats.gltf import write_mesh_glb
 from splat_cli.gaussians.splats import Splats
 from splat_cli.io.files import replacing, require_writable
-from splat_cli.render.depth_fusion import DepthMaps, put_on_planes, render_depth_maps, unprojected
-from splat_cli.render.planes import PlanarSplats, Planes, find_planes
+from splat_cli.render.depth_fusion import DepthMaps, render_depth_maps, unprojected
+from splat_cli.render.planes import find_planes, flattened
 from splat_cli.run.storage.find_run import refuse_file_of_run
 from splat_cli.run.storage.load_splats import inside_crop, load_trained_splats, warn_of_earlier_step
 from splat_cli.terminal.console import Display
@@ -69,22 +69,20 @@ def mesh_of_run(
     voxel: float | None,
     max_depth: float | None,
     min_part: float,
-    planes: bool = False,
 ) -> tuple[Mesh, float]:
     """Mesh of the last splats of a run, and the size of its voxels, world units.
 
     voxel: default: see `_PIXELS`, `_MAX_VOXELS`. max_depth: world units; default: see `_MAX_DEPTH`. min_part: parts
-    with a smaller share of all faces are removed, as is what lies outside of --crop. planes: put splats that lie near a
-    plane on it. UsageError without any surface.
+    with a smaller share of all faces are removed, as is what lies outside of --crop. UsageError without any surface.
     """
     arrays, run = load_trained_splats(source)
     if run is None:
         raise UsageError(f"{source} has no views: give the folder of a run")
     warn_of_earlier_step(source, display)
     views = run.views("train")
-    splats, antialias = Splats.from_arrays(backend, arrays), run.config().antialias
     with display.counting("depth maps", len(views)) as count:
-        maps = render_depth_maps(backend, splats, views, antialias, count)
+        splats = Splats.from_arrays(backend, arrays)
+        maps = render_depth_maps(backend, splats, views, run.config().antialias, count)
     found, depths = _sampled(maps)
     if not len(found):
         raise UsageError(f"{source} shows no surface: no pixel of its {len(views)} views is opaque; train it longer")
@@ -96,8 +94,9 @@ def mesh_of_run(
         pixel = median / float(np.median([view.fx for view in maps.views]))
         voxel = max(_PIXELS * pixel, float(extent) / _MAX_VOXELS)
     reach = TRUNCATION * voxel
-    if planes:
-        maps = _on_planes(maps, splats, find_planes(points, reach), reach, antialias, display)
+    planes = find_planes(points, reach)
+    with display.counting("planes", len(planes.offsets)) as count:
+        maps = flattened(maps, planes, points, voxel, count)
     maps = maps.without_outliers(reach)
     vertices, faces = _surface(maps, voxel, max_depth, display)
     if not len(faces):
@@ -110,15 +109,6 @@ def mesh_of_run(
     points = (vertices * voxel).astype(np.float32)
     colors = maps.fuse(backend.upload(points), TRUNCATION * voxel, np.arange(len(views)), with_colors=True).colors
     return Mesh(points, np.rint(backend.download(colors)).astype(np.uint8), faces.astype(np.int32)), voxel
-
-
-def _on_planes(
-    maps: DepthMaps, splats: Splats, planes: Planes, reach: float, antialias: bool, display: Display
-) -> DepthMaps:
-    """The maps after splats within `reach` of a plane, world units, are put on it."""
-    planar = PlanarSplats(splats, planes, reach)
-    with display.counting("planes", len(maps.views)) as count:
-        return put_on_planes(maps, planar, antialias, count)
 
 
 def _sampled(maps: DepthMaps) -> tuple[np.ndarray, np.ndarray]:

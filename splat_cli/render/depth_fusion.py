@@ -13,7 +13,6 @@ from splat_cli.device import Backend, DeviceArray
 from splat_cli.device.launch import ceil_div
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.camera import CameraTable
-from splat_cli.render.planes import PlanarSplats
 from splat_cli.render.rendered_maps import in_camera, splat_normals
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.view import View
@@ -61,11 +60,12 @@ class DepthMaps:
 
     def of_view(self, index: int) -> tuple[DeviceArray, DeviceArray]:
         """Depths and weights of a view, float32 [H, W], not copied."""
-        pixels, view = self._pixels(index), self.views[index]
+        pixels, view = self.pixels(index), self.views[index]
         shape = view.height, view.width
         return self.depths[pixels].reshape(shape), self.weights[pixels].reshape(shape)
 
-    def _pixels(self, index: int) -> slice:
+    def pixels(self, index: int) -> slice:
+        """Where the pixels of a view are."""
         view = self.views[index]
         return slice(self.begins[index], self.begins[index] + view.width * view.height)
 
@@ -106,7 +106,7 @@ class DepthMaps:
         for index, view in enumerate(self.views):
             depths, own = self.of_view(index)
             agreeing = self.fuse(unprojected(xp, view, depths), truncation, everyone).near_totals
-            weights[self._pixels(index)] = xp.where(agreeing >= _MIN_AGREEING, own.ravel(), 0)
+            weights[self.pixels(index)] = xp.where(agreeing >= _MIN_AGREEING, own.ravel(), 0)
         return dataclasses.replace(self, weights=weights)
 
 
@@ -154,20 +154,6 @@ def render_depth_maps(
         depths[pixels], weights[pixels] = depth.ravel(), weight.ravel()
         count(1)
     return DepthMaps(backend, views, renderer.cameras, begins[:-1], depths, weights, colors)
-
-
-def put_on_planes(maps: DepthMaps, planar: PlanarSplats, antialias: bool, count: Callable[[int], object]) -> DepthMaps:
-    """The maps with median depths at which rays meet the planes of splats that have one. count: as above."""
-    xp, depths = maps.backend.xp, maps.backend.xp.empty_like(maps.depths)
-    renderer = ViewRenderer(maps.backend, planar.splats, maps.views, antialias)
-    for index, view in enumerate(maps.views):
-        renderer.forward(index)
-        a, b, c = renderer.blended_planes(index, planar.inverse_depths(view), median=True)
-        x, y = _slopes(xp, view)
-        inverse = a * x + b * y + c
-        depths[maps._pixels(index)] = xp.where(inverse > 0, 1 / xp.maximum(inverse, 1e-6), 0).ravel()
-        count(1)
-    return dataclasses.replace(maps, depths=depths, weights=xp.where(depths > 0, maps.weights, 0))
 
 
 def _pinhole(view: View, shrink: float) -> View:

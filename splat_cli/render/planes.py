@@ -1,18 +1,21 @@
-"""Planes of a scene, such as walls, floors and tables, and depths of the splats that lie on them.
+"""Planes of a scene, such as walls, floors and tables, and depth maps that end at them.
 
-Photographs of plain surfaces hardly tell how far away they are, so splats of a plain wall are scattered before and
-behind it. If most surround a plane, the plane is the best guess (piecewise planar stereo: Sinha et al. 2009).
+Photographs of plain surfaces hardly tell how far away they are, so depths of a plain wall scatter, mostly behind it. If
+most rays that reach a part of a plane end at it, the part is solid, and no ray passes through it (piecewise planar
+stereo: Sinha et al. 2009). What stands in front of a plane stays as it is.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from splat_cli.device import DeviceArray
-from splat_cli.gaussians.splats import MEANS, Splats
-from splat_cli.render.rendered_maps import in_camera, splat_normals
+from splat_cli.device.launch import launch
+from splat_cli.render.depth_fusion import DepthMaps
 from splat_cli.scene.view import View
 
 _SAMPLES = 20_000
@@ -24,12 +27,16 @@ _MIN_SHARE = 0.03
 _MAX_PLANES = 20
 _NEAR = 64
 """Random points per try. The two nearest to the first point complete its plane: they are likely on its surface."""
-_MIN_PEAK = 0.45
-"""Minimum share of the points within a quarter of `reach` among those within `reach`; curved surfaces: at most 0.4."""
-_MIN_PARALLEL = 0.8
-"""Minimum cosine between the normals of a plane and of its splats, whose normals have errors of about 20 degrees."""
-_MIN_SLOPE = 0.1
-"""Minimum sine of the angle between a plane and a ray. A flatter ray would multiply errors of the plane."""
+_MIN_PEAK = 0.43
+"""Minimum share of the points within a quarter of `reach` among those within `reach`; spheres have 0.4, noise 0.25."""
+_MIN_RAYS = 4
+"""Rays that must reach a cell of a plane before it can be solid."""
+_GAP = 4
+"""Half the width of gaps between solid cells that are closed, cells: there, all views share an error."""
+_DEEP = 12.0
+"""Distance behind a plane, voxels, at which a surface is no error: it is seen through an opening."""
+_MAX_CELLS = 1024
+"""Maximum number of cells along a side of a plane."""
 
 
 @dataclass(frozen=True)
@@ -82,35 +89,61 @@ def _largest_plane(points: np.ndarray, reach: float, rng: np.random.Generator) -
     return normal, float(offset)
 
 
-class PlanarSplats:
-    """Splats with the plane on which each lies, if any: the nearest within `reach` to which the splat is parallel."""
+def flattened(
+    maps: DepthMaps, planes: Planes, points: np.ndarray, voxel: float, count: Callable[[int], object]
+) -> DepthMaps:
+    """The maps with depths at the planes, where rays reach solid parts of these.
 
-    def __init__(self, splats: Splats, planes: Planes, reach: float) -> None:
-        xp, means = splats.backend.xp, splats.params[MEANS, : splats.num]
-        axes = splat_normals(splats, np.eye(4))
-        self.splats, self.planes = splats, planes
-        self.plane_from_splat = xp.full(splats.num, -1, "int32")
-        nearest = xp.full(splats.num, reach, "float32")
-        for k, (normal, offset) in enumerate(zip(planes.normals, planes.offsets, strict=True)):
-            vector = xp.asarray(normal, "float32")
-            distances = xp.abs(vector @ means - float(offset))
-            is_nearer = (distances < nearest) & (xp.abs(axes @ vector) > _MIN_PARALLEL)
-            self.plane_from_splat[is_nearer] = k
-            nearest = xp.where(is_nearer, distances, nearest)
+    points: float [N, 3], of surfaces. voxel: world units. count: called with 1 after each plane.
+    """
+    for normal, offset in zip(planes.normals, planes.offsets, strict=True):
+        near = points[np.abs(points @ normal - offset) < voxel]
+        if len(near):
+            maps = _flattened(maps, normal, offset, near, voxel)
+        count(1)
+    return maps
 
-    def inverse_depths(self, view: View) -> DeviceArray:
-        """Inverse depths a x / z + b y / z + c at rays (x, y, z) of the camera: float32 [num, 3] of (a, b, c).
 
-        Of the splat's plane, or constant without one.
-        """
-        xp, positions = self.splats.backend.xp, in_camera(self.splats, view.w2c)
-        inverse = xp.zeros((self.splats.num, 3), "float32")
-        inverse[:, 2] = 1 / xp.maximum(positions[:, 2], 1e-3)
-        lengths = xp.linalg.norm(positions, axis=1)
-        for k, (normal, offset) in enumerate(zip(self.planes.normals, self.planes.offsets, strict=True)):
-            distance = offset - normal @ view.center
-            vector = xp.asarray(view.w2c[:3, :3] @ normal, "float32")
-            slopes = positions @ vector / lengths * float(np.sign(distance))
-            is_on = (self.plane_from_splat == k) & (slopes > _MIN_SLOPE)
-            inverse = xp.where(is_on[:, None], vector / float(distance or 1.0), inverse)
-        return inverse
+def _flattened(maps: DepthMaps, normal: np.ndarray, offset: float, points: np.ndarray, voxel: float) -> DepthMaps:
+    """The same for one plane, with cells around points [N, 3] on it."""
+    backend, xp, limits = maps.backend, maps.backend.xp, (float(voxel), _DEEP * float(voxel))
+    axes = np.linalg.svd(normal[None])[2][1:]  # two directions along the plane
+    low, high = (points @ axes.T).min(axis=0), (points @ axes.T).max(axis=0)
+    size = max(voxel, float((high - low).max()) / _MAX_CELLS)
+    shape = [int(length // size) + 1 for length in high - low]
+    rows = [_in_view(view, normal, offset, axes / size, low / size) for view in maps.views]
+    planes = backend.upload(np.array(rows, np.float32))
+    counts, depths = xp.zeros((*shape, 3), "uint32"), maps.depths.copy()
+
+    def over_pixels(kernel: str, values: DeviceArray, cells: DeviceArray) -> None:
+        for index, view in enumerate(maps.views):
+            pixels = maps.pixels(index)
+            inputs = maps.cameras.array, planes, index, *limits, *shape, values[pixels], depths[pixels], cells
+            launch(backend, "image/solid_plane", kernel, view.width * view.height, *inputs)
+
+    over_pixels("count_ends", maps.weights, counts)
+    over_pixels("end_rays", maps.weights, backend.upload(solid_cells(backend.download(counts))))
+    return dataclasses.replace(maps, depths=depths)
+
+
+def _in_view(view: View, normal: np.ndarray, offset: float, axes: np.ndarray, low: np.ndarray) -> list[float]:
+    """Plane and cells in the camera's frame: `ViewPlane` in cuda_src/image/solid_plane.cu."""
+    turn, center = view.w2c[:3, :3], view.center
+    ends = [value for axis, start in zip(axes, low, strict=True) for value in (*turn @ axis, axis @ center - start)]
+    return [*turn @ normal, offset - normal @ center, *ends]
+
+
+def solid_cells(counts: np.ndarray) -> np.ndarray:
+    """Which cells of a plane no ray passes through: uint8 [X, Y].
+
+    counts: int [X, Y, 3], rays that cross the plane in a cell and end at it, behind it, and so deep behind it that the
+    cell is an opening. Most rays must end at the plane; gaps between such cells are closed unless they are openings.
+    """
+    from scipy.ndimage import binary_closing
+
+    total = counts.sum(axis=2)
+    is_solid = (total >= _MIN_RAYS) & (2 * counts[..., 0] >= total)
+    is_opening = (total > 0) & (2 * counts[..., 2] > total)
+    inside = slice(_GAP, -_GAP)
+    closed = binary_closing(np.pad(is_solid, _GAP), iterations=_GAP)[inside, inside]
+    return (is_solid | (closed & ~is_opening)).astype(np.uint8)

@@ -1,5 +1,6 @@
 """Meshes: extraction from signed distances, cleaning, files, and the command."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -119,15 +120,17 @@ def test_a_mesh_ends_at_the_crop_of_the_run(splat, run_copy):
     assert 0.4 < np.linalg.norm([vertex[name] for name in "xyz"], axis=0).max() <= 0.8
 
 
-def test_planes_are_searched_only_on_request(splat, trained, tmp_path, monkeypatch):
-    reaches = []
-    found = mesh.find_planes
-    monkeypatch.setattr(mesh, "find_planes", lambda points, reach: reaches.append(reach) or found(points, reach))
-    options = "--device", "cpu", "--voxel", "0.2", "--max-depth", "6"
-    assert splat("mesh", trained, tmp_path / "a.ply", *options).code == 0
-    assert reaches == []
-    assert splat("mesh", trained, tmp_path / "a.ply", *options, "--planes").code == 0
-    assert reaches == [pytest.approx(mesh.TRUNCATION * 0.2)]
+def test_a_mesh_is_made_of_flattened_depths(splat, trained, tmp_path, monkeypatch):
+    seen = []
+
+    def flattened(maps, planes, points, voxel, count):
+        seen.append((voxel, len(points) > 0, planes.offsets.ndim))
+        return dataclasses.replace(maps, weights=maps.weights * 0)
+
+    monkeypatch.setattr(mesh, "flattened", flattened)
+    done = splat("mesh", trained, tmp_path / "a.ply", "--device", "cpu", "--voxel", "0.2", "--max-depth", "6")
+    assert "shows no surface on which views agree" in done.err
+    assert seen == [(0.2, True, 1)]
 
 
 def test_wrong_names_are_refused_before_work(splat, trained, tmp_path):

@@ -1,16 +1,14 @@
-"""Planes among points, splats that lie on them, and depths of these splats."""
+"""Planes among points, and depth maps that end at them."""
+
+import dataclasses
 
 import numpy as np
-import pytest
 
-from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.splats import Splats
-from splat_cli.render.depth_fusion import put_on_planes, render_depth_maps
-from splat_cli.render.planes import PlanarSplats, Planes, find_planes
+from splat_cli.render.camera import CameraTable
+from splat_cli.render.depth_fusion import DepthMaps, unprojected
+from splat_cli.render.planes import Planes, find_planes, flattened, solid_cells
 from splat_cli.scene.view import View
 
-FRONT = View("front", None, 20, 16, 20.0, 20.0, 10.0, 8.0, np.eye(4))
-"""Looks along z from the origin."""
 SLANTED = Planes(np.array([[0.6, 0.0, -0.8]]), np.array([-4.0]))
 """z = 5 + 0.75 x"""
 
@@ -33,50 +31,92 @@ def test_curved_surfaces_have_no_plane():
     assert len(find_planes(points[:0], reach=0.4).offsets) == 0
 
 
-def flat_splats(backend, means, axes):
-    """Wide, opaque splats whose shortest axis is `axes`: unit vectors in the xz plane."""
-    n, half = len(means), np.arctan2(axes[:, 0], axes[:, 2]) / 2
-    arrays = SplatArrays(
-        means=np.asarray(means, np.float32),
-        log_scales=np.tile(np.log([2, 2, 0.01]), (n, 1)).astype(np.float32),
-        quats=np.c_[np.cos(half), np.zeros(n), np.sin(half), np.zeros(n)].astype(np.float32),
-        logit_opacities=np.full(n, 5, np.float32),
-        sh0=np.zeros((n, 3), np.float32),
-        shN=np.zeros((n, 0, 3), np.float32),
-    )
-    return Splats.from_arrays(backend, arrays)
+def cell(at=0, behind=0, deep=0):
+    """Numbers of rays that end at a cell of a plane, behind it and deep behind it."""
+    return [at, behind, deep]
 
 
-def test_splats_belong_to_a_plane_that_is_near_and_parallel(backend):
-    along, across = SLANTED.normals[0], np.array([0.8, 0.0, 0.6])
-    points = np.array([[0, 0, 5], [0, 1, 5.3], [0, 0, 5.6], [0, 0, 5]])
-    splats = flat_splats(backend, points, np.array([along, along, along, across]))
-    found = backend.download(PlanarSplats(splats, SLANTED, 0.4).plane_from_splat)
-    assert found.tolist() == [0, 0, -1, -1]
+def test_cells_are_solid_where_most_rays_end():
+    counts = np.full((1, 5, 3), cell(at=0))
+    counts[0] = [cell(2, 2), cell(2, 3), cell(2, 0, 3), cell(3), cell(0, 9)]
+    assert solid_cells(counts).tolist() == [[1, 0, 0, 0, 0]]
 
 
-def test_nearest_plane_is_chosen(backend):
-    planes = Planes(np.array([[0, 0, 1.0]] * 3), np.array([5.0, 5.2, 5.5]))
-    splats = flat_splats(backend, [[0, 0, 5.24]], np.array([[0, 0, 1.0]]))
-    assert backend.download(PlanarSplats(splats, planes, 0.4).plane_from_splat).tolist() == [1]
+def test_gaps_between_solid_cells_are_closed_except_openings():
+    counts = np.full((40, 20, 3), cell(at=9))
+    counts[2:8, 2:8] = cell(1, 9)
+    counts[2:4, 12:14] = cell()  # an object stands before it
+    counts[10:14, 10:14] = cell(0, 4, 5)
+    counts[20:] = cell(0, 9)
+    expected = np.zeros((40, 20))
+    expected[:20] = 1
+    expected[10:14, 10:14] = 0
+    np.testing.assert_array_equal(solid_cells(counts), expected)
 
 
-def test_depths_are_those_of_the_plane_not_of_the_splat(backend):
-    splats = flat_splats(backend, [[0, 0, 5.3]], SLANTED.normals)
-    maps = render_depth_maps(backend, splats, [FRONT], False, lambda number: None)
-    assert backend.download(maps.of_view(0)[0])[8, 10] == pytest.approx(5.3)
-    counted = []
-    depths = put_on_planes(maps, PlanarSplats(splats, SLANTED, 0.4), False, counted.append).of_view(0)[0]
-    x = (np.arange(6, 14) + 0.5 - FRONT.cx) / FRONT.fx
-    np.testing.assert_allclose(backend.download(depths)[8, 6:14], 5 / (1 - 0.75 * x), rtol=1e-4)
-    assert counted == [1]
-    constant = put_on_planes(maps, PlanarSplats(splats, SLANTED, 0.2), False, counted.append).of_view(0)[0]
-    np.testing.assert_allclose(backend.download(constant)[8, 6:14], 5.3, rtol=1e-5)
+def maps_of_slanted_wall(backend, num_views):
+    """Exact maps of views of SLANTED, turned about their optical axes, and the wall's depths [V, 48, 64]."""
+    views = []
+    for turn in np.linspace(0, 1, num_views):
+        w2c = np.eye(4)
+        w2c[:2, :2] = [[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]]
+        w2c[:3, 3] = 0.3 * turn, 0.1, 0.2
+        views.append(View(f"{turn}", None, 64, 48, 70.0, 60.0, 30.0, 26.0, w2c))
+    depths = []
+    for view in views:
+        x, y = (np.arange(64) + 0.5 - view.cx) / view.fx, (np.arange(48)[:, None] + 0.5 - view.cy) / view.fy
+        normal = view.w2c[:3, :3] @ SLANTED.normals[0]
+        distance = SLANTED.offsets[0] - SLANTED.normals[0] @ view.center
+        depths.append(distance / (normal[0] * x + normal[1] * y + normal[2]))
+    wall = np.array(depths, np.float32)
+    begins = np.arange(num_views) * 64 * 48
+    weights, colors = np.ones(wall.size, np.float32), np.zeros((wall.size, 3), np.uint8)
+    arrays = (backend.upload(array) for array in (wall.ravel(), weights, colors))
+    return DepthMaps(backend, views, CameraTable(backend, views), begins, *arrays), wall
 
 
-def test_splats_on_a_plane_along_the_rays_keep_their_depth(backend):
-    grazing = Planes(np.array([[0.0, 1.0, 0.0]]), np.array([0.3]))
-    splats = flat_splats(backend, [[0, 0.3, 5]], np.array([[0.0, 0.0, 1.0]]))
-    planar = PlanarSplats(splats, grazing, 0.4)
-    planar.plane_from_splat[:] = 0
-    np.testing.assert_allclose(backend.download(planar.inverse_depths(FRONT)), [[0, 0, 0.2]], rtol=1e-6)
+def flattened_depths(maps, wall, depths, weights=None, planes=SLANTED, voxel=0.25):
+    """Depths after `flattened`, of maps with other depths and weights; cells around the wall."""
+    backend = maps.backend
+    points = [backend.download(unprojected(backend.xp, v, maps.of_view(i)[0])) for i, v in enumerate(maps.views)]
+    weights = np.ones_like(wall) if weights is None else weights
+    changed = {"depths": backend.upload(depths.ravel()), "weights": backend.upload(weights.ravel())}
+    result = flattened(dataclasses.replace(maps, **changed), planes, np.concatenate(points), voxel, lambda number: None)
+    return backend.download(result.depths).reshape(wall.shape)
+
+
+def test_rays_end_at_a_wall_unless_they_end_before_it_or_pass_an_opening(backend):
+    maps, wall = maps_of_slanted_wall(backend, 4)
+    depths = wall.copy()
+    behind = np.random.default_rng(0).random(wall.shape) < 0.2
+    depths[behind] += 1.0
+    depths[0, 10:20, 10:20] -= 1.0
+    depths[1, 30:34, 40:44] += 10.0  # others see the wall: an error of this view, but too deep for one
+    expected = wall.copy()
+    expected[0, 10:20, 10:20] = depths[0, 10:20, 10:20]
+    expected[1, 30:34, 40:44] = depths[1, 30:34, 40:44]
+    found = flattened_depths(maps, wall, depths)
+    inside = slice(None), slice(6, -6), slice(6, -6)  # few rays cross the outermost cells
+    np.testing.assert_allclose(found[inside], expected[inside], rtol=1e-4)
+
+
+def test_niches_openings_and_holes_of_maps_stay(backend):
+    maps, wall = maps_of_slanted_wall(backend, 1)
+    depths, weights = wall.copy(), np.ones_like(wall)
+    some = np.random.default_rng(0).random(wall.shape)
+    depths[:, :, 30:] += np.where(some < 0.4, -1.0, 0.5)[:, :, 30:]  # a niche with things before the wall
+    hole = slice(None), slice(20, 26), slice(10, 16)
+    depths[hole] += np.where(some < 0.75, 10.0, 0.5)[hole]  # a small opening
+    is_changed = np.abs(flattened_depths(maps, wall, depths, voxel=0.2) - depths) > 1e-3
+    assert not is_changed[:, :, 33:].any()
+    assert is_changed[hole].mean() < 0.1
+    weights[:], depths = 0, wall + np.float32(0.1)
+    np.testing.assert_array_equal(flattened_depths(maps, wall, depths, weights), depths)
+
+
+def test_rays_along_a_plane_keep_their_depth(backend):
+    maps, wall = maps_of_slanted_wall(backend, 1)
+    grazing = Planes(np.array([[0.0, 1.0, 0.0]]), np.array([-0.1 + 0.3]))
+    depths = np.full_like(wall, 5.0)
+    found = flattened_depths(maps, wall, depths, planes=grazing, voxel=1.0)
+    assert (found[0, :30] == 5.0).all()
