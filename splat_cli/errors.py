@@ -2,6 +2,7 @@
 
 import difflib
 import lzma
+import shlex
 import zipfile
 import zlib
 from collections.abc import Iterable
@@ -92,6 +93,11 @@ def one_line(message: object) -> str:
 def is_utf8(text: str) -> bool:
     """Whether the text, such as a path, is valid UTF-8; Python keeps invalid bytes as surrogates."""
     return not any("\ud800" <= c <= "\udfff" for c in text)
+
+
+def quoted(path: object) -> str:
+    """A path as an argument of a command that a message advises: with a space or `;`, it would be another command."""
+    return shlex.quote(str(path))
 
 
 def escape_unprintable(text: str) -> str:

@@ -12,7 +12,7 @@ import click
 from splat_cli.cli.display import Output, display_options
 from splat_cli.cli.options import PATH, SectionedCommand, spz_axes_of
 from splat_cli.cli.param_types import FiniteRange, FormatName, Length, Numbers, WholeRange
-from splat_cli.errors import UsageError
+from splat_cli.errors import UsageError, quoted
 
 if TYPE_CHECKING:
     from splat_cli.gaussians.editing.edits import Edits
@@ -190,7 +190,7 @@ def command(
     from splat_cli.run.storage.load_splats import save_cameras
 
     if not sources:
-        raise UsageError(f"name the file to write, too: splat export {out} OUT.ply (or .spz, .html, ...)")
+        raise UsageError(f"name the file to write, too: splat export {quoted(out)} OUT.ply (or .spz, .html, ...)")
     axes = spz_axes_of(spz_axes, *([Path("out.spz")] if format_name == "spz" else [out]), *sources)
     target = ExportTarget(out, format_name, lod, lod_steps, start_view, axes)
     job = ExportJob(

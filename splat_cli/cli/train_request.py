@@ -13,7 +13,7 @@ from typing import Any
 from splat_cli.commands.photo_scene import prepared_scene
 from splat_cli.config.combinations import unused_options
 from splat_cli.config.presets import load_config
-from splat_cli.errors import UsageError
+from splat_cli.errors import UsageError, quoted
 from splat_cli.run.resume import FinishedError, Resumption, interrupted_run, plan_resumption
 from splat_cli.run.storage.find_run import existing_run, new_run_folder, numbered_folders, unused_folder
 from splat_cli.run.storage.result import RunSummary
@@ -96,7 +96,7 @@ class TrainRequest:
                 yield run, plan_resumption(run, scene, {}, display)
             return
         if unfinished and not self.out:  # with --out, new_run_folder reports it
-            display.say(f"{unfinished} is not finished: splat train --resume {unfinished} continues it")
+            display.say(f"{unfinished} is not finished: splat train --resume {quoted(unfinished)} continues it")
         with new_run_folder(self._new_folder(scene)) as run:
             yield run, Resumption(scene, config, None)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from splat_cli.commands.photo_checks import check_photographs
 from splat_cli.config import TrainConfig
-from splat_cli.errors import SceneError, SplatError, UsageError
+from splat_cli.errors import SceneError, SplatError, UsageError, quoted
 from splat_cli.io.folder_lock import FolderInUse, wait_until_unlocked
 from splat_cli.run.storage.find_run import is_run, numbered_folders
 from splat_cli.run.storage.run_dir import RunDir
@@ -101,8 +101,8 @@ def refuse_run(path: Path) -> None:
     if is_run(path) and not has_dataset(path):
         scene = RunDir(path).provenance().get("scene", "SCENE")
         raise UsageError(
-            f"{path} is the folder of a run, not a scene: `splat train --resume {path}` continues it, "
-            f"`splat train {scene}` starts a new run"
+            f"{path} is the folder of a run, not a scene: `splat train --resume {quoted(path)}` continues it, "
+            f"`splat train {quoted(scene)}` starts a new run"
         )
 
 
@@ -193,7 +193,7 @@ def _say_advice(photographs: Path, display: Display, interrupted: threading.Even
         checked = check_photographs(photographs, paths, lambda *_: nullcontext(count))
         found = "; ".join(f"{one.topic}: {one.text}" for one in checked.problems)
         display.say(
-            f"Photographs: {found or 'no problem found'} (`splat check {photographs}` shows more)\n"
+            f"Photographs: {found or 'no problem found'} (`splat check {quoted(photographs)}` shows more)\n"
             f"Duration with default settings: {checked.duration}"
         )
 
@@ -211,6 +211,6 @@ def _refuse_photographs_with_poses(source: Path) -> None:
     name = source.resolve().name
     images = "" if name == "images" else f" --images {name}"
     raise UsageError(
-        f"{shown} has camera poses of these photographs: `splat train {shown}{images}` uses them, "
-        f"`splat sfm {source} -o SCENE` estimates others"
+        f"{shown} has camera poses of these photographs: `splat train {quoted(shown)}{images}` uses them, "
+        f"`splat sfm {quoted(source)} -o SCENE` estimates others"
     )

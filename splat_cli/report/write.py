@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from splat_cli.device import Backend
-from splat_cli.errors import SplatError, one_line
+from splat_cli.errors import SplatError, one_line, quoted
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.io.files import replacing
@@ -70,7 +70,7 @@ def try_report(run: RunDir, backend: Backend, display: Display) -> Path | None:
             return None
         return write_report(run, backend, display)
     except Exception as error:
-        display.warn(f"no report was written ({one_line(error)}); `splat report {run.path}` tries again")
+        display.warn(f"no report was written ({one_line(error)}); `splat report {quoted(run.path)}` tries again")
         return None
 
 

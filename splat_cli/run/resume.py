@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from splat_cli.config import SETTINGS, ResolvedConfig, TrainConfig
 from splat_cli.device import Backend
-from splat_cli.errors import UsageError
+from splat_cli.errors import UsageError, quoted
 from splat_cli.ranks.protocol import FailedRankError, RankError
 from splat_cli.run.checkpoints.checkpointer import checkpoint_path, checkpoint_paths, newest_checkpoint
 from splat_cli.run.checkpoints.file import Checkpoint
@@ -89,7 +89,7 @@ def plan_resumption(run: RunDir, scene: Path | None, changes: dict[str, Any], di
         if steps := run.saved_steps():
             raise UsageError(
                 f"{run.path} has splats of step {steps[-1]} but no checkpoint to continue from: restore one, or start "
-                f"a new run with --init-from {run.ply_path(steps[-1])}"
+                f"a new run with --init-from {quoted(run.ply_path(steps[-1]))}"
             )
         display.say("No checkpoint was saved yet: starting from step 0")
     elif checkpoint.step > config.num_steps:
@@ -97,7 +97,8 @@ def plan_resumption(run: RunDir, scene: Path | None, changes: dict[str, Any], di
     elif "max_splats" in changes and (num := checkpoint.num_splats - checkpoint.num_frozen) > config.max_splats:
         display.warn(
             f"--max-splats {config.max_splats:,} is below the {num:,} splats of {run.path}: training neither "
-            f"adds nor removes any; for fewer, `splat export {run.path} OUT.ply --max-splats {config.max_splats}`"
+            f"adds nor removes any; for fewer, `splat export {quoted(run.path)} OUT.ply --max-splats "
+            f"{config.max_splats}`"
         )
     return Resumption(scene, config, checkpoint)
 
@@ -197,7 +198,7 @@ def resume_advice(run: RunDir, config: TrainConfig, options: str = "") -> str:
 
     options: the command's options that are not settings.
     """
-    command = " ".join(filter(None, ("splat train --resume", str(run.path), options)))
+    command = " ".join(filter(None, ("splat train --resume", quoted(run.path), options)))
     return f"; continue with: {command}" if config.keep and is_run(run.path) else ""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from splat_cli.errors import DiskError, SceneError, UsageError
+from splat_cli.errors import DiskError, SceneError, UsageError, quoted
 from splat_cli.ranks.protocol import RankError
 from splat_cli.run.checkpoints.checkpointer import Checkpointer, checkpoint_path, checkpoint_paths
 from splat_cli.run.checkpoints.file import Checkpoint, read_checkpoint
@@ -206,7 +206,7 @@ class Session:
         try:
             self.writer.write(self.clock.seconds, polish=True)
         except DiskError as error:
-            raise DiskError(f"{error}, then: splat train --resume {self.run.path}") from error
+            raise DiskError(f"{error}, then: splat train --resume {quoted(self.run.path)}") from error
         self.checkpoints.finish()
 
     def _close_log(self) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from splat_cli.errors import SceneError
+from splat_cli.errors import SceneError, quoted
 from splat_cli.io.image_files import PHOTOGRAPH_SUFFIXES
 from splat_cli.scene.colmap import FILES, has_model
 from splat_cli.scene.colmap.dataset import find_colmap, read_colmap
@@ -107,7 +107,8 @@ def scene_folder(path: Path, format: str = "auto") -> tuple[Path, str]:
 def _advice(path: Path) -> str:
     """Advice, for an error message, for a file that is not a scene."""
     if path.name.lower().endswith(_SPLAT_SUFFIXES):
-        return f"`splat view {path}` shows splats, `splat train SCENE --init-from {path}` starts from them"
+        name = quoted(path)
+        return f"`splat view {name}` shows splats, `splat train SCENE --init-from {name}` starts from them"
     if path.name.lower().endswith(_ARCHIVE_SUFFIXES):
         return "unpack it and give the folder, or make it a zip file"
     if path.suffix.lower() in PHOTOGRAPH_SUFFIXES:
@@ -134,7 +135,7 @@ def read_dataset(root: Path, options: SceneOptions) -> Dataset:
         shown = " or ".join(map(str, nested[:_SHOWN]))
         raise SceneError(f"{root} is not a scene, but holds {len(nested)}: give {shown}")
     if not present and has_photographs(root, _MAX_FILES):
-        raise SceneError(f"{root} holds photographs without camera poses: `splat train {root}` estimates them")
+        raise SceneError(f"{root} holds photographs without camera poses: `splat train {quoted(root)}` estimates them")
     if not present:
         raise SceneError(
             f"{root} holds neither photographs nor camera poses: give a folder of photographs, a video, or {_A_SCENE}"

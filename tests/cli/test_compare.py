@@ -141,6 +141,8 @@ def test_runs_with_other_masks_are_refused(splat, tmp_path):
     result = splat("compare", tmp_path / "with", tmp_path / "without", "--no-page", "--device", "cpu")
     assert result.code == 2
     assert "a_03.jpg has another mask for without than for with" in result.err
+    same = shutil.copytree(tmp_path / "with", tmp_path / "same")
+    assert splat("compare", tmp_path / "with", same, "--no-page", "--device", "cpu").code == 0
 
 
 @pytest.mark.browser

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from splat_cli.run.resume import resume_advice
+from splat_cli.run.storage.run_dir import RunDir
 from tests.small_scene import write_small_scene
 from tests.subprocesses import HANG, ROOT, SPLAT
 
@@ -36,6 +38,14 @@ def test_run_folder_can_have_any_name(scene, tmp_path):
         result = splat_program(*command, "--json")
         assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["scene"] == str(folder / "scene")
+
+
+def test_paths_in_commands_that_messages_advise_are_quoted(splat, scene, trained, tmp_path):
+    """Otherwise, the command would resume a run `my`."""
+    run = shutil.copytree(trained, tmp_path / "my run")
+    refused = splat("train", scene, "-o", run, "--device", "cpu")
+    assert f"`splat train --resume '{run}'` continues it" in refused.err
+    assert f"splat train --resume '{run}' --gpus 2" in resume_advice(RunDir(run), RunDir(run).config(), "--gpus 2")
 
 
 def test_tensorboard_refuses_a_path_that_is_not_utf8(scene, tmp_path):

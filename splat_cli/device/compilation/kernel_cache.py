@@ -14,7 +14,7 @@ from pathlib import Path
 
 import filelock
 
-from splat_cli.errors import DeviceError, one_line
+from splat_cli.errors import DeviceError, one_line, quoted
 from splat_cli.io.files import flush
 
 _DIGEST = 64  # bytes: SHA-256 in hexadecimal; loaders ignore bytes after the last section of a library
@@ -47,7 +47,7 @@ def open_cache() -> Path:
         found_as = f"owner {found.st_uid}, mode {found.st_mode & 0o777:o}"
         raise DeviceError(
             f"compiled kernels in {folder} may come from others ({found_as}): "
-            f"remove it with `rm -r {folder}`, or set XDG_CACHE_HOME to a folder of your own"
+            f"remove it with `rm -r {quoted(folder)}`, or set XDG_CACHE_HOME to a folder of your own"
         )
     return folder
 

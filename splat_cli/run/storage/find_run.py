@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from splat_cli.errors import UsageError
+from splat_cli.errors import UsageError, quoted
 from splat_cli.io.files import is_leftover, remove_leftovers
 from splat_cli.io.folder_lock import LOCK_NAME, locked_folder, unwritable
 from splat_cli.run.storage.run_dir import BEGUN, RunDir, is_record
@@ -41,7 +41,7 @@ def _advice(path: Path) -> str:
     if around := run_around(path):
         return f", but inside of one: give {around}"
     if has_dataset(path) or num_photographs(path):
-        return f", but holds photographs or a scene: `splat train {path}` makes a run of it"
+        return f", but holds photographs or a scene: `splat train {quoted(path)}` makes a run of it"
     return ": it has no config.toml and cameras.json; name a folder that `splat train` filled"
 
 
@@ -97,7 +97,9 @@ def new_run_folder(path: Path) -> Iterator[RunDir]:
     """
     with locked_folder(path, make=True):
         if is_run(path):
-            raise UsageError(f"{path} holds a run: `splat train --resume {path}` continues it; or name another folder")
+            raise UsageError(
+                f"{path} holds a run: `splat train --resume {quoted(path)}` continues it; or name another folder"
+            )
         require_free(path)
         refuse_inside_run(path)
         _check_writable(path)

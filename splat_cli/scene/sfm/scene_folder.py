@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from pathlib import Path
 
-from splat_cli.errors import DiskError, UsageError
+from splat_cli.errors import DiskError, UsageError, quoted
 from splat_cli.io.files import is_leftover, remove_leftovers, replacing
 from splat_cli.io.folder_lock import LOCK_NAME, locked_folder
 from splat_cli.io.json_input import parse_json, read_json_text
@@ -79,7 +79,9 @@ def _names(scene: Path) -> set[str]:
 def _remove_unfinished(scene: Path) -> None:
     found = _names(scene)
     if _RECORD in found:  # perhaps by a call that was interrupted while it printed the result
-        raise UsageError(f"{scene} holds a finished scene: `splat train {scene}` uses it; or name another folder")
+        raise UsageError(
+            f"{scene} holds a finished scene: `splat train {quoted(scene)}` uses it; or name another folder"
+        )
     if found and not (_MARKER in found and found <= {_MARKER, *_CONTENTS}):
         raise UsageError(f"{scene} is not an empty folder: name another one for the scene, or remove it first")
     _remove(scene, found - {_MARKER})

@@ -70,10 +70,12 @@ def test_cache_belongs_to_the_user_alone(sources, mask):
     assert all(is_intact(path) for path in cache_dir().glob("*.so"))
 
 
-def test_a_cache_that_others_may_write_is_refused(sources):
+def test_a_cache_that_others_may_write_is_refused(sources, tmp_path, monkeypatch):
+    """The command that removes it must not remove a folder `my`."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "my cache"))
     assert value(sources) == 1
     cache_dir().chmod(0o775)
-    with pytest.raises(DeviceError, match=rf"mode 775.*`rm -r {cache_dir()}`, or set XDG_CACHE_HOME") as caught:
+    with pytest.raises(DeviceError, match=rf"mode 775.*`rm -r '{cache_dir()}'`, or set XDG_CACHE_HOME") as caught:
         value(sources)
     assert "\n" not in str(caught.value)
 
