@@ -37,8 +37,8 @@ def true_surface(spacing: float, num_views: int = 48, seed: int = 0) -> np.ndarr
 
 
 def thinned(points: np.ndarray, spacing: float) -> np.ndarray:
-    """One point per cube of side `spacing`."""
-    keys = np.floor(points / spacing).astype(np.int64) @ np.array([1 << 40, 1 << 20, 1])
+    """One point [3 or more columns] per cube of side `spacing`."""
+    keys = np.floor(points[:, :3] / spacing).astype(np.int64) @ np.array([1 << 40, 1 << 20, 1])
     chosen: np.ndarray = points[np.unique(keys, return_index=True)[1]]
     return chosen
 
