@@ -44,7 +44,7 @@ def write_metashape(folder, views, kind="frame", shift=SHIFT, calibration=None):
 <document version="2.0.0"><chunk label="Chunk 1" enabled="true"><sensors next_id="1">
 <sensor id="0" label="unknown" type="{kind}">{size}
 <calibration type="{kind}" class="initial">{size}<f>1</f></calibration>
-<calibration type="{kind}" class="adjusted">{size}{tags}</calibration></sensor></sensors>
+<calibration type="{kind}" class="adjusted">{size if kind == "frame" else ""}{tags}</calibration></sensor></sensors>
 <components next_id="1"><component id="0"><transform><rotation>{_words(ROTATION)}</rotation>
 <translation>{_words(shift)}</translation><scale>{SCALE!r}</scale></transform></component></components>
 <cameras next_id="9"><group label="g">{"".join(cameras)}</group>

@@ -43,6 +43,9 @@ def test_ftheta(tmp_path):
     angle = 1.2
     pixel = view.distortion.project(np.array([0.0, np.sin(angle), np.cos(angle)])) * [view.fx, view.fy]
     np.testing.assert_allclose(pixel, [0, 20 * angle + 2 * angle**2 - angle**3])
+    del model["linear_cde"]  # no shear, and no factor
+    view = read_scene(write_transforms(tmp_path / "plain", **model), SceneOptions(lens="keep")).views[0]
+    assert (view.fx, view.fy) == (20.0, 20.0)
 
 
 MOTION = RollingShutter((0.1, -0.05, 0.02), (0.3, -0.2, 0.1))
