@@ -12,7 +12,7 @@ from splat_cli.device.compilation.host_compiler import find_compiler
 from tests.small_scene import write_small_scene
 from tests.subprocesses import ROOT, finished
 
-pytestmark = [pytest.mark.wheel, pytest.mark.xdist_group("wheel")]
+pytestmark = pytest.mark.wheel
 
 FIND_RESOURCES = """
 from splat_cli.io.files import resource_dir
@@ -32,39 +32,31 @@ def _run(*command, cwd, path=None):
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory):
-    """(bin folder of a new environment with only the wheel, its dependencies and the extra cpu, an empty folder)."""
-    pytest.importorskip("build", reason="the wheel is built with the package `build` (extra test)")
-    folder = tmp_path_factory.mktemp("wheel")
+def _install(folder):
+    """Bin folder of a new environment with only the wheel, its dependencies and the extra cpu."""
     _run(sys.executable, "-m", "build", "--outdir", folder, ROOT, cwd=folder)  # the wheel from the source archive
     (wheel,) = folder.glob("*.whl")
     venv.create(folder / "venv", with_pip=True)
     binaries = folder / "venv" / "bin"
     install = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}[cpu]")
     _run(binaries / "python", *install, cwd=folder)
-    elsewhere = folder / "elsewhere"
+    return binaries
+
+
+def test_wheel_has_the_command_kernels_presets_and_viewer(tmp_path):
+    """One test, because several workers would each build and install the wheel.
+
+    The demo compiles the wheel's kernels with ziglang alone, trains a few steps and packs the viewer.
+    """
+    pytest.importorskip("build", reason="the wheel is built with the package `build` (extra test)")
+    binaries, elsewhere = _install(tmp_path), tmp_path / "elsewhere"
     elsewhere.mkdir()
-    return binaries, elsewhere
-
-
-def test_command_is_installed(environment):
-    binaries, elsewhere = environment
     assert _run(binaries / "splat", "--version", cwd=elsewhere) == f"splat, version {__version__}\n"
-
-
-def test_kernels_and_presets_are_inside(environment):
-    binaries, elsewhere = environment
     found, place = _run(binaries / "python", "-c", FIND_RESOURCES, cwd=elsewhere).splitlines()
     kernels = {path.name for path in (ROOT / "cuda_src").rglob("*") if path.is_file()}
     presets = {path.stem for path in (ROOT / "configs").glob("*.toml")}
     assert set(found.split()) == kernels | presets
     assert "site-packages" in place
-
-
-def test_demo_trains(environment):
-    """Compiles the wheel's kernels with ziglang alone, trains a few steps and packs the viewer that it contains."""
-    binaries, elsewhere = environment
     _run(binaries / "splat", "demo", "out", "--steps", "5", "--device", "cpu", cwd=elsewhere, path=binaries)
     assert "clang" in (elsewhere / "out" / "run" / "config.toml").read_text(encoding="utf-8")
     assert (elsewhere / "out" / "splats.ply").is_file()

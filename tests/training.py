@@ -18,6 +18,7 @@ from splat_cli.terminal.console import Display
 SETTINGS = {
     "deterministic": True, "steps": 60, "save_at": (), "densify_start": 5, "densify_stop": 50, "densify_interval": 10,
     "checkpoint_every": 15, "keep": 3, "noise_scale": 1000.0, "background": "random",
+    "init": "points",  # a plane sweep takes several times as long as these steps
 }  # fmt: skip
 
 

@@ -40,7 +40,7 @@ def few_steps(monkeypatch, tmp_path):
 
     def shortened(config, changes, original=scenes.with_settings):
         config = original(config, changes)
-        return dataclasses.replace(config, steps=min(config.steps or FEW, FEW))
+        return dataclasses.replace(config, steps=min(config.steps or FEW, FEW), init="random")  # no plane sweep
 
     monkeypatch.setattr(scenes, "with_settings", shortened)
     monkeypatch.chdir(tmp_path)
