@@ -66,7 +66,7 @@ def command(
     Metashape, RealityScan, Polycam, ... (docs/formats.md). It can also be photographs without poses or a video:
     `splat sfm` then estimates the poses first.
 
-    A COLMAP model stands in sparse/0, sparse or colmap/sparse/0, its photographs in images. Estimated poses are
+    A COLMAP model is expected in sparse/0, sparse or colmap/sparse/0, its photographs in images. Estimated poses are
     written to scenes/NAME; if this is interrupted, the same command continues it, and the training, too.
 
     Runs on other scenes continue only with --resume: the same command starts a new run. With --resume, SCENE is only

@@ -137,7 +137,7 @@ def _check_photographs(first_name: str, first: ImageSet, name: str, photographs:
 
 
 def _is_same_mask(one: np.ndarray | None, other: np.ndarray | None) -> bool:
-    """Whether the same pixels count; without a mask, all do."""
+    """Whether two masks select the same pixels; None selects all."""
     if one is None or other is None:
         return one is other
     return np.array_equal(one > 0, other > 0)

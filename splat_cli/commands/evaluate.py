@@ -127,7 +127,7 @@ def _fewer(run: RunDir, step: int, scores: dict[str, Score]) -> str | None:
 
 
 def _other_model(run: RunDir, source: Path, ply: Path) -> str | None:
-    """How the model of a PLY differs from the one trained until its step, in words; None: not at all."""
+    """Text that says how a PLY's model differs from the one trained up to its step; None if it does not."""
     if source.is_file() and run.config().color == "field":
         return "of the splats into which the colour field is baked"
     later = run.stored_later_than(step_of(ply))

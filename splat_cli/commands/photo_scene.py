@@ -177,9 +177,9 @@ def _with_poses(source: Path, photographs: Path, config: TrainConfig, display: D
 
 
 def _say_advice(photographs: Path, display: Display, interrupted: threading.Event) -> None:
-    """What `splat check` finds in the photographs, in two lines; nothing for many photographs, or too few.
+    """Print two lines of `splat check` about the photographs; nothing if there are too many or too few.
 
-    In a thread beside COLMAP, most of whose mapping takes one core, and whose bar is the one to show.
+    Runs in a thread beside COLMAP, whose mapping mostly uses one core. Only COLMAP's progress bar is shown.
     """
     paths = source_files(photographs)
     if len(paths) > _MOST_CHECKED:

@@ -1,6 +1,6 @@
 """Splats to clean away: floaters, splats that no photograph needs, lone splats and needles.
 
-A floater stands in the free space of training rays. A camera sees a point of the dataset along a ray, which the
+A floater is in the free space of training rays. A camera sees a point of the dataset along a ray, which the
 photograph confirms by the point's colour; so a splat on the ray, well in front of the point, does not belong there.
 """
 
@@ -88,7 +88,7 @@ class Photographed:
 
 @dataclass(frozen=True)
 class _Support:
-    """What training views show of N splats: pixels that they make, number of views that see them, rays that hit them.
+    """Counts for N splats over the training views: pixels covered, views that see them, rays that hit them.
 
     rays: float32 [N, 3], see FreeSpaceRays.count.
     """

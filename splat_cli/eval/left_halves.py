@@ -1,4 +1,4 @@
-"""What is fitted to left halves of held-out photographs, so that right halves can be evaluated: embeddings and poses.
+"""Embeddings and poses fitted to the left halves of held-out photographs; the right halves are then evaluated.
 
 Embeddings as in NeRF in the Wild (Martin-Brualla et al. 2021, sec. 4.1), poses as in BARF (Lin et al. 2021, sec. 4.2).
 """

@@ -25,7 +25,7 @@ def curve_positions(points: np.ndarray) -> np.ndarray:
 def device_curve_positions(
     backend: Backend, means: DeviceArray, num: int, bounds: np.ndarray, num_held: int = 0
 ) -> DeviceArray:
-    """As `curve_positions`, for the first `num` points in planes float32 [3, capacity]; bounds: from `curve_bounds`.
+    """Like `curve_positions`, for the first `num` points in planes float32 [3, capacity]; bounds: from `curve_bounds`.
 
     num_held: the first `num_held` points get their indices as codes, which are lower than all other codes.
     """

@@ -47,7 +47,7 @@ def camera_rows(backend: Backend, views: Sequence[View]) -> tuple[np.ndarray, De
 
 @dataclass(frozen=True)
 class JointInputs:
-    """What joint models are made from.
+    """Inputs of the constructors of joint models.
 
     background: float32 [3] on the device, read at the start of each step. extent: scene size in world units. splats:
     initial splats. points: the scene's, float32 [P, 3], or None. pose_offsets: float32 [V, 6, 9 or 11], or None.

@@ -114,7 +114,7 @@ def join(*parts: object) -> Markup:
 
 
 def prose(text: str) -> Markup:
-    """Text in which `code` stands in backticks. An option is not broken at its dashes."""
+    """Text with `code` in backticks. Lines do not break within the dashes of an option."""
     parts = text.split("`")
     for number in range(1, len(parts), 2):
         parts[number] = tag("code", parts[number], class_="option" if parts[number].startswith("-") else None)

@@ -1,4 +1,4 @@
-"""What a report shows of a run, finished or not: content of its folder, and views to compare."""
+"""Data for the report of a run, finished or not: content of its folder, and views to compare."""
 
 import dataclasses
 from collections.abc import Sequence

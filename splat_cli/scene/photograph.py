@@ -1,4 +1,4 @@
-"""What photographs show before poses are known: sharpness, brightness, duplicates, points that two of them share."""
+"""Measures of photographs that need no poses: sharpness, brightness, duplicates, points that two of them share."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ _FAINTEST = 1 / 255
 _LARGEST = 6e4  # maximum of covariances, stored as 16-bit floats
 _POLL_SECONDS = 0.05
 _REST_SECONDS = 0.25
-"""How long the browser's camera rests before its colours are computed: an update interrupts a movement."""
+"""Seconds without camera movement before colours are computed: an update would interrupt a movement."""
 
 
 @dataclass(frozen=True)

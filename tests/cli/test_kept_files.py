@@ -96,4 +96,4 @@ def test_no_run_begins_inside_another(splat, scene, run_copy, inside):
     for command in (("batch", scene, "-o", run_copy / inside), ("train", scene, "-o", run_copy / inside / "second")):
         result = splat(*command, "--steps", "2", "--device", "cpu")
         assert (result.code, contents(run_copy)) == (2, before)
-        assert f"inside of the run {run_copy}" in result.err
+        assert f"inside the run {run_copy}" in result.err

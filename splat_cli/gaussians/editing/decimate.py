@@ -14,7 +14,7 @@ _MAX_OPACITY = 1 - 1e-6
 
 
 def halved(splats: SplatArrays) -> SplatArrays:
-    """Half as many splats, rounded up, in Morton order: each pair of neighbours along the curve is merged.
+    """Halve the number of splats, rounded up: merge each pair of neighbours in Morton order.
 
     Position, covariance (within and between both) and colours are means weighted by opacity times area; the opacity
     preserves the sum of opacity times area.

@@ -193,7 +193,7 @@ class _Runner:
 
 
 def gain(before: Trial, after: Trial) -> float:
-    """Trimmed mean of what each photograph gains in SSIM: a single one can change by 0.3 from seed to seed."""
+    """Trimmed mean of the gains in SSIM of all photographs: a single gain can change by 0.3 from seed to seed."""
     gains = np.sort(np.subtract(after.per_view, before.per_view))
     cut = int(TRIMMED * len(gains))
     return float(gains[cut : len(gains) - cut].mean())

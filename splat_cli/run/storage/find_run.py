@@ -41,7 +41,7 @@ def _advice(path: Path) -> str:
     if around := run_around(path):
         return f", but inside of one: give {around}"
     if has_dataset(path) or num_photographs(path):
-        return f", but holds photographs or a scene: `splat train {quoted(path)}` makes a run of it"
+        return f", but holds photographs or a scene: `splat train {quoted(path)}` trains on it"
     return ": it has no config.toml and cameras.json; name a folder that `splat train` filled"
 
 
@@ -54,7 +54,7 @@ def refuse_inside_run(folder: Path) -> None:
     """UsageError if `folder`, for new runs, lies in the folder of a run, which removes files of interrupted writes."""
     around = run_around(folder)
     if around and not (around / "city.json").is_file():  # the stages of a city are runs, too
-        raise UsageError(f"{folder} is inside of the run {around}: name a folder outside of it")
+        raise UsageError(f"{folder} is inside the run {around}: name a folder outside it")
 
 
 def find_splats(path: Path) -> tuple[Path, RunDir | None]:

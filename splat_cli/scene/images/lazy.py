@@ -12,7 +12,7 @@ from splat_cli.scene.images.fingerprint import UNREADABLE, fingerprint
 from splat_cli.scene.images.image_set import ImageSet, Loader
 from splat_cli.scene.view import View
 
-_SHOWN = 5  # photographs that are reported one by one; after these, only their number is reported
+_SHOWN = 5  # photographs reported by name; of the others, only the number is reported
 Pixels = tuple[np.ndarray, np.ndarray | None]
 
 
@@ -69,7 +69,7 @@ class _Decoder:
         return np.zeros((view.height, view.width, 3), np.uint8), np.zeros((view.height, view.width), np.uint8)
 
     def _is_replaced(self, index: int) -> bool:
-        """Whether the files of a view can be read, and are not those of the first access."""
+        """Whether the files of a view are readable but have changed since the first access."""
         view = self.views[index]
         files = [fingerprint(path) for path in (view.path, view.mask) if path is not None]
         return UNREADABLE not in files and files != self._files.setdefault(index, files)

@@ -68,7 +68,7 @@ def random_points(views: Sequence[View], count: int, rng: np.random.Generator) -
     """`count` grey points, float32 [P, 3] and uint8 [P, 3], around the region that the cameras view.
 
     Half of them are uniform in a cube around the point nearest to all optical axes (around the cameras, if these look
-    outwards), the others outside of it, up to 8 times as far, with decreasing density.
+    outwards), the others outside it, up to 8 times as far, with decreasing density.
     """
     centers = np.array([view.center for view in views])
     forward = np.array([view.w2c[2, :3] for view in views])

@@ -28,7 +28,7 @@ _CAMERA_NUMBERS = 15
 _MAX_NUMBER = 1e15
 _CHUNK, _MAX_WORD = 1 << 20, 1 << 10
 _SOME = 4096  # points
-_SLACK = 1.1  # points at the edge of an undistorted photograph lie outside of it
+_SLACK = 1.1  # points at the edge of an undistorted photograph lie outside it
 _FLIP_Y_AND_Z = np.diag([1.0, -1.0, -1.0])
 
 

@@ -1,4 +1,4 @@
-"""What readers share: type-checked reading of untrusted JSON files, and poses from camera-to-world matrices."""
+"""Helpers of readers: type-checked reading of untrusted JSON files, and poses from camera-to-world matrices."""
 
 import math
 from collections.abc import Sequence

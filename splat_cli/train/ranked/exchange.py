@@ -26,7 +26,7 @@ from splat_cli.render.project import (
 
 PROJECTED = 10  # floats of a projected splat, as in cuda_src/raster/visible.cuh
 VIEW_RESULT_BYTES = 12  # size of `struct ViewResult`
-PLANNED_ROWS = 0.5  # rows per splat for which memory is planned: a view seldom shows more than half
+PLANNED_ROWS = 0.5  # rows per splat for which memory is planned: a view rarely shows more than half
 
 # Mirrors `struct ViewMessages` in cuda_src/raster/visible.cuh.
 VIEW_MESSAGES_DTYPE = np.dtype([

@@ -142,7 +142,7 @@ def test_a_folder_that_is_not_a_run_is_an_error(tmp_path):
     with pytest.raises(UsageError, match="not the folder of a run"):
         open_run(tmp_path)
     (tmp_path / "transforms.json").write_text("{}")
-    with pytest.raises(UsageError, match=re.escape(f"`splat train {tmp_path}` makes a run of it")):
+    with pytest.raises(UsageError, match=re.escape(f"`splat train {tmp_path}` trains on it")):
         open_run(tmp_path)
     with pytest.raises(UsageError, match="does not exist"):
         open_run(tmp_path / "nowhere")
