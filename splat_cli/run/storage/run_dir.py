@@ -272,8 +272,8 @@ class RunDir:
         views, config = read_cameras(self.cameras_path), self.config()
         names = read_split(self.split_path) if self.split_path.is_file() else None
         is_named = config.split is not None or config.split_by == "sector" or "held_out" in self.provenance()
-        if config.eval and names is None and is_named:
-            raise FormatError(f"{self.split_path} is missing: restore it; it names the held-out photographs")
+        if which != "all" and config.eval and names is None and is_named:
+            raise FormatError(f"{self.split_path}, which names the held-out photographs, is missing: {_TRAIN_ON}")
         train, test = split(views, config.test_every, names)
         if which == "test":
             return test
