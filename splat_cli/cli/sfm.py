@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     type=click.Choice(
         ["SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV", "OPENCV_FISHEYE", "EQUIRECTANGULAR"]
     ),
-    help="COLMAP camera model.  [default: EQUIRECTANGULAR for 360-degree photographs, otherwise SIMPLE_RADIAL]",
+    help="COLMAP camera model.  [default: EQUIRECTANGULAR for 360-degree photographs, otherwise SIMPLE_RADIAL, or "
+    "OPENCV for a camera of 20 or more photographs that it fits better]",
 )
 @click.option(
     "--one-camera/--any-cameras",

@@ -55,7 +55,7 @@ def test_photographs_become_a_scene_a_run_and_a_page(splat, photos, colmap, tmp_
     assert "shows more)\nDuration with default settings: camera poses " in result.err.replace(f"{photos}", "PHOTOS")
     assert "Report: runs/garden/report.html (open it in a browser)" in result.out
     assert (tmp_path / "cwd/runs/garden/report.html").is_file()
-    assert len(colmap) == 1
+    assert [job["refines_lens"] for job in colmap] == [True]
 
 
 def test_photographs_are_checked_while_their_poses_are_estimated(photos, tmp_path, monkeypatch):
@@ -393,6 +393,7 @@ def test_poses_of_panoramas_are_those_of_spheres(splat, photos, colmap, tmp_path
         ([names], [], [], "SIMPLE_RADIAL")
     ] * 2, "the other photograph has the usual camera"
     assert colmap[1]["names"] == ["a.jpg", *names]
+    assert [job["refines_lens"] for job in colmap] == [False, False], "a given camera model is kept"
 
 
 def test_fisheye_circles_are_not_estimated_unless_told(splat, photos, colmap, tmp_path):

@@ -57,6 +57,7 @@ _ONE_THREAD = 200  # photographs, at most, that one thread maps: to the same pos
 _MIN_MODEL_SIZE = 3
 _MIN_REGISTERED = 0.8
 _MIN_COMPARED = 8  # photographs; fewer fit better with a camera each in any case
+_REFINED, _MIN_LENS_ERROR = 20, 0.95  # photographs of a camera; relative error with more parameters of its lens
 _COMPARED_POINTS = 100  # per photograph
 _MIN_ERROR = 0.9  # with a camera each, relative to that of a shared camera; 0.95 to 0.99 for photographs of one camera
 _MIN_ZOOM = 1.15  # 90th over 10th percentile; 1.01 to 1.07 for photographs of one camera
@@ -88,6 +89,8 @@ def main() -> None:
     guessed = {name for group in job["sizes"] for name in group}
     if guessed and not _is_shared(pycolmap, models, guessed, len(job["names"])):
         models = _map_separately(pycolmap, models, database, images, job)
+    if job["refines_lens"]:
+        models = [_with_refined_lens(pycolmap, model, len(job["names"])) for model in models]
     _send(models=len(models), **_write(pycolmap, models, scene / "sparse", job))
     SavedModels(database).remove()
 
@@ -289,6 +292,31 @@ def _adjust(pycolmap: Any, model: Any, num: int, least_gain: float) -> None:
     adjustment.print_summary, adjustment.ceres.solver_options.function_tolerance = False, least_gain
     pycolmap.bundle_adjustment(model, adjustment)
     model.update_point_3d_errors()
+
+
+def _with_refined_lens(pycolmap: Any, model: Any, num: int) -> Any:
+    """The model with OPENCV's lens for cameras of many photographs, adjusted, if a part of the points fits better."""
+    few = _with_fewer_points(pycolmap, model)
+    before: float = few.compute_mean_reprojection_error()
+    if not _refine_lenses(pycolmap, few, num) or few.compute_mean_reprojection_error() > _MIN_LENS_ERROR * before:
+        return model
+    refined = pycolmap.Reconstruction(model)
+    _refine_lenses(pycolmap, refined, num)
+    return refined
+
+
+def _refine_lenses(pycolmap: Any, model: Any, num: int) -> bool:
+    """Adjust the model with more parameters of lenses; False if no camera has one and _REFINED photographs."""
+    models = pycolmap.CameraModelId
+    num_of = Counter(image.camera_id for image in model.images.values() if image.has_pose)
+    cameras = [camera for number, camera in model.cameras.items() if num_of[number] >= _REFINED]
+    cameras = [camera for camera in cameras if camera.model == models.SIMPLE_RADIAL]
+    for camera in cameras:
+        focal, *middle, radial = camera.params
+        camera.model, camera.params = models.OPENCV, [focal, focal, *middle, radial, 0, 0, 0]
+    if cameras:
+        _adjust(pycolmap, model, num, _LEAST_LAST_GAIN)
+    return bool(cameras)
 
 
 def _saved_models(pycolmap: Any, saved: "SavedModels") -> list[Any]:

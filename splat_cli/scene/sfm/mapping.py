@@ -279,6 +279,7 @@ def map_photographs(
         "masks": str((scene / "masks").absolute()) if (scene / "masks").is_dir() else None,
         "spheres": spheres,
         "camera_model": DEFAULT_MODEL if options.camera_model in (None, SPHERE) else options.camera_model,
+        "refines_lens": options.camera_model is None and pairs is None,
         "locations": gps_locations(scene / "images", names),
         "seed": options.seed,
         "pairs": pairs or (sequential_pairs(names) if matcher == "sequential" else None),

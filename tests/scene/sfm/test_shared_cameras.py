@@ -1,8 +1,10 @@
 """Photographs of one size without EXIF data: one camera if that fits as well, else mapped again with one each."""
 
+import io
 import json
 import sys
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -48,13 +50,25 @@ errors.append(split.compute_mean_reprojection_error())
 shared = worker._is_shared(pycolmap, [model], set(names), 8)
 worker._COMPARED_POINTS = 10
 fewer = worker._with_fewer_points(pycolmap, model)
+lenses, models, options.num_points3D, worker._COMPARED_POINTS = [], pycolmap.CameraModelId, 400, 100
+lenses_of = {models.SIMPLE_RADIAL: [800, 200, 150, 0.1], models.OPENCV: [800, 800, 200, 150, 0.1, 0, 0, 0.05]}
+for options.camera_model_id, options.camera_params in lenses_of.items():
+    scene = pycolmap.synthesize_dataset(options)
+    pycolmap.synthesize_noise(noise, scene)
+    (camera,) = scene.cameras.values()
+    camera.model, camera.params = models.SIMPLE_RADIAL, [800, 200, 150, 0]
+    worker._adjust(pycolmap, scene, 8, 1e-6)
+    for worker._REFINED in (9, 8):
+        refined = worker._with_refined_lens(pycolmap, scene, 8)
+        errors_of = [one.compute_mean_reprojection_error() for one in (scene, refined)]
+        lenses.append([refined is scene, errors_of, list(next(iter(refined.cameras.values())).params)])
 job = {"names": names[::-1], "spheres": [], "camera_model": "SIMPLE_RADIAL"}
 worker._register(pycolmap, folder / "separate.db", folder / "images", job, [])
 worker._copy_matches(pycolmap, folder / "database.db", folder / "separate.db")
 copied = pycolmap.Database.open(folder / "separate.db")
 print("RESULT", json.dumps({
     "cameras": len(split.cameras), "points": [model.num_points3D(), split.num_points3D()],
-    "errors": errors,
+    "errors": errors, "lenses": lenses,
     "fewer": [fewer.num_points3D(), min(image.num_points3D for image in fewer.images.values())],
     "lengths": [one.compute_mean_track_length() for one in (model, fewer)],
     "shared": shared,
@@ -75,6 +89,12 @@ def test_cameras_are_split_and_matches_copied(tmp_path):
     assert found["fewer"][0] < found["points"][0]
     assert found["fewer"][1] >= 10
     assert found["lengths"][0] < found["lengths"][1]
+    (few, *_), (simple, *_), (few_again, *_), (kept, (radial_error, refined_error), lens) = found["lenses"]
+    assert [few, few_again] == [True, True], "8 photographs are too few"
+    assert simple, "more parameters fit no better"
+    assert not kept
+    assert refined_error < 0.8 * radial_error
+    assert lens[7] == pytest.approx(0.05, rel=0.1)
     before, after, wrong, adjusted = found["errors"]
     assert after == pytest.approx(before)
     assert adjusted < 1.01 * before < 0.5 * wrong, "all focal lengths were a tenth too long"
@@ -122,3 +142,25 @@ def test_the_mapping_with_more_photographs_is_kept(tmp_path, monkeypatch, num_se
     found = colmap_worker._map_separately(None, shared, tmp_path / "database.db", tmp_path, {"groups": []})
     assert found is (shared if kept == "shared" else separate)
     assert [path.read_text() for path in tmp_path.glob("*.db")] == [kept]
+
+
+@pytest.mark.parametrize("is_refined", [True, False])
+def test_lenses_are_refined_before_models_are_written(monkeypatch, tmp_path, is_refined):
+    written = []
+    for name in ("_register", "_extract", "_match", "_verify", "_send", "end_with_parent"):
+        monkeypatch.setattr(colmap_worker, name, lambda *args, **message: None)
+    monkeypatch.setattr(colmap_worker, "_map", lambda *args: ["model"])
+    monkeypatch.setattr(colmap_worker, "_with_refined_lens", lambda library, found, num: f"{found} of {num}, refined")
+    monkeypatch.setattr(colmap_worker, "_write", lambda library, models, *args: written.extend(models) or {})
+    job = {
+        "seed": 0,
+        "scene": str(tmp_path),
+        "groups": [],
+        "sizes": [],
+        "names": ["a", "b"],
+        "refines_lens": is_refined,
+    }
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(job) + "\n"))
+    monkeypatch.setitem(sys.modules, "pycolmap", MagicMock())
+    colmap_worker.main()
+    assert written == ["model of 2, refined" if is_refined else "model"]
