@@ -9,6 +9,7 @@ to 65536 entries of a palette. These entries, 64 in a row, are also indices into
 import io
 import json
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from PIL import Image
 
 from splat_cli import __version__
+from splat_cli.device.host import num_cores
 from splat_cli.device.launch import ceil_div
 from splat_cli.errors import ZIP_ERRORS, FormatError, reason_of
 from splat_cli.gaussians.arrays import SplatArrays, splat_bytes
@@ -34,6 +36,7 @@ from splat_cli.gaussians.ply import finite_splats
 from splat_cli.io.archives import max_unpacked_bytes, open_zip, read_member
 from splat_cli.io.files import replacing
 from splat_cli.io.image_files import open_image
+from splat_cli.processes.threads import run_in_threads
 
 CODES = 256
 _ROUNDS, _PALETTE_ROUNDS = 10, 3
@@ -73,29 +76,30 @@ def palette(vectors: np.ndarray, count: int, seed: int = 0) -> tuple[np.ndarray,
     Two levels, because k-means with tens of thousands of means is slow: about sqrt(count) clusters, each with a number
     of means proportional to its size.
     """
-    rng = np.random.default_rng(seed)
     vectors = np.ascontiguousarray(vectors, np.float32)
     if len(vectors) <= count:
         return vectors, np.arange(len(vectors))
-    _, cluster = _k_means(vectors, max(1, round(count**0.5)), rng)
-    shares = np.bincount(cluster) * (count / len(vectors))
-    ends = np.rint(np.cumsum(shares)).astype(int)
+    _, cluster = _k_means(vectors, max(1, round(count**0.5)), seed)
+    sizes = np.bincount(cluster)
+    clusters = np.split(np.argsort(cluster, kind="stable"), np.cumsum(sizes)[:-1])
+    ends = np.rint(np.cumsum(sizes) * (count / len(vectors))).astype(int)
+    calls = (
+        partial(_k_means, vectors[members], max(1, num), seed)
+        for members, num in zip(clusters, np.diff(ends, prepend=0), strict=True)
+    )
     labels, parts, num = np.empty(len(vectors), np.int64), [], 0
-    for index, begin, end in zip(range(len(ends)), [0, *ends[:-1]], ends, strict=True):
-        members = np.flatnonzero(cluster == index)
-        if len(members):
-            means, own = _k_means(vectors[members], max(1, end - begin), rng)
-            labels[members] = num + own
-            parts.append(means)
-            num += len(means)
+    for members, (means, own) in zip(clusters, run_in_threads(calls, num_cores()), strict=True):
+        labels[members] = num + own
+        parts.append(means)
+        num += len(means)
     return np.concatenate(parts), labels
 
 
-def _k_means(vectors: np.ndarray, k: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _k_means(vectors: np.ndarray, k: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """(means [<= k, D], label of each vector): Lloyd's algorithm from random vectors; empty clusters are dropped."""
     if len(vectors) <= k:
         return vectors, np.arange(len(vectors))
-    means = vectors[rng.choice(len(vectors), k, replace=False)]
+    means = vectors[np.random.default_rng(seed).choice(len(vectors), k, replace=False)]
     for _ in range(_PALETTE_ROUNDS):
         labels = _nearest(vectors, means)
         order = np.argsort(labels, kind="stable")
@@ -109,8 +113,13 @@ def _k_means(vectors: np.ndarray, k: int, rng: np.random.Generator) -> tuple[np.
 def _nearest(vectors: np.ndarray, means: np.ndarray) -> np.ndarray:
     """Index of the mean nearest to each vector."""
     squares = 0.5 * (means**2).sum(axis=1)
-    blocks = [vectors[i : i + _BLOCK] for i in range(0, len(vectors), _BLOCK)]
-    return np.concatenate([np.argmin(squares - block @ means.T, axis=1) for block in blocks])
+
+    def nearest(block: np.ndarray) -> np.ndarray:
+        products = block @ means.T
+        return np.subtract(squares, products, out=products).argmin(axis=1)
+
+    calls = [partial(nearest, vectors[i : i + _BLOCK]) for i in range(0, len(vectors), _BLOCK)]
+    return np.concatenate(list(run_in_threads(calls, num_cores())) if len(calls) > 1 else [calls[0]()])
 
 
 MAX_SIDE = 16383
@@ -194,12 +203,12 @@ def sog_files(splats: SplatArrays, max_entries: int = MAX_ENTRIES) -> dict[str, 
         "quats": {"files": ["quats.webp"]},
         "sh0": {"codebook": colors.tolist(), "files": ["sh0.webp"]},
     }
-    contents: dict[str, bytes] = {}
+    pixels = {name: as_image(rows) for name, rows in images.items()}
     if splats.sh_degree:
-        entries, images["shN_labels.webp"], meta["shN"] = _pack_palette(splats, max_entries)
-        contents["shN_centroids.webp"] = encode_webp(entries)
-    contents |= {name: encode_webp(as_image(rows)) for name, rows in images.items()}
-    return contents | {"meta.json": json.dumps(meta).encode()}
+        pixels["shN_centroids.webp"], labels, meta["shN"] = _pack_palette(splats, max_entries)
+        pixels["shN_labels.webp"] = as_image(labels)
+    encoded = run_in_threads((partial(encode_webp, image) for image in pixels.values()), num_cores())
+    return dict(zip(pixels, encoded, strict=True)) | {"meta.json": json.dumps(meta).encode()}
 
 
 def steps(splats: SplatArrays) -> np.ndarray:
