@@ -3,11 +3,14 @@
 import dataclasses
 
 import numpy as np
+import pytest
 
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.depth_fusion import DepthMaps, unprojected
 from splat_cli.render.planes import Planes, find_planes, flattened, solid_cells
 from splat_cli.scene.view import View
+
+pytest.importorskip("scipy")  # of the extra "mesh"
 
 SLANTED = Planes(np.array([[0.6, 0.0, -0.8]]), np.array([-4.0]))
 """z = 5 + 0.75 x"""
