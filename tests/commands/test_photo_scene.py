@@ -58,6 +58,14 @@ def test_photographs_become_a_scene_a_run_and_a_page(splat, photos, colmap, tmp_
     assert [job["refines_lens"] for job in colmap] == [True]
 
 
+def prepared_with(monkeypatch, photos, **functions):
+    """`prepared_scene` with other functions of its module, without pycolmap."""
+    for name, function in functions.items():
+        monkeypatch.setattr(photo_scene, name, function)
+    monkeypatch.setattr(photo_scene, "require_pycolmap", lambda: None)
+    return prepared_scene(photos, TrainConfig(), Display(io.StringIO()))
+
+
 def test_photographs_are_checked_while_their_poses_are_estimated(photos, tmp_path, monkeypatch):
     started, checked = threading.Event(), threading.Event()
 
@@ -70,12 +78,9 @@ def test_photographs_are_checked_while_their_poses_are_estimated(photos, tmp_pat
         assert started.wait(HANG)
         checked.set()
 
-    monkeypatch.setattr(photo_scene, "make_scene", estimate)
-    monkeypatch.setattr(photo_scene, "_say_advice", check)
-    monkeypatch.setattr(photo_scene, "require_pycolmap", lambda: None)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="estimated"):
-        prepared_scene(photos, TrainConfig(), Display(io.StringIO()))
+        prepared_with(monkeypatch, photos, make_scene=estimate, _say_advice=check)
 
 
 def test_an_interruption_ends_the_check(photos, tmp_path, monkeypatch):
@@ -93,12 +98,9 @@ def test_an_interruption_ends_the_check(photos, tmp_path, monkeypatch):
                 count(1)
         finished.set()
 
-    monkeypatch.setattr(photo_scene, "make_scene", estimate)
-    monkeypatch.setattr(photo_scene, "check_photographs", check)
-    monkeypatch.setattr(photo_scene, "require_pycolmap", lambda: None)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Interrupted, match="estimated"):
-        prepared_scene(photos, TrainConfig(), Display(io.StringIO()))
+        prepared_with(monkeypatch, photos, make_scene=estimate, check_photographs=check)
     assert not finished.is_set()
 
 
