@@ -21,7 +21,6 @@ from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.colmap import read_model
 from splat_cli.scene.colmap.write import write_model
 from splat_cli.scene.read import read_scene
-from splat_cli.scene.view import DepthFile
 from tests.small_scene import write_small_scene
 from tests.training import Trained
 
@@ -104,6 +103,7 @@ def test_a_local_edit_of_an_uncompressed_photograph_is_named(copy, scene, tmp_pa
         refuse_other_inputs(copy, now, [], scene, copy.config())
     files = before[views[3].name]["files"]
     files["photograph"] = files["photograph"].rpartition("-")[0]  # as in files of an earlier version
+    del before[views[3].name]["lens"]
     copy.save_inputs(before, [])
     refuse_other_inputs(copy, now, [], scene, copy.config())
 
@@ -146,19 +146,6 @@ def test_points_of_another_crop_may_differ(copy, scene):
     refuse_other_inputs(copy, inputs, points, scene, dataclasses.replace(copy.config(), crop="0,0,0,1"))
     with pytest.raises(UsageError, match=r"\(other points\)"):
         refuse_other_inputs(copy, inputs, points, scene, copy.config())
-
-
-@pytest.mark.parametrize("changed", ["confidence", "inverse"])
-def test_other_confidences_or_scales_of_a_depth_map_are_named(copy, scene, changed):
-    views = read_scene(scene).views
-    photograph, other = views[3].path, views[4].path
-    depth = DepthFile(photograph, photograph, inverse=(1.0, 0.0))
-    views[3] = dataclasses.replace(views[3], depth=depth)
-    copy.save_inputs(inputs_of(views), [])
-    depth = dataclasses.replace(depth, **{changed: other if changed == "confidence" else (1.5, 0.0)})
-    views[3] = dataclasses.replace(views[3], depth=depth)
-    with pytest.raises(UsageError, match=r"\(a_03\.jpg has another depth map\)"):
-        refuse_other_inputs(copy, inputs_of(views), [], scene, copy.config())
 
 
 @pytest.mark.parametrize("old", [False, True])

@@ -30,7 +30,10 @@ def inputs_of(views: Sequence[View]) -> Inputs:
     """The inputs of the views as they are now."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         files = list(pool.map(_fingerprints, views))
-    return {view.name: {**_camera(view), "files": found} for view, found in zip(views, files, strict=True)}
+    return {
+        view.name: {**_camera(view), "lens": _lens(view), "camera": view.camera_id, "files": found}
+        for view, found in zip(views, files, strict=True)
+    }
 
 
 def summary_of(points: np.ndarray) -> list[float]:
@@ -57,6 +60,10 @@ def refuse_other_inputs(run: RunDir, now: Inputs, points: Sequence[float], scene
     changes += [f"{name} is new" for name in now if name not in before]
     same_options = all(getattr(earlier, option) == getattr(config, option) for option in _VIEW_OPTIONS)
     changes += _changed_views(before, now, same_options)
+    if config.appearance == "camera" or (config.pose_opt and config.refine_intrinsics):  # trained for each number
+        numbers = {name: entry.get("camera") for name, entry in before.items()}
+        others = [name for name in numbers.keys() & now.keys() if numbers[name] not in (None, now[name]["camera"])]
+        changes += [f"{name} has another camera number" for name in others]
     if earlier.crop == config.crop and _are_other_points(run.input_points(), points):
         changes.append("other points")
     if changes:
@@ -113,11 +120,21 @@ def _camera(view: View) -> dict[str, Any]:
     return {**numbers, "w2c": view.w2c[:3].ravel().tolist()}
 
 
+def _lens(view: View) -> list[float]:
+    """Family and coefficients of the distortion, kept or undone, and motion of a rolling shutter; empty without any."""
+    distortion, shutter = view.distortion or (view.lens and view.lens.distortion), view.rolling_shutter
+    return [
+        *([distortion.family, *distortion.coefficients()] if distortion else ()),
+        *([*shutter.rotation, *shutter.shift] if shutter else ()),
+    ]
+
+
 def _fingerprints(view: View) -> dict[str, str]:
     files = {"photograph": view.path, "mask": view.mask, "depth map": view.depth.path if view.depth else None}
     found = {kind: fingerprint(path) for kind, path in files.items() if path is not None}
     if view.depth:
-        parts = [found["depth map"], view.depth.confidence and fingerprint(view.depth.confidence), view.depth.inverse]
+        confidence = view.depth.confidence and fingerprint(view.depth.confidence)
+        parts = [found["depth map"], confidence, view.depth.inverse, view.depth.unit]
         found["depth map"] = "-".join(str(part) for part in parts if part is not None)
     return found
 
@@ -143,6 +160,9 @@ def _changed_parts(before: dict[str, Any], now: dict[str, Any], limit: float, sa
         turned = np.abs(np.reshape(before["w2c"], (3, 4)) - np.reshape(now["w2c"], (3, 4)))[:, :3].max()
         if turned > _TOLERANCE or np.linalg.norm(_center(before) - _center(now)) > limit:
             parts.append("another pose")
+    lenses = before.get("lens", now.get("lens", ())), now.get("lens", ())
+    if len(lenses[0]) != len(lenses[1]) or not np.allclose(*lenses, rtol=0, atol=_TOLERANCE):
+        parts.append("another lens")
     if not same_options:
         return parts
     intrinsics = [(before[name], now[name]) for name in INTRINSICS if name in before]
@@ -150,11 +170,11 @@ def _changed_parts(before: dict[str, Any], now: dict[str, Any], limit: float, sa
         parts.append("another size or focal length")
     files, others = before.get("files", now["files"]), now["files"]
     for kind in {**files, **others}:
-        if files.get(kind) != UNREADABLE and not _is_same(files.get(kind), others.get(kind)):
+        if files.get(kind) != UNREADABLE and not _is_same(files.get(kind), others.get(kind), "lens" in before):
             parts.append(f"{'an unreadable' if others.get(kind) == UNREADABLE else 'another'} {kind}")
     return parts
 
 
-def _is_same(before: str | None, now: str | None) -> bool:
-    """Whether two fingerprints are equal, or the first comes from an earlier version, which hashed less."""
-    return before == now or (before is not None and now is not None and now.startswith(f"{before}-"))
+def _is_same(before: str | None, now: str | None, is_whole: bool) -> bool:
+    """Whether two fingerprints are equal. is_whole: False if the first comes from a version that hashed less."""
+    return before == now or (not is_whole and None not in (before, now) and f"{now}".startswith(f"{before}-"))

@@ -8,7 +8,9 @@ from splat_cli.io.json_input import parse_json
 from splat_cli.joint.appearance.camera_response import CameraResponse
 
 Inputs = dict[str, dict[str, Any]]
-"""Name of a view -> its INTRINSICS, its pose `w2c` (12 numbers, row-major), and fingerprints of its `files`."""
+"""Name of a view -> its INTRINSICS, its pose `w2c` (12 numbers, row-major), numbers of its `lens`, the number of its
+`camera`, and fingerprints of its `files`. Earlier versions recorded no lens and camera.
+"""
 INTRINSICS = ("width", "height", "fx", "fy", "cx", "cy")
 """Numbers of a view, in pixels."""
 
@@ -108,10 +110,11 @@ def _is_input(entry: Any) -> bool:
     """Whether an entry of inputs.json has finite numbers, and strings in its `files`."""
     if not isinstance(entry, dict) or not isinstance(entry.get("w2c"), list) or len(entry["w2c"]) != 12:
         return False
-    numbers = [*entry["w2c"], *(entry.get(name) for name in INTRINSICS)]
-    files = entry.get("files")
+    lens, files = entry.get("lens", []), entry.get("files")
+    numbers = [*entry["w2c"], *(entry.get(name) for name in INTRINSICS), entry.get("camera", 0)]
     return (
-        all(map(_is_finite, numbers))
+        isinstance(lens, list)
+        and all(map(_is_finite, [*numbers, *lens]))
         and isinstance(files, dict)
         and all(isinstance(value, str) for value in files.values())
     )

@@ -10,6 +10,8 @@ import pytest
 from splat_cli.config import TrainConfig
 from splat_cli.errors import UsageError
 from splat_cli.run.storage.inputs import changed_inputs, inputs_of, refuse_other_inputs, summary_of
+from splat_cli.scene.lens import Lens, RollingShutter
+from splat_cli.scene.lens.distortion import Polynomial
 from splat_cli.scene.view import DepthFile
 from tests.views import ring_of_views
 
@@ -57,10 +59,52 @@ def test_all_photographs_must_be_there():
         ({"fx": 35 + 2e-4}, None),
         ({"fx": 35 - 5e-4}, "another size or focal length"),
         ({"width": 41, "offset": 1.0}, "another pose and another size or focal length"),
+        ({"distortion": Polynomial((0.1, 0.01))}, None),
+        ({"distortion": Polynomial((0.1, 0.01 + 0.8e-5))}, None),
+        ({"distortion": Polynomial((0.1, 0.01 + 1.2e-5))}, "another lens"),
+        ({"distortion": Polynomial((0.1, 0.01), fisheye=True)}, "another lens"),
+        ({"distortion": None}, "another lens"),
+        ({"distortion": None, "lens": Lens(40, 30, 35, 35, 20, 15, Polynomial((0.1, 0.01)))}, None),
+        ({"distortion": None, "lens": Lens(40, 30, 35, 35, 20, 15, Polynomial((0.1, 0.02)))}, "another lens"),
+        ({"rolling_shutter": RollingShutter((0, 0, 0), (0, 0, 0.01))}, "another lens"),
     ],
 )
 def test_numbers_may_be_rounded(change, found):
-    assert refused(now=changed(**change)) == (found and f"a_01.jpg has {found}")
+    lens = {"distortion": Polynomial((0.1, 0.01))} if change.keys() & {"distortion", "rolling_shutter"} else {}
+    before, now = changed(**lens), changed(**lens | change)
+    assert refused(before, now) == (found and f"a_01.jpg has {found}")
+
+
+@pytest.mark.parametrize(
+    "settings", [{"appearance": "camera"}, {"pose_opt": True, "refine_intrinsics": True}, {"pose_opt": True}, {}]
+)
+def test_numbers_of_cameras_may_change_unless_something_is_trained_for_each(settings):
+    """The model exported again, with the cameras in another order."""
+    found = refused(now=changed(camera_id=7), **settings)
+    assert found == ("a_01.jpg has another camera number" if len(settings) == 2 or "appearance" in settings else None)
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        ({"confidence": 1}, {"confidence": 2}),
+        ({}, {"confidence": 1}),
+        ({"inverse": (1.0, 0.0)}, {"inverse": (1.5, 0.0)}),
+        ({"unit": 0.001}, {"unit": 0.002}),
+        ({}, {"unit": 0.001}),
+    ],
+)
+def test_other_confidences_scales_or_units_of_a_depth_map_are_named(before, now, tmp_path):
+    files = [tmp_path / str(number) for number in range(3)]
+    for path in files:
+        path.write_text(path.name)
+
+    def views(**depth):
+        depth |= {"confidence": files[depth["confidence"]]} if "confidence" in depth else {}
+        return changed(depth=DepthFile(files[0], **depth))
+
+    assert refused(views(**before), views(**now)) == "a_01.jpg has another depth map"
+    assert refused(views(**now), views(**now)) is None
 
 
 def test_options_that_change_photographs_leave_poses():

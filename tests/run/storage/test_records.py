@@ -5,7 +5,9 @@ import shutil
 import pytest
 
 from splat_cli.errors import FormatError
+from splat_cli.run.storage.inputs import inputs_of
 from splat_cli.run.storage.run_dir import RunDir
+from tests.views import ring_of_views
 
 SCORE = '{"psnr": 20.5, "ssim": 0.5}'
 
@@ -45,6 +47,16 @@ def test_points_of_inputs(tmp_path, points):
     run = RunDir(tmp_path)
     run.inputs_path.write_text(f'{{"views": {{}}, "points": {points}}}')
     with pytest.raises(FormatError, match=r"inputs\.json is corrupt: expected `points`, five numbers"):
+        run.inputs()
+
+
+@pytest.mark.parametrize("change", [{"lens": 3}, {"lens": ["1"]}, {"lens": [float("nan")]}, {"camera": None}])
+def test_lenses_of_inputs(tmp_path, change):
+    run, entry = RunDir(tmp_path), next(iter(inputs_of(ring_of_views(1)).values()))
+    run.save_inputs({"a.jpg": entry}, [])
+    assert run.inputs() == {"a.jpg": entry}
+    run.save_inputs({"a.jpg": entry | change}, [])
+    with pytest.raises(FormatError, match=r"inputs\.json is corrupt: expected `views`"):
         run.inputs()
 
 
