@@ -32,7 +32,8 @@ OTHER_PROGRAMS = (
     "worker_extra",
 )
 
-DESIGN = [ROOT / "docs" / f"{name}.md" for name in ("architecture", "checkpoints", "kernels", "method", "python")]
+DESIGN_PAGES = "architecture", "checkpoints", "kernel_list", "kernels", "method", "python", "ranks", "training_loop"
+DESIGN = [ROOT / "docs" / f"{name}.md" for name in DESIGN_PAGES]
 OF_OTHERS = {"scale_modifier", "prefiltered"}  # switches of another rasterizer
 OPTIONS_OF_DASK = {"--dashboard-address", "--no-dashboard"}
 
@@ -95,7 +96,7 @@ def test_continuous_integration_types_the_readme_and_installs_every_extra():
 
 
 def test_every_kernel_is_explained():
-    """docs/architecture.md lists each kernel with its file and the work of a thread, and no deleted kernels."""
+    """docs/kernel_list.md lists each kernel with its file and the work of a thread, and no deleted kernels."""
     folder = ROOT / "cuda_src"
     kernel = re.compile(r"__global__ void (?:__launch_bounds__\(.*\) )?(\w+)\($", re.MULTILINE)
     files = {
@@ -103,7 +104,7 @@ def test_every_kernel_is_explained():
         for path in folder.rglob("*.cu")
         for name in kernel.findall(path.read_text())
     }
-    page = (ROOT / "docs" / "architecture.md").read_text()
+    page = (ROOT / "docs" / "kernel_list.md").read_text()
     launches = re.findall(r"^\| launch .*\n\|.*\n((?:\|.*\n)+)", page, re.MULTILINE)
     rows = [row.split(" | ") for table in launches for row in table.splitlines()]
     named = [re.findall(r"`(\w+)`", row[0]) for row in rows]

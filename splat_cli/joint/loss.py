@@ -1,7 +1,7 @@
 """Photometric loss: L1 and SSIM with their gradient, host side of cuda_src/optim/l1_ssim.cu.
 
 `AppearanceLoss` is the interface of losses that correct the picture's colours first. Other terms of the loss:
-docs/architecture.md, loss equation.
+docs/method.md, loss equation.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def batch_of(backend: Backend, *losses: float) -> Any:
 
 
 def test_a_batch_moves_by_its_mean_gradient(backend: Backend, comparison: Comparison) -> None:
-    """The rate is multiplied by sqrt(2), decay rates are squared (docs/architecture.md), if all losses are finite."""
+    """The rate is multiplied by sqrt(2), decay rates are squared (docs/training_loop.md), if all losses are finite."""
     parameters, before, gradients = prepared(backend)
     columns = [before[name].astype(float)[None] for name in ("values", "moments1", "moments2")]
     expected = reference.step(

@@ -2,7 +2,7 @@
 
 The covariance follows Zwicker et al. 2001, "EWA Volume Splatting", equation 31, in the form of Kerbl et al. 2023,
 section 4; the opacity compensation follows Yu et al. 2024, "Mip-Splatting", equation 9. The exact rules of culling,
-clamping and touched tiles are in docs/architecture.md. Values that float32 cannot hold count as not finite, and a
+clamping and touched tiles are in docs/method.md. Values that float32 cannot hold count as not finite, and a
 splat with a non-finite projection is invisible. A quaternion of zeros means no rotation.
 """
 

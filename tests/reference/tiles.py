@@ -1,4 +1,4 @@
-"""The tiles of 16x16 px that a splat touches: the rule is in docs/architecture.md, "Projection equations"."""
+"""The tiles of 16x16 px that a splat touches: the rule is in docs/method.md, "Rules of the projection"."""
 
 import numpy as np
 
