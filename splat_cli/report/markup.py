@@ -33,7 +33,7 @@ def jpeg(pixels: np.ndarray, max_side: int, max_bytes: int) -> str:
 
 def png(pixels: np.ndarray) -> str:
     """uint8 [H, W, 4], with transparency, as PNG."""
-    return _address("png", _encoded(Image.fromarray(pixels), "PNG", optimize=True))
+    return _address("png", _encoded(Image.fromarray(pixels), "PNG"))
 
 
 def _encoded(picture: Image.Image, kind: str, **settings: int) -> bytes:

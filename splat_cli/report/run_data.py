@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ import numpy as np
 
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
+from splat_cli.device.host import num_cores
 from splat_cli.eval.evaluate import evaluate
 from splat_cli.eval.metrics import Score, error_map
 from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.field.color_field import ColorField
 from splat_cli.gaussians.splats import Splats
+from splat_cli.processes.threads import run_in_threads
 from splat_cli.report.markup import shown
 from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.run.storage.run_dir import RunDir, sum_phases
@@ -113,18 +116,14 @@ def compare_views(
     model = TrainedModel(splats, field, data.run.background(), data.run.responses())
     scores = evaluate(model, photographs, data.config, on_render=keep)
     views, ranks = photographs.views, {name: number for number, name in enumerate(names, 1)}
-    return [
-        ComparedView(
-            view,
-            dataclasses.replace(scores[view.name], flip=measured.get(view.name, {}).get("flip")),
-            shown(render),
-            shown(photograph),
-            shown(error_map(render, photograph, mask)),
-            ranks.get(view.name, 0),
-            len(names),
-        )
-        for view, render, photograph, mask in zip(views, renders, photographs.images, photographs.masks, strict=True)
-    ]
+
+    def compared(view: View, render: np.ndarray, photograph: np.ndarray, mask: np.ndarray | None) -> ComparedView:
+        score = dataclasses.replace(scores[view.name], flip=measured.get(view.name, {}).get("flip"))
+        pictures = shown(render), shown(photograph), shown(error_map(render, photograph, mask))
+        return ComparedView(view, score, *pictures, ranks.get(view.name, 0), len(names))
+
+    pairs = zip(views, renders, photographs.images, photographs.masks, strict=True)
+    return list(run_in_threads((partial(compared, *pair) for pair in pairs), num_cores()))
 
 
 def _chosen(names: Sequence[str], views: dict[str, View]) -> list[View]:

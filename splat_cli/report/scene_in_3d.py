@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from splat_cli.device import Backend
+from splat_cli.device.host import num_cores
 from splat_cli.errors import SceneError
 from splat_cli.eval.metrics import psnr
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.selection import keep_largest
 from splat_cli.gaussians.formats.sog import MAX_ENTRIES
 from splat_cli.gaussians.splats import Splats
+from splat_cli.processes.threads import run_in_threads
 from splat_cli.render.view import contributions, render_image
 from splat_cli.report.markup import Markup, join, jpeg, tag
 from splat_cli.report.page import photograph_id
@@ -58,10 +61,8 @@ def _photographs(data: RunData, views: Sequence[View], scene: Path | None, backe
         found = load_run_images(data.run, views, scene, backend, Display(level=Level.QUIET, bar=False))
     except SceneError:
         return {}
-    return {
-        view.name: jpeg(photograph, _MAX_SIDE, _MAX_BYTES)
-        for view, photograph in zip(found.views, found.images, strict=True)
-    }
+    calls = (partial(jpeg, photograph, _MAX_SIDE, _MAX_BYTES) for photograph in found.images)
+    return dict(zip((view.name for view in found.views), run_in_threads(calls, num_cores()), strict=True))
 
 
 def _remark(data: RunData, view: View, held_out: bool) -> str:

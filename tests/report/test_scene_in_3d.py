@@ -1,11 +1,15 @@
 """The scene in 3D of a report: its size, and the photographs to walk among; scores of compared views."""
 
+import base64
 import dataclasses
+import io
 import re
 
 import numpy as np
 import pytest
+from PIL import Image
 
+from splat_cli.eval.metrics import psnr
 from splat_cli.gaussians.formats.sog import write_sog
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.gaussians.splats import Splats
@@ -22,6 +26,15 @@ def data(trained):
     return read_run_data(RunDir(trained))
 
 
+def decoded(address):
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2]))))
+
+
+def is_photograph(address, data, view):
+    """Photographs of neighbours are 27 dB apart."""
+    return psnr(decoded(address), np.asarray(Image.open(data.run.scene_path() / "images" / view.name))) > 30
+
+
 def test_photographs_are_in_order_with_scores(data, backend):
     stops = stops_of(data, [], None, backend)
     names = [stop.view.name for stop in stops]
@@ -29,10 +42,10 @@ def test_photographs_are_in_order_with_scores(data, backend):
     assert names[0] == "a_00.jpg"
     assert stops[0].note.startswith("held out, PSNR ")
     assert stops[1].note == "trained on"
-    assert all(stop.photograph.startswith("data:image/jpeg") for stop in stops)
+    assert all(is_photograph(stop.photograph, data, stop.view) for stop in stops)
 
 
-def test_compared_views_have_flip_if_it_was_measured(data, backend):
+def test_compared_views_have_their_pictures_and_measured_flip(data, backend):
     step = max(data.metrics)
     measured = {name: dict(score) for name, score in data.measured["per_image"].items()}
     worst = min(measured, key=lambda name: measured[name]["psnr"])
@@ -42,6 +55,10 @@ def test_compared_views_have_flip_if_it_was_measured(data, backend):
     views = compare_views(data, splats, None, backend, None, Display(level=Level.QUIET))
     assert [view.score.flip for view in views] == [0.123, *[None] * (len(measured) - 1)]
     assert comparison(views).count("FLIP 0.123") == comparison(views).count("FLIP") == 1
+    for view in views:
+        assert is_photograph(view.photograph, data, view.view)
+        assert psnr(decoded(view.render), decoded(view.photograph)) == pytest.approx(view.score.psnr, abs=1)
+        assert not is_photograph(view.error, data, view.view)
 
 
 def test_missing_photographs_are_left_out(data, backend, tmp_path):

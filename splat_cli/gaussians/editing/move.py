@@ -28,17 +28,18 @@ def rotate_sh(shN: np.ndarray, rotation: np.ndarray) -> np.ndarray:
     """
     directions = np.random.default_rng(0).normal(size=(64, 3))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    turned = np.empty_like(shN)
-    begin = 0
+    count, begin = shN.shape[1], 0
+    mixing = np.zeros((count, count))
     for band in (1, 2, 3):
         end = begin + 2 * band + 1
-        if end > shN.shape[1]:
+        if end > count:
             break
         before, after = (_bands(where)[:, begin:end] for where in (directions @ rotation, directions))
-        matrix = np.linalg.lstsq(after, before, rcond=None)[0]
-        turned[:, begin:end] = np.einsum("jk,nkc->njc", matrix, shN[:, begin:end])
+        mixing[begin:end, begin:end] = np.linalg.lstsq(after, before, rcond=None)[0].T
         begin = end
-    return turned
+    # one product for all channels: several times as fast as one per band
+    rows: np.ndarray = shN.reshape(len(shN), 3 * count) @ np.kron(mixing, np.eye(3)).astype(shN.dtype)
+    return rows.reshape(shN.shape)
 
 
 def flip_sh(shN: np.ndarray, signs: tuple[int, int, int]) -> np.ndarray:

@@ -40,6 +40,8 @@ from splat_cli.processes.threads import run_in_threads
 
 CODES = 256
 _ROUNDS, _PALETTE_ROUNDS = 10, 3
+_SAMPLES = 64
+"""Vectors per mean that k-means looks at, at most."""
 _BLOCK = 1 << 14
 """Vectors per batch."""
 
@@ -99,13 +101,14 @@ def _k_means(vectors: np.ndarray, k: int, seed: int) -> tuple[np.ndarray, np.nda
     """(means [<= k, D], label of each vector): Lloyd's algorithm from random vectors; empty clusters are dropped."""
     if len(vectors) <= k:
         return vectors, np.arange(len(vectors))
-    means = vectors[np.random.default_rng(seed).choice(len(vectors), k, replace=False)]
+    sample = vectors[np.random.default_rng(seed).choice(len(vectors), min(len(vectors), _SAMPLES * k), replace=False)]
+    means = sample[:k]
     for _ in range(_PALETTE_ROUNDS):
-        labels = _nearest(vectors, means)
+        labels = _nearest(sample, means)
         order = np.argsort(labels, kind="stable")
         begins = np.unique(labels[order], return_index=True)[1]
-        sums = np.add.reduceat(vectors[order].astype(np.float64), begins, axis=0)
-        counts = np.diff(np.append(begins, len(vectors)))
+        sums = np.add.reduceat(sample[order].astype(np.float64), begins, axis=0)
+        counts = np.diff(np.append(begins, len(sample)))
         means = (sums / counts[:, None]).astype(np.float32)
     return means, _nearest(vectors, means)
 
