@@ -1,16 +1,20 @@
 """Non-finite numbers in initial splats and points: left out, and counted."""
 
+import dataclasses
 import shutil
 
 import numpy as np
 import pytest
 from PIL import Image as Picture
 
+from splat_cli.config import TrainConfig
 from splat_cli.errors import UsageError
 from splat_cli.gaussians.ply import read_ply, write_ply
+from splat_cli.run.storage.inputs import refuse_seen
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.colmap import read_model
 from splat_cli.scene.colmap.write import write_model
+from splat_cli.scene.read import read_scene
 from tests.training import Trained
 
 
@@ -93,6 +97,43 @@ def test_photographs_that_the_initial_splats_were_trained_on_are_not_held_out(tr
             training.new(tmp_path / "run", eval=True, test_every=4, **changes)
     run = training.new(tmp_path / "run", eval=True, test_every=3, init_from=str(splats), steps=1)
     training.resume(run.path, steps=2)
+
+
+@pytest.mark.parametrize("change", ["renamed", "re-encoded"])
+def test_a_photograph_is_known_under_another_name_or_in_another_encoding(training, trained, scene, tmp_path, change):
+    other = shutil.copytree(scene, tmp_path / "scene")
+    model = read_model(folder := other / "sparse" / "0")
+    for number, image in enumerate(model.images):
+        path = other / "images" / image.name
+        if change == "renamed":
+            model.images[number] = dataclasses.replace(image, name=f"b_{number}.jpg", translation=(0, 0, 3 + number))
+            path.rename(path.with_name(f"b_{number}.jpg"))
+        else:
+            Picture.open(path).save(path, quality=50)
+    write_model(folder, model)
+    with pytest.raises(UsageError, match=r"trained on 2 of 3 held-out photographs \([ab]_0?4\.jpg; [ab]_0?8\.jpg\)"):
+        Trained(other).new(tmp_path / "run", eval=True, test_every=4, init_from=str(RunDir(trained).ply_path(20)))
+
+
+def test_the_first_run_of_a_chain_counts_too(training, finished, scene, tmp_path):
+    """The second run was trained on other photographs, with splats that had seen those that the third holds out."""
+    second, first = RunDir(shutil.copytree(finished.path, tmp_path / "second")), str(finished.ply_path(60))
+    second.save_cameras([view for view in finished.views("all") if view.name != "a_04.jpg"])
+    held_out = [view for view in read_scene(scene).views if view.name == "a_04.jpg"]
+    start = TrainConfig(init_from=str(second.ply_path(60)))
+    assert refuse_seen(held_out, start) is None
+    for source, other in (("init_from", "frozen"), ("frozen", "init_from")):
+        files = {source: first, other: start.init_from}  # another run took the place of the first
+        second.save_config(dataclasses.replace(finished.config(), **files), scene, "CPU")
+        with pytest.raises(UsageError, match=r"on 1 of 1 held-out photographs \(a_04\.jpg\).* that .*whole held"):
+            refuse_seen(held_out, start)
+
+
+def test_splats_whose_photographs_are_unknown_are_a_warning(training, start, tmp_path):
+    training.new(tmp_path / "run", init_from=str(start[1]), steps=1, eval=True)
+    expected = f"Warning: {start[1]} is not in the folder of a run, which would list its photographs"
+    assert sum(line.startswith(expected) for line in training.said) == 1
+    assert refuse_seen([], TrainConfig(init_from=str(start[1]))) is None
 
 
 def test_resume_does_not_need_the_initial_splats(training, start, tmp_path):

@@ -117,15 +117,15 @@ def load_data(
 ) -> TrainingData:
     """Split the scene's views and decode their photographs; reports numbers found and skipped.
 
-    SceneError if nothing is left; UsageError if splats to start from were trained on held-out photographs.
+    SceneError if nothing is left; UsageError if splats to start from were trained on held-out ones.
     """
     check_lenses(scene, config)
     _check_depths(scene, config, display)
     if config.free_space and not len(scene.points):
         raise SceneError(f"{scene.root} has no points to find free space with: leave out --free-space")
     train, test, by_name = split_scene(scene, config)
-    if is_new:
-        refuse_seen(test, config)
+    if is_new and (warning := refuse_seen(test, config)):
+        display.warn(warning)
     if unknown := unknown_names(scene, config):
         by = config.split or "the dataset"
         display.warn(f"{by} holds out {len(unknown):,} names that no photograph has: {first_of(unknown)}")

@@ -90,20 +90,55 @@ def changed_inputs(run: RunDir, views: Sequence[View]) -> list[str]:
     return sorted(_changed_views(before, now, same_options=True))
 
 
-def refuse_seen(held_out: Sequence[View], config: TrainConfig) -> None:
-    """UsageError if splats that training starts from, in the folder of a run, were trained on held-out photographs."""
+def refuse_seen(held_out: Sequence[View], config: TrainConfig) -> str | None:
+    """UsageError if splats that training starts from are known to be trained on held-out photographs.
+
+    A photograph is the same if its file is, under any name, or if its name and pose are: another size or encoding of
+    it. Returns a warning on splats of unknown origin, or None.
+    """
+    now, unknown = inputs_of(held_out), []
     for option, name in (("--init-from", config.init_from), ("--frozen", config.frozen)):
-        run = name and held_out and run_around(Path(name))
-        if not run:
-            continue
-        trained, entries = {view.name for view in RunDir(run).views("train")}, RunDir(run).inputs()
-        files = {name: entries[name]["files"].get("photograph") for name in trained & entries.keys()}
-        seen = [view.name for view in held_out if view.path and files.get(view.name) == fingerprint(view.path)]
-        if seen:
-            raise UsageError(
-                f"the splats of {option} were trained on {len(seen):,} of {len(held_out):,} held-out photographs "
-                f"({first_of(seen)}): hold out those that {run} held out, or leave out --eval"
-            )
+        runs, others = _origins(name) if name and held_out else ([], [])
+        unknown += others
+        for run in runs:
+            if seen := _seen(run, now):
+                raise UsageError(
+                    f"the splats of {option} were trained on {len(seen):,} of {len(now):,} held-out photographs "
+                    f"({first_of(seen)}): hold out those that {run.path} held out, or leave out --eval"
+                )
+    if not unknown:
+        return None
+    return (
+        f"{unknown[0]} is not in the folder of a run, which would list its photographs: if its splats were trained on "
+        "held-out ones, their scores are too good"
+    )
+
+
+def _origins(name: str) -> tuple[list[RunDir], list[str]]:
+    """The run in whose folder a file of splats is and those that it goes back to; files on the way that are in none."""
+    runs: list[RunDir] = []
+    others, names = [], [name]
+    while names:
+        path = run_around(Path(file := names.pop()))
+        if path is None:
+            others.append(file)
+        elif (run := RunDir(path)) not in runs:
+            runs.append(run)
+            names += filter(None, (run.config().init_from, run.config().frozen))
+    return runs, others
+
+
+def _seen(run: RunDir, now: Inputs) -> list[str]:
+    """Names of the photographs in `now` that the run was trained on."""
+    trained = {view.name for view in run.views("train")}
+    before = {name: entry for name, entry in run.inputs().items() if name in trained}
+    files, limit = {entry["files"].get("photograph") for entry in before.values()}, _TOLERANCE * _extent(now)
+    return [
+        name
+        for name, entry in now.items()
+        if entry["files"].get("photograph") in files - {None, UNREADABLE}
+        or (name in before and not _is_moved(before[name], entry, limit))
+    ]
 
 
 def _changed_views(before: Inputs, now: Inputs, same_options: bool) -> list[str]:
@@ -156,10 +191,8 @@ def _center(entry: dict[str, Any]) -> np.ndarray:
 def _changed_parts(before: dict[str, Any], now: dict[str, Any], limit: float, same_options: bool) -> list[str]:
     """Differences between the recorded inputs of a view and its inputs now. limit: for positions, world units."""
     parts = []
-    if "w2c" in before:
-        turned = np.abs(np.reshape(before["w2c"], (3, 4)) - np.reshape(now["w2c"], (3, 4)))[:, :3].max()
-        if turned > _TOLERANCE or np.linalg.norm(_center(before) - _center(now)) > limit:
-            parts.append("another pose")
+    if "w2c" in before and _is_moved(before, now, limit):
+        parts.append("another pose")
     lenses = before.get("lens", now.get("lens", ())), now.get("lens", ())
     if len(lenses[0]) != len(lenses[1]) or not np.allclose(*lenses, rtol=0, atol=_TOLERANCE):
         parts.append("another lens")
@@ -173,6 +206,12 @@ def _changed_parts(before: dict[str, Any], now: dict[str, Any], limit: float, sa
         if files.get(kind) != UNREADABLE and not _is_same(files.get(kind), others.get(kind), "lens" in before):
             parts.append(f"{'an unreadable' if others.get(kind) == UNREADABLE else 'another'} {kind}")
     return parts
+
+
+def _is_moved(before: dict[str, Any], now: dict[str, Any], limit: float) -> bool:
+    """Whether two inputs of a view have other poses. limit: for positions, world units."""
+    turned = np.abs(np.reshape(before["w2c"], (3, 4)) - np.reshape(now["w2c"], (3, 4)))[:, :3].max()
+    return bool(turned > _TOLERANCE or np.linalg.norm(_center(before) - _center(now)) > limit)
 
 
 def _is_same(before: str | None, now: str | None, is_whole: bool) -> bool:
