@@ -224,7 +224,7 @@ def page(
     sections = [
         _head(data, splats),
         SCENE,
-        verdict(data, stops),
+        verdict(data, stops, views),
         _fold("Renders and photographs", comparison(views), _which(data, views), is_open=not stops),
         _fold("Scores", join(_tiles(data, splats), measured_views(data))),
         _warnings(data),

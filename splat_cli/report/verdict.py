@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.report.markup import Markup, join, prose, tag
-from splat_cli.report.run_data import RunData
+from splat_cli.report.run_data import ComparedView, RunData
 from splat_cli.run.plan import SHORT_RUN
 
 _GOOD, _FAIR = 26.0, 22.0  # dB
@@ -33,13 +33,14 @@ _COMPARED = (
 )
 
 
-def verdict(data: RunData, stops: Mapping[str, int]) -> Markup:
-    """Three lists. stops: name of a view -> its number in the scene in 3D, for links."""
-    views = list(_failing_views(data, stops))
+def verdict(data: RunData, stops: Mapping[str, int], compared: Sequence[ComparedView] = ()) -> Markup:
+    """Three lists. stops: name of a view -> its number in the scene in 3D, for links. compared: views of the page."""
+    scores = _Scores(data, compared)
+    views = list(_failing_views(scores, stops))
     failures = [*views, *_failing_everywhere(data)]
     lists = {
         "How good it is": list(_grade(data)),
-        "Where it fails": [*([] if views else _even(data, stops)), *(failure for failure, _ in failures)],
+        "Where it fails": [*([] if views else _even(scores, stops)), *(failure for failure, _ in failures)],
         "What to do next": list(_next(data, [step for _, step in failures])),
     }
     parts = [
@@ -84,18 +85,31 @@ def _grade(data: RunData) -> Iterator[Markup]:
         yield prose("New views look worse than photographs that it was trained on; how much worse was not measured.")
 
 
-def _failing_views(data: RunData, stops: Mapping[str, int]) -> Iterator[tuple[Markup, Markup]]:
+class _Scores:
+    """PSNR of evaluated views, or, without an evaluation, of those that the page compares.
+
+    views: (name, PSNR), worst first. which: of all views of the run they are.
+    """
+
+    def __init__(self, data: RunData, compared: Sequence[ComparedView]) -> None:
+        measured: dict[str, dict[str, Any]] = data.measured.get("per_image", {})
+        views = {name: float(one["psnr"]) for name, one in measured.items()}
+        self.which = "" if views else " compared below"
+        views = views or {one.view.name: one.score.psnr for one in compared}
+        self.views = sorted(views.items(), key=lambda view: view[1])
+
+
+def _failing_views(scores: _Scores, stops: Mapping[str, int]) -> Iterator[tuple[Markup, Markup]]:
     """(what is wrong, what to do) if some views are much worse than the others."""
-    scores = _scores(data)
-    median = float(np.median([score for _, score in scores])) if scores else 0.0
-    behind = [(name, score) for name, score in scores if score < median - _FAR_BEHIND]
+    median = float(np.median([score for _, score in scores.views])) if scores.views else 0.0
+    behind = [(name, score) for name, score in scores.views if score < median - _FAR_BEHIND]
     if behind:
         more = f" and {len(behind) - _NUM_NAMED} more" if len(behind) > _NUM_NAMED else ""
-        which = "views is" if len(behind) == 1 else "views are"
+        verb = "is" if len(behind) == 1 else "are"
         yield (
             join(
-                f"{len(behind)} of {len(scores)} {which} over {_FAR_BEHIND:g} dB worse than the median of "
-                f"{median:.1f} dB: ",
+                f"{len(behind)} of {len(scores.views)} views{scores.which} {verb} over {_FAR_BEHIND:g} dB worse "
+                f"than the median of {median:.1f} dB: ",
                 _links(behind[:_NUM_NAMED], stops),
                 f"{more}.",
             ),
@@ -146,10 +160,11 @@ def _against_overfitting(data: RunData) -> Markup:
     return prose(f"{start}, or try half the steps, {steps}, and, if the scene has points, `--free-space 1`.")
 
 
-def _even(data: RunData, stops: Mapping[str, int]) -> Iterator[Markup]:
+def _even(scores: _Scores, stops: Mapping[str, int]) -> Iterator[Markup]:
     """The worst views, if none is much worse than the others."""
-    if scores := _scores(data):
-        yield join("No view falls far behind. The worst are ", _links(scores[:_NUM_NAMED], stops), ".")
+    if scores.views:
+        worst = _links(scores.views[:_NUM_NAMED], stops)
+        yield join(f"No view{scores.which} falls far behind. The worst are ", worst, ".")
 
 
 def _next(data: RunData, steps: Sequence[Markup]) -> Iterator[Markup]:
@@ -189,12 +204,6 @@ def _links(views: Sequence[tuple[str, float]], stops: Mapping[str, int]) -> Mark
         text, number = f"{name} ({score:.1f} dB)", stops.get(name)
         parts += [", " if parts else None, text if number is None else tag("a", text, href="#stage", data_view=number)]
     return join(*parts)
-
-
-def _scores(data: RunData) -> list[tuple[str, float]]:
-    """(name, PSNR) of each evaluated view, worst first."""
-    views: dict[str, dict[str, Any]] = data.measured.get("per_image", {})
-    return sorted(((name, float(one["psnr"])) for name, one in views.items()), key=lambda view: view[1])
 
 
 def _training_psnr(data: RunData) -> float | None:

@@ -139,6 +139,7 @@ def test_report_without_held_out_views_shows_training_views(splat, scene, tmp_pa
     page = _Page(tmp_path / "run" / "report.html")
     assert page.source.count('class="stage"') == 8
     assert "Training views (--eval holds views out)" in page.source
+    assert "compared below" in page.source
 
 
 def test_scores_of_training_views_are_labelled(splat, run_copy):

@@ -7,9 +7,11 @@ from datetime import datetime
 import pytest
 
 from splat_cli.config.presets import load_config
-from splat_cli.report.run_data import RunData
+from splat_cli.eval.metrics import Score
+from splat_cli.report.run_data import ComparedView, RunData
 from splat_cli.report.verdict import badge, verdict
 from splat_cli.run.storage.run_dir import RunDir
+from tests.views import ring_of_views
 
 
 @pytest.fixture
@@ -40,9 +42,9 @@ def changed(data, **settings):
     return dataclasses.replace(data, config=dataclasses.replace(data.config, **settings))
 
 
-def told(data, stops=None):
+def told(data, compared=()):
     """The text without markup."""
-    return re.sub("<[^>]*>", "", verdict(data, stops or {}))
+    return re.sub("<[^>]*>", "", verdict(data, {}, compared))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +118,11 @@ def test_overfitting(data, trials, advice):
 
 
 def test_without_held_out_views(data):
-    text = told(dataclasses.replace(changed(data, eval=False), metrics={}))
+    data = dataclasses.replace(changed(data, eval=False), metrics={})
+    views = [ComparedView(view, Score(28 - i, 0.9), "", "", "", 0, 0) for i, view in enumerate(ring_of_views(4))]
+    assert "No view compared below falls far behind. The worst are a_03.jpg (25.0 dB), a_02.jpg" in told(data, views)
+    text = told(data)
+    assert "Where it fails" not in text
     assert "Photographs that it was trained on have a PSNR of 29.0 dB." in text
     assert "PSNR compares renders with photographs. Renders of 30 dB" in text
     assert "how much worse was not measured" in text
