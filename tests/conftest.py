@@ -44,7 +44,7 @@ class SkippedTests:
 
     def _add(self, report: pytest.TestReport | pytest.CollectReport) -> None:
         if report.skipped:
-            self.names.add(_without_group(report.nodeid))
+            self.names.add(report.nodeid)
 
     def pytest_sessionfinish(self) -> None:
         """Write the file."""
@@ -63,14 +63,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if (path := config.getoption("--only")) is None:
         return
     names = set(path.read_text().splitlines())
-    chosen = [item for item in items if {_without_group(item.nodeid), item.nodeid.partition("::")[0]} & names]
+    chosen = [item for item in items if {item.nodeid, item.nodeid.partition("::")[0]} & names]
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = chosen
-
-
-def _without_group(name: str) -> str:
-    """The name of a test without the @GROUP that pytest-xdist appends."""
-    return name.partition("@")[0]
 
 
 @pytest.fixture(scope="session", autouse=True)

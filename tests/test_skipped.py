@@ -27,7 +27,6 @@ def test_that_runs():
 
 @needs_extra
 @pytest.mark.parametrize("value", ["a", "b"])
-@pytest.mark.xdist_group("group")
 def test_that_needs_the_extra(value):
     pass
 """
@@ -39,7 +38,7 @@ def test_second_run_executes_what_the_first_skipped(tmp_path, workers):
     (tmp_path / "test_tests.py").write_text(TESTS)
 
     def run(*options, **variables):
-        command = (sys.executable, "-m", "pytest", "-p", "tests.conftest", "-n", workers, "--dist=loadgroup", *options)
+        command = (sys.executable, "-m", "pytest", "-p", "tests.conftest", "-n", workers, *options)
         done = finished(
             [*command, "-c", "/dev/null", "--rootdir", tmp_path, "."], cwd=tmp_path, env=environment(**variables)
         )

@@ -147,7 +147,6 @@ def test_runs_with_other_masks_are_refused(splat, tmp_path):
 
 @pytest.mark.browser
 @pytest.mark.slow
-@pytest.mark.xdist_group("browser")
 def test_menus_choose_what_is_shown(chromium, splat, runs):
     assert splat("compare", runs["short"], runs["long"], "-o", "page.html", "--device", "cpu").code == 0
     context = chromium.new_context(viewport={"width": 390, "height": 800}, offline=True)

@@ -17,7 +17,7 @@ from splat_cli.scene.trajectories.focus import look_at
 from splat_cli.scene.view import View
 from tests.views import render_view
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+pytestmark = pytest.mark.browser
 
 PUBLIC = Path(__file__).parent / "node_modules/@playcanvas/supersplat-viewer/public"
 ORIGIN = "http://viewer.test/"

@@ -8,7 +8,7 @@ from PIL import Image
 
 from tests.subprocesses import HANG
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ from splat_cli.viewer.window import Window
 from tests.subprocesses import HANG
 from tests.views import render_view
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 SIZE = {"width": 480, "height": 360}
 FREE = np.s_[160:, :480]
