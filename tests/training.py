@@ -49,12 +49,14 @@ class Trained:
     def said(self):
         return self._stream.getvalue().splitlines()
 
-    def new(self, path, callback=None, **changes):
+    def new(self, path, callback=None, timer=None, **changes):
         config = load_config(None, {**SETTINGS, **changes})
         with new_run_folder(path) as run:
             backend = open_device("cpu", config, self.display)
             with _every_checkpoint():
-                self.result = train_scene(self.scene, run, config, backend, self.display, callback=callback)
+                self.result = train_scene(
+                    self.scene, run, config, backend, self.display, callback=callback, timer=timer
+                )
         return run
 
     def resume(self, path, **changes):

@@ -64,15 +64,14 @@ def train_scene(
     if checkpoint is None:
         check_source(config)
 
-    job = _Job(scene_path, run, config, backend, display, callback)
-    timers = iter([timer] if timer else [])  # for the first attempt: each attempt logs its own seconds
+    job = _Job(scene_path, run, config, backend, display, callback, timer or PhaseTimer("starting"))
 
     def attempt(start: Checkpoint | None) -> RunSummary:
-        own = next(timers, None) or PhaseTimer("starting")
         with started_ranks(config, backend) as ranks:
-            return _train(job, start, ranks, own)
+            return _train(job, start, ranks)
 
     def clean_up() -> None:
+        job.timer.restart("starting")  # each attempt logs its own seconds
         if callback:
             callback.end()
         free_memory(backend)
@@ -96,11 +95,12 @@ class _Job:
     backend: Backend
     display: Display
     callback: TrainingCallback | None
+    timer: PhaseTimer
 
 
-def _train(job: _Job, checkpoint: Checkpoint | None, ranks: Ranks, timer: PhaseTimer) -> RunSummary:
+def _train(job: _Job, checkpoint: Checkpoint | None, ranks: Ranks) -> RunSummary:
     """`train_scene` as rank 0 of `ranks`."""
-    run, backend, display = job.run, job.backend, job.display
+    run, backend, display, timer = job.run, job.backend, job.display, job.timer
     prepare_kernels(backend, job.config)
     with timer("reading the scene"):
         data = read_data(job.scene_path, job.config, backend, display, is_new=checkpoint is None)

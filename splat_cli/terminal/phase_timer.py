@@ -12,6 +12,10 @@ class PhaseTimer:
     """
 
     def __init__(self, phase: str) -> None:
+        self.restart(phase)
+
+    def restart(self, phase: str) -> None:
+        """Forget all phases. Call it outside of them."""
         self._phase, self._since = phase, time.perf_counter()
         self._seconds: dict[str, float] = {}
 

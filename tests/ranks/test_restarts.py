@@ -11,6 +11,7 @@ from splat_cli.ranks import watch
 from splat_cli.ranks.protocol import RankError
 from splat_cli.run import resume, train_scene
 from splat_cli.terminal.interrupt import Interrupted
+from splat_cli.terminal.phase_timer import PhaseTimer
 from tests.ranks.disturbances import kill, once, restarts
 from tests.ranks.runs import Callback, bits, children, train
 from tests.subprocesses import HANG, wait_until
@@ -26,12 +27,19 @@ def test_run_restarts_after_a_killed_rank_and_ends_with_the_same_bits(alone, tra
 
 
 def test_run_without_checkpoints_restarts_from_its_beginning(training, tmp_path):
-    run = train(training, tmp_path / "run", 2, once(lambda _: kill(children()[-1], 0), after=8), keep=0, steps=24)
+    timer = PhaseTimer("starting")
+    with timer("phase before the loss"):
+        pass
+    lose = once(lambda _: kill(children()[-1], 0), after=8)
+    run = train(training, tmp_path / "run", 2, lose, keep=0, steps=24, timer=timer)
     assert "restarting from step 0" in restarts(training)[0]
     steps = [line["step"] for line in run.log.entries()]
     assert steps == sorted(steps)
     warnings = [line["warning"] for line in run.log.entries() if "warning" in line]
     assert len(warnings) == len(set(warnings)) == 2  # warnings about few updates and about the restart
+    phases = run.log.entries()[-1]["phases"]
+    assert "training steps" in phases
+    assert "phase before the loss" not in phases
 
 
 def test_loss_while_rank_0_works_alone_does_not_end_it(training, tmp_path, monkeypatch):

@@ -29,12 +29,15 @@ def test_inner_phases_do_not_count_towards_outer_ones(wait):
     assert timer.seconds == {"other": 1, "training": 10, "saving": 4}
 
 
-def test_an_error_ends_its_phase(wait):
+def test_an_error_ends_its_phase_and_a_restart_all(wait):
     timer = PhaseTimer("other")
     with pytest.raises(ZeroDivisionError), timer("training"):
         wait(1 / 0)
     wait(2)
     assert timer.seconds == {"other": 2, "training": 0}
+    timer.restart("starting")
+    wait(1)
+    assert timer.seconds == {"starting": 1}
 
 
 def test_stopwatch_does_not_count_pauses(wait):
