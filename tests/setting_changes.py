@@ -78,7 +78,6 @@ CHANGES = {
     "robust": (True, {"robust_threshold": 1.0}),
     "robust_threshold": (1.0, {"robust": True}),
     "visible_adam": (True, {"init": "random", "init_points": 300}),
-    "moments": ("bf16", {}),
     "lr_means": (1e-3, {}),
     "lr_means_final": (1e-4, {}),
     "local_frame_adam": (False, {}),

@@ -38,6 +38,12 @@ def test_former_settings_are_converted(tmp_path, line, name, value, other):
         load_config(str(former))
 
 
+def test_removed_settings_are_ignored(tmp_path):
+    former = tmp_path / "config.toml"
+    former.write_text("moments = 'bf16'\nseed = 3\n")
+    assert load_config(str(former)) == load_config(None, {"seed": 3})
+
+
 @pytest.mark.parametrize("name", preset_names())
 def test_presets_contain_only_changes(name):
     values = read_settings(ROOT / "configs" / f"{name}.toml")

@@ -14,8 +14,8 @@ extern "C" __global__ void step_features(
     int dense,                              // 1: features without a gradient continue with their momentum
     float* __restrict__ d_features,         // [size, capacity] reset to zero
     float* __restrict__ params,             // [rows, capacity]
-    float* __restrict__ moments1,           // [rows, capacity] see optim/moments.cuh
-    float* __restrict__ moments2)           // [rows, capacity]; unused with BF16_MOMENTS
+    float* __restrict__ moments1,           // [rows, capacity]
+    float* __restrict__ moments2)           // [rows, capacity] without rows of view-dependent colours
 {
     const int first = (blockIdx.x * blockDim.y + threadIdx.y) * 32, n = state->num_splats, row = first_row + blockIdx.y;
     if (first >= n || state->overflowed) return;
@@ -30,10 +30,10 @@ extern "C" __global__ void step_features(
     const vbool used = on & fits & ((d != 0.0f) | vbool(dense != 0));
     if (!some(used)) return;
     const size_t plane = (size_t)row * capacity + i;
-    const Moments<PACKED> moments = {moments1 + plane, moments2 + plane};
-    vfloat p = load_own(params + plane, used), m, v;
-    load_moments(moments, 0, m, v, used);
+    const size_t second = (size_t)(ROW_SHN + blockIdx.y) * capacity + i;
+    vfloat p = load_own(params + plane, used), m = load_own(moments1 + plane, used), v = load_own(moments2 + second, used);
     adam_update(p, m, v, d, state->lr[LR_FIELD_FEATURES], *state);
     store_own(params + plane, p, used);
-    store_moments(moments, 0, m, v, rounding_seed<PACKED>(*state, first + lane_id()), row, used);
+    store_own(moments1 + plane, m, used);
+    store_own(moments2 + second, v, used);
 }

@@ -1,10 +1,11 @@
-// From gradients of projected splats to gradients of the raw geometry and, with FUSED_ADAM, directly to Adam's update; then gradients
-// never reach memory. color_backward.cu does the same for colours, from the rays that this kernel stores.
+// From gradients of projected splats to gradients of the raw geometry and the constant colour and, with FUSED_ADAM, directly to Adam's
+// update; then gradients never reach memory. color_backward.cu does the same for view-dependent colours, from the rays that this kernel
+// stores and the second moments of the constant colour.
 //
-//     gradient = mean over views of (d_splats -> d mean, log scale, quat, logit opacity)       one view, or BATCH views in order
+//     gradient = mean over views of (d_splats -> d mean, log scale, quat, logit opacity, sh[0])       one view, or BATCH views in order
 //              + gradients of the regularizers
 //
-// One lane owns the geometry of one splat. The splat has two indices:
+// One lane owns one splat. The splat has two indices:
 //     first + lane_id()    among all splats
 //     i                    column in the planes of this rank's splats and in the arrays of their projections
 // They are equal unless several ranks train together (struct Share).
@@ -45,11 +46,11 @@ __device__ __forceinline__ void add_regularizers(GeometryGradient& d, const Gaus
 }
 
 // The splats in m with usable gradients. Counts the other splats, which are not updated.
-__device__ __forceinline__ vbool usable(IterState* state /* [1] */, const vfloat (&gradients)[GEOMETRY_ROWS], vfloat3 abs_color, vbool m)
+__device__ __forceinline__ vbool usable(IterState* state /* [1] */, const vfloat (&gradients)[BASE_ROWS], vfloat abs_color, vbool m)
 {
-    vfloat sum = fabsf(abs_color.x) + fabsf(abs_color.y) + fabsf(abs_color.z);
+    vfloat sum = abs_color;
 #pragma unroll
-    for (int k = 0; k < GEOMETRY_ROWS; ++k) sum += fabsf(gradients[k]);
+    for (int k = 0; k < BASE_ROWS; ++k) sum += fabsf(gradients[k]);
     const vbool fits = sum < 1e18f;         // their squares fit in Adam's moments
     add_count(&state->skipped_updates, m & !fits);
     return m & fits;
@@ -85,8 +86,8 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
     const float* __restrict__ smooth_3d_sigmas, // [1, capacity] see smooth_3d.cuh; may be null
     float* __restrict__ d_rays,             // [slots, 6, columns] viewing direction and d rgb of visible splats, for color_backward
     float* __restrict__ params,             // [rows, capacity]
-    float* __restrict__ moments1,           // [rows, capacity - first_moment] see optim/moments.cuh; only with FUSED_ADAM
-    float* __restrict__ moments2,           // [rows, capacity - first_moment]; only with FUSED_ADAM and without BF16_MOMENTS
+    float* __restrict__ moments1,           // [rows, capacity - first_moment] only with FUSED_ADAM
+    float* __restrict__ moments2,           // [BASE_ROWS, capacity - first_moment] the same
     float* __restrict__ d_params,           // [rows, capacity]; only without FUSED_ADAM
     float* __restrict__ stats,              // [2, capacity - first_moment] |d mean2d| in half images, views that see the splat; may be null
     float* __restrict__ last_seen)          // [capacity - first_moment] step of the last update with a colour gradient; may be null
@@ -108,7 +109,8 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
 
     const Gaussian raw = load_gaussian(params + i, stride, on);
     GeometryGradient sum = {};
-    vfloat3 abs_color = make_vec(0.0f, 0.0f, 0.0f);         // sum of |dL/d colour|: finite only if all of them are
+    vfloat3 color = make_vec(0.0f, 0.0f, 0.0f);             // sum of dL/d colour
+    vfloat abs_color = 0.0f;                                // sum of their magnitudes: finite only if all of them are
     vfloat screen_gradients = 0.0f, num_seen = 0.0f;        // for stats: sum over views, number of views that see the splat
     for (int slot = 0; slot < NUM_SLOTS; ++slot) {
         const vbool visible = seen_in(depths + i, layout, slot, on);
@@ -126,7 +128,8 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
             num_seen = select(visible, num_seen + 1.0f, num_seen);
             if (NUM_SLOTS > 1) d.color = scale(1.0f / NUM_SLOTS, d.color);
             d = masked(visible, d);
-            abs_color = add(abs_color, make_vec(fabsf(d.color.x), fabsf(d.color.y), fabsf(d.color.z)));
+            color = add(color, d.color);
+            abs_color += fabsf(d.color.x) + fabsf(d.color.y) + fabsf(d.color.z);
         }
         sum = slot == 0 ? d.geometry : add_view(sum, d.geometry);
         float* ray = d_rays + 6 * slot * columns + i;
@@ -135,14 +138,15 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
             store_vec(ray, columns, d.direction, stored);
             store_vec(ray + 3 * columns, columns, d.color, stored);
         } else if (slot == 0) {
-            store_own(ray + 3 * columns, vfloat(0.0f), on);     // UNUSABLE is looked up for all splats
+            store_own(ray + 3 * columns, vfloat(0.0f), on);     // UNUSABLE is looked up here
         }
     }
     if (NUM_SLOTS > 1) sum = scaled(1.0f / NUM_SLOTS, sum);
     add_regularizers(sum, raw, options, n - (int)state->num_frozen);
 
-    const vfloat gradients[GEOMETRY_ROWS] = {sum.mean.x, sum.mean.y, sum.mean.z, sum.log_scale.x, sum.log_scale.y, sum.log_scale.z,
-                                             sum.quat.x, sum.quat.y, sum.quat.z, sum.quat.w, sum.logit_opacity};
+    const vfloat gradients[BASE_ROWS] = {sum.mean.x, sum.mean.y, sum.mean.z, sum.log_scale.x, sum.log_scale.y, sum.log_scale.z,
+                                         sum.quat.x, sum.quat.y, sum.quat.z, sum.quat.w, sum.logit_opacity,
+                                         SH_C0 * color.x, SH_C0 * color.y, SH_C0 * color.z};
     if (FUSED) {
         const vbool used = usable(state, gradients, abs_color, on);
         store_own(d_rays + 3 * columns + i, vfloat(UNUSABLE), on & !used);
@@ -154,8 +158,8 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
         store_own(stats + t, load_own(stats + t, counted) + screen_gradients, counted);
         store_own(stats + moment_stride + t, load_own(stats + moment_stride + t, counted) + num_seen, counted);
     }
-    const AdamPlanes planes = {params + i, {moments1 + t, moments2 + t}, stride, moment_stride};
+    const AdamPlanes planes = {params + i, moments1 + t, moments2 + t, stride, moment_stride};
     const Noise noise = {options.noise_seed, options.noise_scale};
-    if (FUSED) step_geometry(planes, raw, gradients, noise, *state, first + lane_id(), on);
-    else for (int row = 0; row < GEOMETRY_ROWS; ++row) store_own(d_params + row * stride + i, gradients[row], on);
+    if (FUSED) step_base(planes, raw, gradients, noise, *state, first + lane_id(), on);
+    else for (int row = 0; row < BASE_ROWS; ++row) store_own(d_params + row * stride + i, gradients[row], on);
 }

@@ -134,7 +134,6 @@ def sorted_model(*arguments: Any) -> Any:
 @click.option("--batch", type=int, help="By default the number of GPUs.")
 @click.option("--steps", default=20)
 @click.option("--size", default="1600x1066", metavar="WIDTHxHEIGHT", help="Size of the photographs.")
-@click.option("--moments", default="float32")
 @click.option("--max-memory", type=float, metavar="GIB", help="More rows than fit into it are in host memory.")
 @click.option("--visible-adam", is_flag=True)
 @click.option("--shuffled", is_flag=True, help="Leave the splats in random order.")
@@ -148,7 +147,6 @@ def main(
     batch: int | None,
     steps: int,
     size: str,
-    moments: str,
     max_memory: float | None,
     visible_adam: bool,
     shuffled: bool,
@@ -173,7 +171,6 @@ def main(
             "steps": steps,
             "gpus": gpus,
             "batch": batch,
-            "moments": moments,
             "max_memory": max_memory,
             "visible_adam": visible_adam,
             "init_from": str(splats),

@@ -1,7 +1,7 @@
 """Memory and time per pass of training on synthetic scenes with any number of splats and pixels.
 
   python scripts/bench/bench_scale.py --case 10000000,1600x1066 --case 20000000,1600x1066 --case 4000000,3840x2160
-  python scripts/bench/bench_scale.py --case 10000000,1600x1066 --set 'moments="bf16"' --compare visible_adam=true
+  python scripts/bench/bench_scale.py --case 10000000,1600x1066 --set batch=1 --compare visible_adam=true
   python scripts/bench/bench_scale.py --case 40000000,1600x1066 --set batch=1 --compare max_memory=16.0
 
 Splats are on the walls of a room, as dense as in a trained model; cameras are inside it. The trainer uses

@@ -22,8 +22,7 @@ class Work:
     """Work of a step, as means over views; `coefficients` of the spherical harmonics per channel.
 
     in_seen_sectors: splats in memory sectors with at least one visible splat of the batch. updated: splats whose
-    geometry and constant colour are read and written: all, or those in seen sectors with --visible-adam. adam_words:
-    words of 4 bytes read and written per parameter.
+    geometry and constant colour are read and written: all, or those in seen sectors with --visible-adam.
     """
 
     splats: float
@@ -35,7 +34,6 @@ class Work:
     segments: float
     pixels: float
     coefficients: int
-    adam_words: int
 
 
 # Bytes that a pass must move if caches serve repeated reads; gathers of splats count once per pair.
@@ -47,12 +45,8 @@ BYTES: dict[str, Callable[[Work], float]] = {
     "l1_ssim": lambda w: (15 + 36) * w.pixels,
     "l1_ssim_backward": lambda w: (36 + 15 + 12) * w.pixels,
     "blend_backward": lambda w: (44 + 36) * w.pairs + 4096 * w.segments + 28 * w.pixels,
-    "project_backward": lambda w: (
-        4 * w.splats + (w.adam_words * 44 + 24) * w.updated + (64 + 12 * w.coefficients) * w.visible
-    ),
-    "color_backward": lambda w: (
-        (4 + 12 * w.adam_words) * w.updated + (24 + 12 * w.adam_words * (w.coefficients - 1)) * w.in_seen_sectors
-    ),
+    "project_backward": lambda w: 4 * w.splats + 288 * w.updated + (64 + 12 * w.coefficients) * w.visible,
+    "color_backward": lambda w: 76 * w.updated + (24 + 48 * (w.coefficients - 1)) * w.in_seen_sectors,
 }
 
 
@@ -90,7 +84,6 @@ def work_of(trainer: Trainer, num_steps: int) -> tuple[Work, int, int]:
         segments=mean("num_segments"),
         pixels=pixels,
         coefficients=coefficients,
-        adam_words=4 if trainer.model.moments.packed else 6,
     )
     return work, with_queue, without
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from splat_cli.cli.param_types import WholeRange
-from splat_cli.config import REPLACED, SETTINGS, TrainConfig
+from splat_cli.config import REMOVED, REPLACED, SETTINGS, TrainConfig
 from splat_cli.config.presets import load_config
 from splat_cli.config.setting import Setting
 from splat_cli.errors import UsageError
@@ -169,6 +169,8 @@ class SettingsCommand(click.Command):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             name = error.option_name
+            if reason := REMOVED.get(name.removeprefix("--").replace("-", "_")):
+                raise click.UsageError(f"'{name}' was removed: {reason}; leave it out", ctx) from None
             if name not in _HERE:
                 raise
             raise click.UsageError(f"No such option '{name}': here it is {_HERE[name]}", ctx) from None

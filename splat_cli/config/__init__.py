@@ -92,3 +92,6 @@ REPLACED: dict[str, tuple[str, dict[bool | str, bool | str]]] = {
     "optimizer": ("visible_adam", {"dense": False, "visible": True}),
 }
 """Former setting -> the setting that replaces it, and {former value: current value}."""
+
+REMOVED = {"moments": "colours share second moments, which saves as much without rounding"}
+"""Former setting -> why it is not needed. Ignored in TOML files and in the config.toml of earlier runs."""

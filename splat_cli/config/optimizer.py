@@ -49,12 +49,6 @@ class OptimizerSettings:
         "Update only the splats that a photograph of the batch shows, which makes steps of millions of splats faster. "
         "The others get no momentum, regularisation or position noise in that step.",
     )
-    moments: str = setting(
-        "float32",
-        "Storage of Adam's moments; bf16, with stochastic rounding, saves a third of the splats' memory.",
-        choices=("float32", "bf16"),
-        fixed=True,
-    )
     lr_means: float = setting(
         1.6e-4,
         "Initial learning rate of positions, relative to the scene's size (geometric mean of the cameras' extent and "

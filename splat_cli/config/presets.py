@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from splat_cli.config import ALIASES, REPLACED, SETTINGS, TrainConfig
+from splat_cli.config import ALIASES, REMOVED, REPLACED, SETTINGS, TrainConfig
 from splat_cli.errors import UsageError, name_advice
 from splat_cli.io.files import regular, resource_dir
 
@@ -121,7 +121,7 @@ def _preset_path(preset: str) -> Path:
 
 
 def _renamed(table: Mapping[str, Any]) -> dict[str, Any]:
-    """`table` with the current names of renamed settings, and underscores instead of hyphens.
+    """`table` with the current names of renamed settings, without removed ones, and underscores instead of hyphens.
 
     UsageError if a setting is given twice.
     """
@@ -130,7 +130,7 @@ def _renamed(table: Mapping[str, Any]) -> dict[str, Any]:
     for old, name in names.items():
         if old in table and name in table:
             raise UsageError(f"{old!r} is the former name of {name!r}: give only one of them")
-    return {names.get(old, old): _current_value(old, value) for old, value in table.items()}
+    return {names.get(old, old): _current_value(old, value) for old, value in table.items() if old not in REMOVED}
 
 
 def with_underscores(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,6 @@ from splat_cli.model.model import Model
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import Projection, batch_defines, batch_size_defines
-from splat_cli.render.project_backward import moment_defines
 
 WARPS, LANES, SUM_ROWS = 8, 32, 1024  # SUM_ROWS as in cuda_src/field/embedding.cu
 
@@ -74,7 +73,7 @@ class FieldColoring(JointModel):
         if config.field_appearance:
             units.append(("field/embedding", {}))
         if config.field_features:
-            units.append(("field/splat_features", batch | moment_defines(config.moments == "bf16")))
+            units.append(("field/splat_features", batch))
         return units
 
     @staticmethod
@@ -96,11 +95,10 @@ class FieldColoring(JointModel):
         """See JointModel.update: Adam on the field, and on the features of all splats."""
         self.field.step(state, views)
         if size := self.field.shape.features:
-            defines = batch_defines(views) | moment_defines(model.moments.packed)
-            kernel = self.backend.kernel("field/splat_features", "step_features", **defines)
+            kernel = self.backend.kernel("field/splat_features", "step_features", **batch_defines(views))
             inputs = state.array, views, self._capacity, model.splats.first_feature, int(dense), self.d_features
             grid, params = (ceil_div(self._capacity, THREADS), size), model.splats.params
-            kernel(grid, (LANES, WARPS), *inputs, params, *model.moments.pair())
+            kernel(grid, (LANES, WARPS), *inputs, params, model.moments.first, model.moments.second)
 
     def arrays(self) -> dict[str, DeviceArray]:
         return self.field.arrays()

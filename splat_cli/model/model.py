@@ -25,39 +25,36 @@ from splat_cli.model.columns import (
 
 
 class Moments:
-    """First and second moments of all parameters, float32 [rows, columns], in the layout of the splats' planes.
+    """First and second moments of the parameters, float32 [rows, columns], in the layout of the splats' planes.
 
-    packed: `first` holds both as bfloat16, in one word each (cuda_src/optim/moments.cuh); `second` is None.
+    `second` lacks the rows of view-dependent colours, which use the second moment of the constant colour.
     missing: number of first splats without moments.
-    rows_on_device: see Backend.planes; default all.
+    rows_on_device: those of `first`, see Backend.planes; default all.
     """
 
-    def __init__(
-        self, splats: Splats, packed: bool = False, rows_on_device: int | None = None, missing: int = 0
-    ) -> None:
+    def __init__(self, splats: Splats, rows_on_device: int | None = None, missing: int = 0) -> None:
         rows, columns = len(splats.params), splats.capacity - missing
-        on_device = rows if rows_on_device is None else rows_on_device
-        self.packed = packed
-        self.first = splats.backend.planes(rows, columns, on_device)
-        self.second: DeviceArray | None = None if packed else splats.backend.planes(rows, columns, on_device)
+        num_second = num_second_moments(splats.num_features)
+        self.first = splats.backend.planes(rows, columns, rows if rows_on_device is None else rows_on_device)
+        self.second = splats.backend.planes(num_second, columns, num_second)
 
     def planes(self) -> dict[str, DeviceArray]:
         """The planes by their names in checkpoints."""
-        return {"moments": self.first} if self.packed else {"moments1": self.first, "moments2": self.second}
-
-    def pair(self) -> tuple[DeviceArray, DeviceArray]:
-        """First and second moments, for kernels that clear both; the same plane twice if packed."""
-        return self.first, self.first if self.packed else self.second
+        return {"moments1": self.first, "moments2": self.second}
 
     def set_planes(self, planes: dict[str, DeviceArray]) -> None:
         """Replace the planes by planes of the same names and any capacity."""
-        self.first = planes["moments" if self.packed else "moments1"]
-        self.second = planes.get("moments2")
+        self.first, self.second = planes["moments1"], planes["moments2"]
+
+
+def num_second_moments(num_features: int = 0) -> int:
+    """Number of second moments of a splat."""
+    return num_rows(0, num_features)
 
 
 @dataclass(frozen=True)
 class RowsOnDevice:
-    """Number of rows of the parameters and of each plane of moments that stay on the device; others are on the host.
+    """Number of rows of the parameters and of first moments that stay on the device; others are on the host.
 
     Kernels access rows on the host directly (Backend.planes). These are view-dependent colours, which a step reads and
     writes only for visible splats.
@@ -68,7 +65,7 @@ class RowsOnDevice:
 
     def of(self, name: str, rows: int) -> int:
         """Number of rows on the device of the plane `name` (Model.planes), which has `rows` rows."""
-        return self.params if name == "params" else self.moments if name.startswith("moments") else rows
+        return self.params if name == "params" else self.moments if name == "moments1" else rows
 
 
 WARP = 32  # splats
@@ -84,9 +81,9 @@ class Model:
     stats: float32 [2, capacity - first_moment], sum of screen-space gradients and number of views since the last
     `clear_stats`; for strategies that collect neither, the second row is `last_seen`, the last step in which each
     splat's colour had a gradient (density/operations.py).
-    smooth_3d: allocate `Splats.smooth_3d_sigmas`, initially zero. packed_moments: see Moments. num_frozen: this
-    number of splats at the beginning are rendered but never changed, moved to another column or removed. sh_degree and
-    num_features: see Splats.from_arrays. on_device: rows that are not in host memory, or None for all.
+    smooth_3d: allocate `Splats.smooth_3d_sigmas`, initially zero. num_frozen: this number of splats at the beginning
+    are rendered but never changed, moved to another column or removed. sh_degree and num_features: see
+    Splats.from_arrays. on_device: rows that are not in host memory, or None for all.
     """
 
     def __init__(
@@ -96,7 +93,6 @@ class Model:
         capacity: int,
         *,
         smooth_3d: bool = False,
-        packed_moments: bool = False,
         num_frozen: int = 0,
         sh_degree: int | None = None,
         num_features: int = 0,
@@ -106,7 +102,7 @@ class Model:
         columns = rounded_capacity(max(capacity, len(arrays)))
         params, moments = (on_device.params, on_device.moments) if on_device else (None, None)
         self.splats = Splats.from_arrays(backend, arrays, columns, sh_degree, num_features, params)
-        self.moments = Moments(self.splats, packed_moments, moments, self.first_moment)
+        self.moments = Moments(self.splats, moments, self.first_moment)
         self._set_stats(backend.xp.zeros((2, self.splats.capacity - self.first_moment), "float32"))
         if smooth_3d:
             self.splats.smooth_3d_sigmas = backend.xp.zeros((1, self.splats.capacity), "float32")
@@ -115,7 +111,6 @@ class Model:
     def memory_cost(
         sh_degree: int,
         smooth_3d: bool,
-        packed_moments: bool = False,
         num_features: int = 0,
         on_device: RowsOnDevice | None = None,
         grows: bool = True,
@@ -126,13 +121,13 @@ class Model:
         """
         rows = num_rows(sh_degree, num_features)
         on_device = on_device or RowsOnDevice(rows, rows)
-        trained = Model.bytes_of_moments(packed_moments, on_device)
+        trained = Model.bytes_of_moments(on_device, num_features)
         return MemoryCost(per_splat=trained + 4 * (on_device.params + (rows if grows else SORTING_WORDS) + smooth_3d))
 
     @staticmethod
-    def bytes_of_moments(packed_moments: bool, on_device: RowsOnDevice) -> int:
+    def bytes_of_moments(on_device: RowsOnDevice, num_features: int = 0) -> int:
         """Device memory of the moments and statistics of a splat, which frozen splats lack."""
-        return 4 * ((1 if packed_moments else 2) * on_device.moments + 2)
+        return 4 * (on_device.moments + num_second_moments(num_features) + 2)
 
     @property
     def num(self) -> int:

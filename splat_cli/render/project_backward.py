@@ -15,8 +15,8 @@ from splat_cli.render.project import LANES, SPLAT_SUMS, THREADS, ProjectedBatch,
 
 GEOMETRY_THREADS = 128
 GEOMETRY_LANES = (32, GEOMETRY_THREADS // 32)  # a block of project_backward
+COEFFICIENTS = 8  # view-dependent coefficients per lane of color_backward
 ALL_WARPS, UNSEEN_WARPS, SEEN_WARPS = range(3)  # as in cuda_src/raster/update.cuh
-COEFFICIENTS = 8  # per lane of color_backward, as in cuda_src/raster/color_backward.cu
 
 # Mirrors `struct UpdateOptions` in cuda_src/raster/update.cuh.
 UPDATE_OPTIONS_DTYPE = np.dtype([
@@ -29,8 +29,7 @@ UPDATE_OPTIONS_DTYPE = np.dtype([
 class Update:
     """Use of the gradients of raw parameters by project_backward.
 
-    With moments (float32 [rows, capacity] each; moments1 alone: packed, see model.model.Moments) Adam is applied in
-    place; with d_params the gradients are stored instead.
+    With moments (see model.model.Moments) Adam is applied in place; with d_params the gradients are stored instead.
     stats: float32 [2, capacity] sums for densification, or None. last_seen: float32 [capacity], set to the step if the
     splat's colour has a gradient, or None. has_frozen: moments, stats and last_seen lack columns of frozen splats
     (see model.model.first_moment).
@@ -60,23 +59,17 @@ class Update:
     @property
     def defines(self) -> dict[str, int]:
         """Defines of project_backward and color_backward."""
-        packed = self.moments1 is not None and self.moments2 is None
-        return ({"FUSED_ADAM": 1} if self.moments1 is not None else {}) | moment_defines(packed, self.has_frozen)
+        return ({} if self.moments1 is None else {"FUSED_ADAM": 1}) | ({"FROZEN": 1} if self.has_frozen else {})
 
     @property
     def targets(self) -> tuple[DeviceArray, DeviceArray, DeviceArray]:
-        """Arguments of kernels: moments (the same plane twice if packed) and d_params."""
-        return self.moments1, self.moments1 if self.moments2 is None else self.moments2, self.d_params
+        """Arguments of kernels: moments and d_params."""
+        return self.moments1, self.moments2, self.d_params
 
     def options(self, antialias: bool) -> np.ndarray:
         """`struct UpdateOptions`."""
         values = antialias, self.dense, self.absgrad, self.warps, self.opacity_reg, self.scale_reg
         return np.array((*values, self.noise_seed, self.noise_scale), UPDATE_OPTIONS_DTYPE)
-
-
-def moment_defines(packed: bool, has_frozen: bool = False) -> dict[str, int]:
-    """Defines of kernels that read Adam's moments; packed: see model.model.Moments, has_frozen: see Update."""
-    return ({"BF16_MOMENTS": 1} if packed else {}) | ({"FROZEN": 1} if has_frozen else {})
 
 
 def project_backward(
@@ -95,13 +88,13 @@ def project_backward(
 def _geometry_backward(
     splats: Splats, cameras: CameraTable, state: IterState, antialias: bool, batch: ProjectedBatch, update: Update
 ) -> None:
-    """The first half of `project_backward`: all rows except colours; leaves their gradients in batch.d_rays."""
+    """The first half of `project_backward`: geometry, constant colours; leaves gradients of colours in batch.d_rays."""
     layout, slots = batch.layout, "" if batch.views is None else f"{len(batch.views)} "
     whole_share = batch.share.num_ranks == 1
     columns = "M" if update.has_frozen else "C"
-    moments = {"moments1": update.moments1, "moments2": update.moments2}
-    given = {name: (array, "float32", f"R {columns}") for name, array in moments.items() if array is not None}
-    given |= {} if update.d_params is None else {"d_params": (update.d_params, "float32", "R C")}
+    targets = {"moments1": f"R {columns}", "moments2": f"S {columns}", "d_params": "R C"}
+    arrays = {name: getattr(update, name) for name in targets}
+    given = {name: (array, "float32", targets[name]) for name, array in arrays.items() if array is not None}
     check_arrays(
         "project_backward",
         params=(splats.params, "float32", "R C"),
@@ -121,13 +114,13 @@ def _geometry_backward(
 
 
 def _color_backward(splats: Splats, state: IterState, antialias: bool, batch: ProjectedBatch, update: Update) -> None:
-    """The second half: the rows of colours."""
+    """The second half: view-dependent colours, which change only in warps that a view of the batch shows."""
+    num_coefficients = (splats.sh_degree + 1) ** 2
+    parts = ceil_div(num_coefficients - 1, COEFFICIENTS)
+    if parts == 0 or update.warps == UNSEEN_WARPS:
+        return
     defines = update.defines | batch.defines
-    blocks, num_coefficients = ceil_div(batch.columns, THREADS), (splats.sh_degree + 1) ** 2
-    if update.warps == UNSEEN_WARPS:
-        num_coefficients = 1  # the others do not change
-    parts = ceil_div(num_coefficients, COEFFICIENTS)
     options = splats.capacity, num_coefficients, update.options(antialias), batch.share.struct, batch.layout
     inputs = state.array, *options, batch.views, batch.depths, batch.d_rays
     kernel = splats.backend.kernel("raster/color_backward", "color_backward", **defines)
-    kernel((blocks * parts,), LANES, *inputs, splats.params, *update.targets)
+    kernel((ceil_div(batch.columns, THREADS) * parts,), LANES, *inputs, splats.params, *update.targets)

@@ -13,7 +13,6 @@ from splat_cli.device.cuda import why_no_cuda
 from splat_cli.eval.metrics import SCORE_KERNELS
 from splat_cli.joint.depth.free_space import FREE_SPACE_KERNELS
 from splat_cli.render.project import batch_size_defines
-from splat_cli.render.project_backward import moment_defines
 from splat_cli.render.tiles import SORT_DEFINES
 from splat_cli.run.plan import MIN_VIEWS_OF_BATCH, STEPS_RANGE, default_batch, resolve_schedule
 from splat_cli.terminal.console import Display
@@ -51,7 +50,7 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
     absgrad = {"ABSGRAD": 1} if config.absgrad and config.strategy == "adc" else {}
     config = dataclasses.replace(config, batch=_batch_size(config))
     batch = batch_size_defines(config.batch_size)
-    update = {"FUSED_ADAM": 1} | moment_defines(config.moments == "bf16", config.frozen is not None) | batch
+    update = {"FUSED_ADAM": 1} | ({} if config.frozen is None else {"FROZEN": 1}) | batch
     radial = (
         {"RADIAL_DISTORTION": 1} if config.pose_opt and config.refine_intrinsics and config.refine_distortion else {}
     )

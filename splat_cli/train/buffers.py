@@ -57,7 +57,6 @@ def make_model(
         shown,
         capacity,
         smooth_3d=config.smooth_3d > 0,
-        packed_moments=config.moments == "bf16",
         num_frozen=num_frozen,
         sh_degree=config.trained_sh_degree,
         num_features=config.num_features,
@@ -78,7 +77,7 @@ def training_memory(
     config: ResolvedConfig, num_views: int, deterministic: bool = False, on_device: RowsOnDevice | None = None
 ) -> MemoryCost:
     """Device memory of training, without the images. deterministic: sums in a fixed order on a GPU."""
-    rows = config.trained_sh_degree, config.smooth_3d > 0, config.moments == "bf16", config.num_features
+    rows = config.trained_sh_degree, config.smooth_3d > 0, config.num_features
     splats = Model.memory_cost(*rows, on_device, grows=on_device is None and config.frozen is None)
     scratch = Rasterizer.memory_cost(_rasterization_settings(config, deterministic, joint_models_move(config)))
     if config.gpus > 1:

@@ -32,7 +32,7 @@ def _moments_are_fresh(model, index, others):
     for name in ("moments1", "moments2"):
         moments = host(model, name)
         assert not moments[:, index].any()
-        np.testing.assert_array_equal(moments[:, others], host(model)[:, others])
+        np.testing.assert_array_equal(moments[:, others], host(model)[: len(moments), others])
 
 
 @pytest.mark.parametrize("copies", [1, 2, 10, 50, 60, 149])  # 149: more parents than threads of a block
@@ -135,8 +135,11 @@ def test_opacities_are_reset(model):
     others = np.arange(len(after)) != 10
     np.testing.assert_array_equal(after[others], before[others])
     for name in ("moments1", "moments2"):
-        assert not host(model, name)[10].any()
-        np.testing.assert_array_equal(host(model, name)[others, :NUM], before[others, :NUM])
+        moments = host(model, name)
+        assert not moments[10].any()
+        np.testing.assert_array_equal(
+            np.delete(moments, 10, axis=0)[:, :NUM], np.delete(before, 10, axis=0)[: len(moments) - 1, :NUM]
+        )
 
 
 def test_the_column_after_the_last_splat_does_not_change(model):

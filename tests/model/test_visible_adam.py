@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from splat_cli.device import Backend, open_backend
-from splat_cli.model.model import Moments
 from splat_cli.render.project_backward import Update
 from splat_cli.run.checkpoints.state import capture_state
 from splat_cli.train.trainer import Trainer
@@ -26,15 +25,12 @@ PLAIN = {
 }
 
 
-@pytest.mark.parametrize("packed", [False, True], ids=["float32", "bf16"])
-def test_visible_splats_move_as_with_adam_on_all(packed: bool) -> None:
+def test_visible_splats_move_as_with_adam_on_all() -> None:
     """Results are bit-identical; parameters and moments of other splats keep their bits."""
     backend = open_backend("cpu", threads=1)  # sums in a fixed order
     before, after, visible = [], [], np.empty(0)
     for dense in (True, False):
         device, moments = prepared(backend, REFERENCE_SIZE)
-        if packed:
-            moments = Moments(device.splats, packed=True)
         planes = device.splats.params, *moments.planes().values()
         before = [plane.copy() for plane in planes]
         device.forward()
@@ -77,7 +73,7 @@ def hide(trainer: Trainer, mask: np.ndarray) -> None:
     trainer.splats.params[:3, :NUM][:, mask] = 1e6
 
 
-@pytest.mark.parametrize("changes", [{}, {"moments": "bf16"}, {"batch": 2}, {"local_frame_adam": False}], ids=str)
+@pytest.mark.parametrize("changes", [{}, {"batch": 2}, {"local_frame_adam": False}], ids=str)
 def test_no_difference_if_every_view_shows_every_splat(changes: dict[str, object]) -> None:
     planes = []
     for visible_adam in (False, True):
@@ -95,7 +91,6 @@ def test_no_difference_if_every_view_shows_every_splat(changes: dict[str, object
     "changes",
     [
         {},
-        {"moments": "bf16"},
         {"batch": 2},
         {"pose_opt": True, "appearance": "exposure", "background": "learned"},
     ],

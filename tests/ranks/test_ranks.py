@@ -41,7 +41,7 @@ def test_any_number_of_ranks_gives_the_same_bits(alone, training, tmp_path, gpus
     [
         {"strategy": "adc", "absgrad": True, "grad_threshold": 1e-4, "opacity_reset_interval": 16},
         {"strategy": "mcmc"},
-        {"smooth_3d": 0.2, "free_space": 1.0, "visible_adam": True, "coarse_until": 0.4, "moments": "bf16"},
+        {"smooth_3d": 0.2, "free_space": 1.0, "visible_adam": True, "coarse_until": 0.4},
     ],
     ids=str,
 )

@@ -1,15 +1,18 @@
 """Checkpoints of a run: how many, their content, damaged ones."""
 
+import dataclasses
 import random
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from splat_cli.device import open_backend
 from splat_cli.errors import FormatError, UsageError
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
 from splat_cli.run.checkpoints.file import Checkpoint, read_checkpoint
-from splat_cli.run.checkpoints.state import restore_state
+from splat_cli.run.checkpoints.state import capture_state, restore_state
+from tests.noise_trainer import noise_trainer
 from tests.subprocesses import ROOT
 
 
@@ -24,11 +27,26 @@ def test_checkpoint_holds_what_the_page_says(finished):
     checkpoint = read_checkpoint(checkpoint_paths(finished.checkpoints_path)[0])
     num = checkpoint.arrays["params"].shape[1]
     shapes = {name: (array.shape, array.dtype) for name, array in checkpoint.arrays.items()}
-    planes = ((59, num), np.float32)
-    assert shapes == {"params": planes, "moments1": planes, "moments2": planes, "stats": ((2, num), np.float32)}
+    rows = {"params": 59, "moments1": 59, "moments2": 14, "stats": 2}
+    assert shapes == {name: ((count, num), np.float32) for name, count in rows.items()}
     page = (ROOT / "docs" / "checkpoints.md").read_text()
     for key in ("format", "program", "step", *checkpoint.metadata, *checkpoint.arrays):
         assert f"`{key}`" in page
+
+
+def test_packed_moments_of_an_earlier_version_are_unpacked():
+    trainer = noise_trainer(open_backend("cpu"), 100)
+    trainer.run_until(5)
+    checkpoint = capture_state(trainer)
+    first, second = (np.resize(checkpoint.arrays[name], (59, 100)).view("uint32") for name in ("moments1", "moments2"))
+    words = (second & 0xFFFF0000 | first >> 16).view("float32")
+    checkpoint.arrays = {name: array for name, array in checkpoint.arrays.items() if "moments" not in name}
+    restore_state(trainer, dataclasses.replace(checkpoint, arrays=checkpoint.arrays | {"moments": words}))
+    moments = trainer.model.moments
+    assert first.any()
+    assert second.any()
+    for plane, bits in ((moments.first, first), (moments.second, second[:14])):
+        np.testing.assert_array_equal(plane[:, :100].view("uint32"), bits & 0xFFFF0000)
 
 
 def test_keep_zero_writes_no_checkpoints(training, tmp_path):

@@ -31,7 +31,7 @@ def test_photographs_with_different_looks_need_appearances(backend):
     "settings",
     [
         {"field_moves": True},
-        {"field_features": 3, "field_sh_degree": 1, "sh_degree_interval": 1, "batch": 2, "moments": "bf16"},
+        {"field_features": 3, "field_sh_degree": 1, "sh_degree_interval": 1, "batch": 2},
     ],
     ids=["moves", "features"],
 )

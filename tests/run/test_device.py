@@ -27,7 +27,7 @@ RUNS = {
     "intrinsics": {"pose_opt": True, "refine_intrinsics": True, "refine_distortion": True},
     "field": {"color": "field", "field_appearance": 4, "field_moves": True, "dropout": 0.1},
     "random": {"init": "random", "noise_scale": 0.0},
-    "visible": {"visible_adam": True, "moments": "bf16", "batch": 2, "noise_scale": 1000.0, "strategy": "mcmc"},
+    "visible": {"visible_adam": True, "batch": 2, "noise_scale": 1000.0, "strategy": "mcmc"},
 }
 BY_CHANCE = {"morton", "raster/project", "density/refine", "density/sampling"}  # unused if rounds find nothing to do
 

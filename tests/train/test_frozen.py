@@ -22,7 +22,6 @@ SETTINGS = {
     "adc": {"strategy": "adc", "grad_threshold": 1e-7},
     "dropout": {"dropout": 0.4},
     "batch": {"batch": 2},
-    "packed": {"moments": "bf16"},
     "visible": {"visible_adam": True, "strategy": "copies", "noise_scale": 1e5},
     "coarse": {"coarse_until": 0.5},
 }

@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import IO, Any
 
@@ -39,7 +40,7 @@ _UNBOUNDED = ("loss_l1", "loss_l2", "loss_ssim", "loss", "psnr")
 class Checkpoint:
     """State of a run after a step.
 
-    arrays: float32 `params` [rows, num], `moments1`, `moments2` (or `moments`) [rows, trained], `stats` [2, trained],
+    arrays: float32 `params` [rows, num], `moments1` and `moments2` (see model.model.Moments), `stats` [2, trained],
     and arrays of joint models (train.joint_models); on the device until written. metadata: all other values, as JSON
     (keys: docs/checkpoints.md). trained: num without frozen splats (model.model.first_moment).
     """
@@ -146,7 +147,7 @@ def _check_arrays(arrays: dict[str, np.ndarray], num_features: int, num_frozen: 
     for name, array in arrays.items():
         if array.dtype != np.float32:
             raise ValueError(f"`{name}` is {array.dtype}, expected float32")
-    moments = ("moments",) if "moments" in arrays else ("moments1", "moments2")
+    moments = ("moments",) if "moments" in arrays else ("moments1", "moments2")  # the former by earlier versions
     missing = [name for name in (*_PLANES, *moments) if name not in arrays]
     if missing:
         raise ValueError(f"it lacks `{missing[0]}`")
@@ -155,8 +156,10 @@ def _check_arrays(arrays: dict[str, np.ndarray], num_features: int, num_frozen: 
     if color_rows / 3 - 1 not in SH_DEGREE_FROM_COEFFICIENTS or params.shape[1] == 0:
         raise ValueError(f"`params` is {list(params.shape)}, not a row for each parameter of splats")
     columns = params.shape[1] - first_moment(num_frozen)
-    for name, rows in {**dict.fromkeys(moments, len(params)), "stats": 2}.items():
-        if arrays[name].shape not in ((rows, columns), (rows, params.shape[1])):  # the latter by earlier versions
+    second = len(params) - color_rows + 3
+    for name, rows in {**dict.fromkeys(moments, len(params)), "moments2": second, "stats": 2}.items():
+        former = len(params) if name == "moments2" else rows, params.shape[1]  # in earlier versions
+        if name in arrays and arrays[name].shape not in product((rows, former[0]), (columns, former[1])):
             raise ValueError(f"`{name}` is {list(arrays[name].shape)}, expected {[rows, columns]}")
     return color_rows
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from splat_cli.config import TrainConfig
 from splat_cli.errors import FormatError, UsageError
+from splat_cli.gaussians.splats import SHN
 from splat_cli.model.model import GRAIN, rounded_capacity
 from splat_cli.render.iter_state import ITER_STATE_DTYPE
 from splat_cli.run.checkpoints.file import Checkpoint
@@ -54,7 +55,7 @@ def restore_state(trainer: Trainer, checkpoint: Checkpoint) -> None:
             "with --init-from"
         )
     trainer.model.num_frozen = checkpoint.num_frozen
-    checkpoint = _without_frozen_moments(trainer, checkpoint)
+    checkpoint = _without_former_moments(trainer, checkpoint)
     _check_arrays(trainer, checkpoint)
     limit = trainer.config.max_splats + checkpoint.num_frozen + GRAIN
     most = max(checkpoint.num_splats, limit, trainer.capacity)
@@ -90,9 +91,17 @@ def _clear_other_stats(trainer: Trainer, checkpoint: Checkpoint) -> None:
         trainer.clear_stats(checkpoint.step)
 
 
-def _without_frozen_moments(trainer: Trainer, checkpoint: Checkpoint) -> Checkpoint:
-    """A checkpoint of an earlier version has moments and statistics of frozen splats; they are left out."""
+def _without_former_moments(trainer: Trainer, checkpoint: Checkpoint) -> Checkpoint:
+    """A checkpoint without what earlier versions stored: second moments of view-dependent colours, frozen splats.
+
+    `moments` were both moments in a word, the first as bfloat16 in the low half.
+    """
     arrays, num = dict(checkpoint.arrays), checkpoint.num_splats
+    if (words := arrays.pop("moments", None)) is not None:
+        bits = words.view(np.uint32)
+        arrays["moments1"], arrays["moments2"] = (half.view(np.float32) for half in (bits << 16, bits >> 16 << 16))
+    if (excess := len(arrays["moments2"]) - len(trainer.model.moments.second)) > 0:
+        arrays["moments2"] = np.delete(arrays["moments2"], slice(SHN.start, SHN.start + excess), axis=0)
     for name in arrays.keys() & trainer.model.planes().keys():
         if arrays[name].shape[1] == num:
             arrays[name] = arrays[name][:, trainer.model.missing(name) :]

@@ -97,8 +97,6 @@ class MemoryPlan:
         frozen = f" and {self.num_frozen:,} frozen ones" if self.num_frozen else ""
         host = self.on_host[0] * num
         offloaded = f"; {_gib(host)} of view-dependent colours in host memory: slower, same result" if host else ""
-        if host and self.config.moments == "float32":
-            offloaded += "; --moments bf16 halves what a step moves"
         return (
             f"Memory: {_gib(self.splat_bytes(num))} for {self.wanted_splats:,} splats{frozen}, "
             f"{_gib(self.photographs)} for photographs, {_gib(self.pictures)} for rendering, of "
@@ -154,7 +152,7 @@ def plan_memory(
             wanted_splats=min(config.max_splats, start) if start and _never_grows(config) else config.max_splats,
             config=config,
             num_frozen=num_frozen,
-            saved_per_frozen=Model.bytes_of_moments(config.moments == "bf16", on_device or RowsOnDevice(rows, rows)),
+            saved_per_frozen=Model.bytes_of_moments(on_device or RowsOnDevice(rows, rows), config.num_features),
             on_device=on_device,
             on_host=(_host_bytes(config, on_device), host_room) if on_device else (0, 0),
         )
@@ -183,18 +181,14 @@ def _rows_that_fit(least: MemoryPlan) -> RowsOnDevice:
     room = least.available - least.photographs - least.pictures - least.splat_bytes(num)
     words = max(room // (4 * num), 0)
     params = min(words, most)
-    moments = min((words - params) // _num_moments(least.config), most)
+    moments = min(words - params, most)
     return RowsOnDevice(SHN.start + params, SHN.start + moments)
 
 
 def _host_bytes(config: ResolvedConfig, on_device: RowsOnDevice) -> int:
     """Bytes per splat of the rows in host memory."""
     rows = num_rows(config.trained_sh_degree)
-    return 4 * (rows - on_device.params + _num_moments(config) * (rows - on_device.moments))
-
-
-def _num_moments(config: ResolvedConfig) -> int:
-    return 1 if config.moments == "bf16" else 2
+    return 4 * (2 * rows - on_device.params - on_device.moments)
 
 
 def _never_grows(config: ResolvedConfig) -> bool:

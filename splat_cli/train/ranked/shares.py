@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from splat_cli.device import DeviceArray
+from splat_cli.device import Backend, DeviceArray
 from splat_cli.device.launch import launch
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import OPACITIES, Splats
@@ -23,6 +23,19 @@ from splat_cli.ranks.share import WHOLE, Share
 
 FILE = "density/shares"
 NUM_GEOMETRY = OPACITIES.stop  # rows of parameters on which density control decides
+
+
+class MomentNumbers(Moments):
+    """Numbers instead of moments, int32 in a row of floats."""
+
+    def __init__(self, backend: Backend, capacity: int) -> None:
+        self.first = backend.planes(1, capacity, 1)
+
+    def planes(self) -> dict[str, DeviceArray]:
+        return {"moments1": self.first}
+
+    def set_planes(self, planes: dict[str, DeviceArray]) -> None:
+        self.first = planes["moments1"]
 
 
 class Geometry(Model):
@@ -37,7 +50,7 @@ class Geometry(Model):
         backend = model.backend
         self.backend, self.num_frozen, self.on_device, self.cleared = backend, 0, None, set[int]()
         self.splats = Splats(backend, backend.planes(NUM_GEOMETRY + 1, capacity, NUM_GEOMETRY + 1), num)
-        self.moments = Moments(Splats(backend, backend.planes(1, capacity, 1), num), packed=True)
+        self.moments = MomentNumbers(backend, capacity)
         self._set_stats(backend.planes(2, capacity, 2))
         if model.splats.smooth_3d_sigmas is not None:
             self.splats.smooth_3d_sigmas = backend.planes(1, capacity, 1)
