@@ -57,8 +57,8 @@ class RunData:
 
     @property
     def measured(self) -> dict[str, Any]:
-        """The last scores; empty without an evaluation."""
-        return self.metrics[max(self.metrics)] if self.metrics else {}
+        """Scores of the last saved splats, which the report shows; empty if they were not evaluated."""
+        return self.metrics.get(max(self.run.saved_steps() or self.metrics, default=0), {})
 
 
 def read_run_data(run: RunDir) -> RunData:

@@ -55,6 +55,16 @@ def test_grade(data, psnr, words):
     assert f"PSNR {psnr:.1f} dB over 8 photographs that training has not seen: {words}" in text
 
 
+@pytest.mark.parametrize(("saved", "psnr"), [((), 28), ((50,), 20), ((50, 100), 28), ((50, 100, 110), None)])
+def test_scores_are_those_of_the_splats_that_are_shown(data, saved, psnr):
+    """A finished run was continued, and interrupted: its last splats are later than its last scores."""
+    for step in saved:
+        data.run.ply_path(step).parent.mkdir(parents=True)
+        data.run.ply_path(step).touch()
+    data = dataclasses.replace(data, metrics={50: scores([20.0] * 8), **data.metrics})
+    assert data.measured.get("psnr") == psnr
+
+
 @pytest.mark.parametrize(
     ("psnr", "expected"),
     [(28, '<span class="badge good">PSNR 28.0 dB: good'), (24, '"badge">PSNR 24.0 dB: fair'), (20, 'bad">PSNR 20')],

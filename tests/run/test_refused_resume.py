@@ -294,17 +294,17 @@ def test_saved_splats_without_a_checkpoint_are_not_replaced(training, finished, 
 
 
 def test_a_folder_of_checkpoints_that_cannot_be_read_is_not_empty(training, copy, monkeypatch):
-    scandir = os.scandir
+    def refusing(opened):
+        def refuse(path="."):
+            if str(path).endswith("checkpoints"):
+                raise PermissionError(errno.EACCES, "Permission denied", str(path))
+            return opened(path)
 
-    def refuse(path="."):
-        if str(path).endswith("checkpoints"):
-            raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return scandir(path)
+        return refuse
 
-    listdir = os.listdir
     with monkeypatch.context() as patch:
-        patch.setattr(os, "scandir", refuse)
-        patch.setattr(os, "listdir", lambda path=".": refuse(path) and listdir(path))
+        patch.setattr(os, "scandir", refusing(os.scandir))
+        patch.setattr(os, "listdir", refusing(os.listdir))
         with pytest.raises(UnreadableError, match="checkpoints cannot be read: Permission denied"):
             plan_resumption(copy, None, {}, training.display)
         with pytest.raises(UnreadableError):

@@ -314,8 +314,9 @@ class RunDir:
         _write_json(self.trials_path, trials)
 
     def result(self) -> dict[str, Any]:
-        """Content of result.json (RunSummary.to_dict), empty if the run is not finished."""
-        return _read_json(self.result_path, check_result, _REMOVE, missing={})
+        """Content of result.json (RunSummary.to_dict); empty if the run is not finished, or was continued since."""
+        content = _read_json(self.result_path, check_result, _REMOVE, missing={})
+        return content if content.get("steps", 0) >= max(self.saved_steps(), default=0) else {}
 
     def save_result(self, result: dict[str, Any]) -> None:
         _write_json(self.result_path, result)

@@ -122,6 +122,15 @@ def test_splats_of_a_run_are_the_last_saved(run):
     assert find_splats(run.path) == (last, run)
 
 
+def test_a_run_that_was_continued_has_no_result_of_its_earlier_end(run):
+    run.save_result(result := {"steps": 7000, "num_splats": 9, "seconds": 1.0})
+    assert run.result() == result
+    _save(run, 7000)
+    assert run.result() == result
+    _save(run, 7001)
+    assert run.result() == {}
+
+
 def test_find_splats_knows_the_run_of_a_file(run, tmp_path):
     early = _save(run, 7000)
     ply, found = find_splats(early)
