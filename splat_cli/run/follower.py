@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import sys
 from multiprocessing.connection import Connection
@@ -46,6 +47,7 @@ def _follow(channel: Channel, files: list[int]) -> None:
     ranks = make_ranks(channel, backend, files)
     prepare_kernels(backend, requested)
     _, config, views, budget, points = ranks.next_message()
+    prepare_kernels(backend, dataclasses.replace(requested, batch=config.batch))  # unknown until rank 0 had a plan
     own = own_views(len(views), config.batch_size, Share(ranks.rank, ranks.size))
     images = load_part(views, own, requested, backend, display, lazily=budget is not None)
     splats = placeholder_splats(images, 8)

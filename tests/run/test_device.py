@@ -1,12 +1,13 @@
 """Kernels compiled ahead of time: all kernels of a run, and few others."""
 
+import dataclasses
 import signal
 
 import pytest
 
 from splat_cli.config.presets import load_config
 from splat_cli.device.cpu import CpuBackend
-from splat_cli.run import device
+from splat_cli.run import device, follower
 from splat_cli.run.device import kernels_of_run, prepare_kernels
 from tests.training import SETTINGS
 
@@ -103,3 +104,23 @@ def test_kernels_are_prepared_by_the_backend():
 
     assert prepare_kernels(backend := Backend(), config := load_config(None)) == "wait"
     assert backend.units == kernels_of_run(config, "cpu")
+
+
+def test_other_ranks_compile_the_kernels_of_the_batch_that_rank_0_chose(monkeypatch):
+    requested, prepared = load_config(None, {"gpus": 2}), []
+
+    class Messages:
+        """From rank 0: settings and device, then those of the plan."""
+
+        rank, size = 1, 2
+        content = iter([(requested, "cpu"), ("train", dataclasses.replace(requested, batch=8), [], None, None)])
+
+        def next_message(self):
+            return next(self.content)
+
+    monkeypatch.setattr(follower, "make_ranks", lambda channel, *_: channel)
+    monkeypatch.setattr(follower, "prepare_kernels", lambda backend, config: prepared.append(config.batch))
+    monkeypatch.setattr(follower, "own_views", lambda *_: 1 / 0)  # photographs come later
+    with pytest.raises(ZeroDivisionError):
+        follower._follow(Messages(), [])
+    assert prepared == [None, 8]
