@@ -1,5 +1,7 @@
 """Implementation of `splat eval`: evaluates a saved run and updates its metrics.json."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from splat_cli.run.storage.load_images import load_run_images, read_run_scene
 from splat_cli.run.storage.load_splats import load_model
 from splat_cli.run.storage.result import updated_metrics
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.terminal.console import Display, first_of
 
 
@@ -29,8 +32,10 @@ from splat_cli.terminal.console import Display, first_of
 class Evaluation:
     """Scores by photograph and their mean after `step` steps.
 
-    held_out: whether training did not see the photographs. path: metrics.json, updated unless `unwritten` or `other`.
-    free_space: see eval/free_space.py; empty in a scene without points.
+    held_out: whether training did not see the photographs. free_space: see eval/free_space.py; empty in a scene without
+    points. path: metrics.json, which has the scores unless `unwritten` or `other` is set. unwritten: why it could not
+    be written, for example in the folder of another user's run. other: what was scored instead of the run's model and
+    photographs, in words.
     """
 
     step: int
@@ -41,9 +46,7 @@ class Evaluation:
     path: Path
     free_space: dict[str, float]
     unwritten: DiskError | None = None
-    """The reason why metrics.json could not be written, for example in the folder of another user's run."""
     other: str | None = None
-    """The other model or photographs, in words, if not those of training: metrics.json keeps the run's scores."""
 
     def to_dict(self) -> dict[str, Any]:
         """The scores as JSON."""
@@ -81,24 +84,14 @@ def evaluate_run(
         raise UsageError(
             f"{source} is not in the folder of a run, which records the photographs: name the run's folder"
         )
-    config, distance = run.config(), None if lpips is None else Lpips(lpips)
+    config, step, distance = run.config(), step_of(ply), None if lpips is None else Lpips(lpips)
     photographs = load_run_images(run, run.views("test"), scene, backend, display)
     splats, field = load_model(ply, backend) if source.is_dir() else (Splats.from_arrays(backend, read_ply(ply)), None)
-    names = png_names([view.name for view in photographs.views])
-    if pictures:
-        refuse_foreign(pictures / name for name in names)
-    with display.counting("views", len(photographs.views)) as count:
-
-        def on_render(index: int, render: np.ndarray) -> None:
-            if pictures:
-                compared = side_by_side(render, photographs.images[index], photographs.masks[index])
-                save_png(pictures / names[index], compared)
-            count(1)
-
-        model = TrainedModel(splats, field, run.background(), run.responses())
+    model = TrainedModel(splats, field, run.background(), run.responses())
+    with _pictures(pictures, photographs, display) as on_render:
         scores = evaluate(model, photographs, config, on_render=on_render, with_flip=with_flip, lpips=distance)
-    step, views = step_of(ply), {"": photographs.views, "_train": run.views("train")}
     now = read_run_scene(run, scene)
+    views = {"": photographs.views, "_train": run.views("train")}
     free_space = free_space_metrics(backend, splats, views, now.points, config.antialias)
     extra = {"num_splats": splats.num, **free_space}
     changed = changed_inputs(run, [view for view in now.views if view.name in scores])
@@ -108,6 +101,28 @@ def evaluate_run(
         unwritten = None if other else _try_to_save(run, metrics)
     mean, protocol = mean_score(scores.values()), metrics["protocol"]
     return Evaluation(step, config.eval, scores, mean, protocol, run.metrics_path, free_space, unwritten, other)
+
+
+@contextmanager
+def _pictures(
+    folder: Path | None, photographs: ImageSet, display: Display
+) -> Iterator[Callable[[int, np.ndarray], None]]:
+    """A function that counts each render and writes it beside its photograph and the error map, if `folder` is given.
+
+    UsageError if the folder has other programs' files of these names.
+    """
+    names = png_names([view.name for view in photographs.views])
+    if folder:
+        refuse_foreign(folder / name for name in names)
+    with display.counting("views", len(names)) as count:
+
+        def on_render(index: int, render: np.ndarray) -> None:
+            if folder:
+                compared = side_by_side(render, photographs.images[index], photographs.masks[index])
+                save_png(folder / names[index], compared)
+            count(1)
+
+        yield on_render
 
 
 def _try_to_save(run: RunDir, metrics: dict[str, Any]) -> DiskError | None:
