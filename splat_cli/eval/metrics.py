@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from splat_cli.config import TrainConfig
 from splat_cli.device import Backend, DeviceArray, Unit
 from splat_cli.device.launch import ceil_div
 from splat_cli.errors import UsageError, reason_of
@@ -61,33 +62,31 @@ class Score:
 
 
 def protocol(
-    test_every: int,
-    held_out: bool,
+    config: TrainConfig,
+    mean: Score,
     *,
     named: bool = False,
-    refined: bool = False,
-    with_flip: bool = False,
-    lpips: str | None = None,
-    fitted: bool = False,
-    pose_fitted: bool = False,
     halves: bool = False,
     free_space: bool = False,
+    lpips: str | None = None,
 ) -> str:
-    """Description of the evaluation, for metrics.json.
+    """Description of the evaluation, for metrics.json. mean: the scores that were computed.
 
-    named: the images are those listed in split.json. refined: camera poses were refined. fitted: also scored after
-    colour correction. pose_fitted: also scored at fitted poses. halves: appearance embeddings were fitted to left
-    halves. free_space: floaters were measured. lpips: network of LPIPS, if computed.
+    named: the images are those listed in split.json. halves: appearance embeddings were fitted to left halves.
+    free_space: floaters were measured. lpips: network of LPIPS, if computed.
     """
-    seen = "held out from training" if held_out else "NOT held out: training saw them too"
-    distance = "" if lpips is None else _LPIPS.format(network=lpips)
-    every = f"images sorted by name, numbers 0, {test_every}, {2 * test_every}, ..."
+    seen = "held out from training" if config.eval else "NOT held out: training saw them too"
+    numbers = f"images sorted by name, numbers 0, {config.test_every}, {2 * config.test_every}, ..."
+    measures = "" if mean.flip is None else _FLIP
+    measures += "" if lpips is None else _LPIPS.format(network=lpips)
+    measures += "" if mean.fitted_psnr is None else _FITTED
+    measures += "" if mean.pose_fitted_psnr is None else _POSE_FITTED
     return (
-        f"{'images that split.json names' if named else every} ({seen}); {_MOVED * refined}{_HALVES * halves}"
+        f"{'images that split.json names' if named else numbers} ({seen}); {_MOVED * config.pose_opt}{_HALVES * halves}"
         "rendered at the training size; render and photograph rounded to 8 bits; "
         "PSNR over all pixels and channels of one image, then the mean over images; "
         "SSIM with an 11x11 Gaussian window of sigma 1.5, zero padding, mean over pixels and channels, then over "
-        f"images; {_FLIP * with_flip}{distance}{_FITTED * fitted}{_POSE_FITTED * pose_fitted}{_FREE_SPACE * free_space}"
+        f"images; {measures}{_FREE_SPACE * free_space}"
         "pixels that a mask excludes, or that undistortion leaves blank, do not count"
     )
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from splat_cli.config import TrainConfig
 from splat_cli.eval.metrics import Score, flip, has_flip, mean_score, protocol
 
 pytest.importorskip("flip_evaluator")
@@ -42,7 +43,7 @@ def test_masked_pixels_do_not_count(pair):
 
 
 def test_protocol_states_the_resolution():
-    assert "FLIP at 67 pixels per degree" in protocol(8, held_out=True, with_flip=True)
+    assert "FLIP at 67 pixels per degree" in protocol(TrainConfig(), Score(20, 0.5, 0.1))
 
 
 def test_mean_needs_flip_of_all_images():

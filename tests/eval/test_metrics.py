@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from splat_cli.config import TrainConfig
 from splat_cli.eval.evaluate import fit_color_on_left_half
 from splat_cli.eval.metrics import Score, mean_score, protocol, psnr
 from splat_cli.render.images import to_8bit
@@ -96,8 +97,8 @@ def test_rounding_to_8_bits():
 
 
 def test_protocol_states_whether_images_were_held_out():
-    assert "numbers 0, 8, 16, ..." in protocol(8, held_out=True)
-    assert "NOT held out" in protocol(8, held_out=False)
+    assert "numbers 0, 8, 16, ..." in protocol(TrainConfig(eval=True), Score(20, 0.5))
+    assert "NOT held out" in protocol(TrainConfig(eval=False), Score(20, 0.5))
 
 
 def test_masked_pixels_do_not_count():

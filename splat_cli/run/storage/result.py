@@ -74,18 +74,7 @@ def updated_metrics(
     mean = mean_score(scores.values())
     per_image = {name: one.to_dict() for name, one in scores.items()}
     steps[str(step)] = {**steps.get(str(step), {}), **mean.to_dict(), **extra, "per_image": per_image}
-    is_named, has_flips = run.split_path.is_file(), mean.flip is not None
-    halves = has_appearances(config)
-    measured = protocol(
-        config.test_every,
-        config.eval,
-        named=is_named,
-        refined=config.pose_opt,
-        with_flip=has_flips,
-        lpips=lpips,
-        fitted=config.appearance != "none",
-        pose_fitted=mean.pose_fitted_psnr is not None,
-        halves=halves,
-        free_space="hidden_points" in extra,
-    )
+    named, halves = run.split_path.is_file(), has_appearances(config)
+    free_space = "hidden_points" in extra
+    measured = protocol(config, mean, named=named, halves=halves, free_space=free_space, lpips=lpips)
     return {"protocol": measured, "device": device, "steps": steps}
