@@ -49,10 +49,11 @@ _FEW_MATCHES, _FEW_INITIAL, _FEW_INLIERS = 10, 50, 15  # of small copies; COLMAP
 _MAX_SIDE = 3200  # pixels; COLMAP scales larger photographs down
 _TRIALS, _LEAST_SHARE = 2000, 0.25  # of RANSAC: trials at most, and share of inliers; COLMAP's: 10,000, 0.25
 _KEPT = 100  # photographs whose features are in memory while pairs are verified
+_AHEAD = 8  # pairs per thread: a pair that overlaps little takes up to 15 times as long as others
 _GROWTH = 1.3  # of a model between two bundle adjustments of the whole; COLMAP's: 1.1
 _LEAST_GAIN = 1e-4  # relative, of an iteration of a bundle adjustment; COLMAP's: 0, that is 25 or 50 iterations
 _LEAST_LAST_GAIN = 1e-6  # the same in the last one, with all points
-_LOCAL_ROUNDS, _ROUNDS = 1, 2  # of adjusting and filtering, at most; COLMAP's: 2, 5
+_LOCAL_ROUNDS, _ROUNDS = 1, 1  # of adjusting and filtering, at most; COLMAP's: 2, 5
 _ONE_THREAD = 200  # photographs, at most, that one thread maps: to the same poses in each run
 _MIN_MODEL_SIZE = 3
 _MIN_REGISTERED = 0.8
@@ -224,7 +225,7 @@ def _verify(pycolmap: Any, database: Path, seed: int) -> None:
     pairs = [pair for pair in matched if not opened.exists_two_view_geometry(*pair)]
     calls = (partial(verified, pair, opened.read_matches(*pair), [places(one) for one in pair]) for pair in pairs)
     _send(phase="verified", total=len(pairs))
-    for number, result in enumerate(run_in_threads(calls, num_cores()), 1):
+    for number, result in enumerate(run_in_threads(calls, num_cores(), _AHEAD * num_cores()), 1):
         opened.write_two_view_geometry(*result)
         _send(done=number)
     opened.close()

@@ -263,7 +263,7 @@ def verify(*args):
     shares.append([len(args[4]), args[5].ransac.min_inlier_ratio])
     return os._exit(9) if sys.argv[3] == "verify" and len(shares) > 2 else estimate(*args)
 
-pycolmap.estimate_two_view_geometry, worker.num_cores = verify, lambda: 1
+pycolmap.estimate_two_view_geometry, worker.num_cores, worker._AHEAD = verify, lambda: 1, 1
 if sys.argv[3] == "match":
     options = pycolmap.SyntheticDatasetOptions(num_rigs=1, num_cameras_per_rig=1, num_frames_per_rig=len(names))
     options.num_points3D = 40
