@@ -152,8 +152,8 @@ def _save_inputs(
     job.run.save_inputs(inputs, summary_of(data.scene.points))
     if not has_refined:
         job.run.save_cameras(data.scene.views)
-    if data.is_split_by_name:
-        write_split(job.run.split_path, *data.split)
+    if data.split.is_named:
+        write_split(job.run.split_path, data.split)
     else:
         job.run.split_path.unlink(missing_ok=True)  # of a run that was killed before it began
     if trials:

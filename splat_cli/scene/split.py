@@ -6,17 +6,65 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
+from splat_cli.config import TrainConfig
 from splat_cli.device.launch import ceil_div
-from splat_cli.errors import FormatError
+from splat_cli.errors import FormatError, SceneError
 from splat_cli.io.files import regular, replacing
 from splat_cli.io.json_input import parse_json, read_json_text
 from splat_cli.scene.dataset import MAX_PHOTOGRAPHS
-from splat_cli.scene.view import View
+from splat_cli.scene.view import Scene, View
 
 _FIRST, _MAX_LINE = 1024, 4096  # characters; lines of devices such as /dev/zero never end
+
+
+class Split(NamedTuple):
+    """Training and held-out views. is_named: names or neighbours chose them, so that split.json must list them."""
+
+    train: list[View]
+    test: list[View]
+    is_named: bool = False
+
+
+def split_scene(scene: Scene, config: TrainConfig) -> Split:
+    """The split of a run: by --split, the dataset's own split, or --split-by.
+
+    SceneError if either part would be empty.
+    """
+    if not config.eval:
+        return Split(*split(scene.views, 0))
+    names = scene.test_names if config.split is None else read_split(Path(config.split))
+    if names is None and config.split_by == "sector":
+        names = sector_names(scene.views, config.test_every)
+    train, test = split(scene.views, config.test_every, names)
+    if not (train and test):
+        raise SceneError(_why_no_split(scene, config, bool(train)))
+    return Split(train, test, is_named=names is not None)
+
+
+def unknown_names(scene: Scene, config: TrainConfig) -> list[str]:
+    """Held-out names, of --split or of the dataset, that no photograph has; those skipped do not count."""
+    names = scene.test_names if config.split is None else read_split(Path(config.split))
+    if not config.eval or names is None:
+        return []
+    skipped = {line.partition(": ")[0] for line in scene.skipped}
+    return sorted(names - {view.name for view in scene.views} - skipped)
+
+
+def _why_no_split(scene: Scene, config: TrainConfig, has_train: bool) -> str:
+    """Error message if no photograph is left for training, or for evaluation."""
+    if config.split is None and scene.test_names is None:
+        return f"{scene.root} has too few photographs to hold one out: train without --eval"
+    by = config.split or "the dataset"
+    if not has_train:
+        return f"all {len(scene.views):,} photographs of {scene.root} are held out by {by}: train without --eval"
+    if config.split is not None:
+        return f"{scene.root} has none of the photographs that {by} names: compare the names"
+    missing = f" ({scene.skipped[0]})" if scene.skipped else ""
+    return f"{scene.root} has none of the photographs that {by} holds out{missing}: restore them, or leave out --eval"
 
 
 def split(
@@ -79,9 +127,9 @@ def read_split(path: Path) -> frozenset[str]:
     return found
 
 
-def write_split(path: Path, train: Sequence[View], test: Sequence[View]) -> None:
+def write_split(path: Path, split: Split) -> None:
     """Write a file for `read_split`, with the names of both sets."""
-    names = {"train": [view.name for view in train], "test": [view.name for view in test]}
+    names = {"train": [view.name for view in split.train], "test": [view.name for view in split.test]}
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(names, indent=1) + "\n", encoding="utf-8")
 

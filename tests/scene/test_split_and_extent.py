@@ -7,7 +7,7 @@ import pytest
 
 from splat_cli.errors import FormatError
 from splat_cli.scene import scene_extent, split
-from splat_cli.scene.split import read_split, sector_names, write_split
+from splat_cli.scene.split import Split, read_split, sector_names, write_split
 from tests.peak_memory import assert_little_memory
 from tests.views import ring_of_views
 
@@ -31,7 +31,7 @@ def test_named_views_are_held_out(tmp_path):
     train, test = split(views, 8, {"a_01.jpg", "a_04.jpg", "unknown.jpg"})
     assert [view.name for view in test] == ["a_01.jpg", "a_04.jpg"]
     assert len(train) == 3
-    write_split(tmp_path / "split.json", train, test)
+    write_split(tmp_path / "split.json", Split(train, test))
     assert read_split(tmp_path / "split.json") == {"a_01.jpg", "a_04.jpg"}
 
 

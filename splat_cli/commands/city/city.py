@@ -23,12 +23,13 @@ from splat_cli.run.plan import default_steps, lr_factor, resolve_plan, resolve_s
 from splat_cli.run.ranks import rank_counts
 from splat_cli.run.resume import other_options
 from splat_cli.run.setup.memory_plan import plan_memory
-from splat_cli.run.setup.training_data import split_scene, with_fixed_paths
+from splat_cli.run.setup.training_data import with_fixed_paths
 from splat_cli.run.storage.find_run import is_run, require_free
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.cameras_json import read_json
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene
+from splat_cli.scene.split import split_scene
 from splat_cli.terminal.console import Display
 
 _OF_CELLS: dict[str, Any] = {

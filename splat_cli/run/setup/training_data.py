@@ -28,48 +28,9 @@ from splat_cli.scene.plausibility import refuse_scene
 from splat_cli.scene.points.point_cloud import is_point_cloud
 from splat_cli.scene.points.random_points import points_out_of_view
 from splat_cli.scene.read import read_scene
-from splat_cli.scene.split import read_split, sector_names, split
+from splat_cli.scene.split import Split, split_scene, unknown_names
 from splat_cli.scene.view import Scene, View
 from splat_cli.terminal.console import Display, first_of, left_out
-
-
-def split_scene(scene: Scene, config: TrainConfig) -> tuple[list[View], list[View], bool]:
-    """(train, test, whether split.json must list them): by --split, the dataset's own split, or --split-by.
-
-    SceneError if either part would be empty.
-    """
-    if not config.eval:
-        return *split(scene.views, 0), False
-    names = scene.test_names if config.split is None else read_split(Path(config.split))
-    if names is None and config.split_by == "sector":
-        names = sector_names(scene.views, config.test_every)
-    train, test = split(scene.views, config.test_every, names)
-    if not (train and test):
-        raise SceneError(_why_no_split(scene, config, bool(train)))
-    return train, test, names is not None
-
-
-def unknown_names(scene: Scene, config: TrainConfig) -> list[str]:
-    """Held-out names, of --split or of the dataset, that no photograph has; those skipped do not count."""
-    names = scene.test_names if config.split is None else read_split(Path(config.split))
-    if not config.eval or names is None:
-        return []
-    skipped = {line.partition(": ")[0] for line in scene.skipped}
-    return sorted(names - {view.name for view in scene.views} - skipped)
-
-
-def _why_no_split(scene: Scene, config: TrainConfig, has_train: bool) -> str:
-    """Error message if no photograph is left for training, or for evaluation."""
-    if config.split is None and scene.test_names is None:
-        return f"{scene.root} has too few photographs to hold one out: train without --eval"
-    by = config.split or "the dataset"
-    if not has_train:
-        return f"all {len(scene.views):,} photographs of {scene.root} are held out by {by}: train without --eval"
-    if config.split is not None:
-        return f"{scene.root} has none of the photographs that {by} names: compare the names"
-    missing = f" ({scene.skipped[0]})" if scene.skipped else ""
-    return f"{scene.root} has none of the photographs that {by} holds out{missing}: restore them, or leave out --eval"
-
 
 _ANY = 1e-9  # fraction of the points
 _BACKGROUNDS = {"auto": (0, 0, 0), "black": (0, 0, 0), "white": (255, 255, 255)}
@@ -79,15 +40,13 @@ _BACKGROUNDS = {"auto": (0, 0, 0), "black": (0, 0, 0), "white": (255, 255, 255)}
 class TrainingData:
     """Scene, training photographs and held-out photographs, if any.
 
-    split: views of both, before decoding. budget: numbers of resident and prefetched images, if not all are
-    resident.
+    split: views of both, before decoding. budget: numbers of resident and prefetched images, if not all are resident.
     """
 
     scene: Scene
     training: ImageSet
     held_out: ImageSet | None
-    split: tuple[list[View], list[View]]
-    is_split_by_name: bool
+    split: Split
     budget: ImageBudget | None = None
 
     def plan(self, config: TrainConfig) -> RunPlan:
@@ -123,19 +82,19 @@ def load_data(
     _check_depths(scene, config, display)
     if config.free_space and not len(scene.points):
         raise SceneError(f"{scene.root} has no points to find free space with: leave out --free-space")
-    train, test, by_name = split_scene(scene, config)
-    if is_new and (warning := refuse_seen(test, config)):
+    split = split_scene(scene, config)
+    if is_new and (warning := refuse_seen(split.test, config)):
         display.warn(warning)
     if unknown := unknown_names(scene, config):
         by = config.split or "the dataset"
         display.warn(f"{by} holds out {len(unknown):,} names that no photograph has: {first_of(unknown)}")
-    budget = image_budget(backend, config, train, test)
+    budget = image_budget(backend, config, split.train, split.test)
     lazily = budget is not None and not budget.on_host
-    training = load_image_set(train, config, backend, display, lazily)
-    held_out = load_image_set(test, config, backend, display, lazily) if test else None
+    training = load_image_set(split.train, config, backend, display, lazily)
+    held_out = load_image_set(split.test, config, backend, display, lazily) if split.test else None
     _report(scene, [training, held_out] if held_out else [training], config.points, display)
     training = with_depth_maps(training, scene, config, backend, display)
-    return TrainingData(scene, training, held_out, (train, test), by_name, budget)
+    return TrainingData(scene, training, held_out, split, budget)
 
 
 def load_image_set(

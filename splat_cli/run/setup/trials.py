@@ -30,6 +30,7 @@ from splat_cli.run.setup.initial_state import find_initial_state
 from splat_cli.run.setup.training_data import TrainingData
 from splat_cli.scene.images.downscale import fine_detail
 from splat_cli.scene.plane_sweep.grayscale import small_copies, whole_mask
+from splat_cli.scene.split import Split
 from splat_cli.scene.view import View, evenly_spread
 from splat_cli.terminal.console import Display
 from splat_cli.terminal.phase_timer import PhaseTimer
@@ -125,7 +126,7 @@ class _Runner:
         self.left_out = small_copies(data.training, left_out, side, whole_mask)
         rest = small_copies(data.training, [i for i in everything if i not in left_out], side, whole_mask)
         self.size = rest.views[0].width, rest.views[0].height
-        self.data = TrainingData(data.scene, rest, None, (rest.views, []), False)
+        self.data = TrainingData(data.scene, rest, None, Split(rest.views, []))
         plan = self.data.plan(self._settings(0.0))
         self.start = find_initial_state(data.scene, rest, plan.config, backend, _silent())
 
