@@ -87,21 +87,28 @@ def _why_no_folder(root: Path) -> str:
 
 
 def _views(root: Path, dataset: Dataset, options: SceneOptions) -> tuple[list[View], list[str], list[str]]:
-    """Views sorted by name, and the photographs left out and missing depth maps of others, as "name: reason"."""
+    """Views sorted by name, and the photographs left out and missing depth maps of others, as "name: reason".
+
+    A photograph at two poses is left out: names of some formats have no folders, and any pose may be that of another.
+    """
     finder = ImageLocator(root, dataset, options)
     views: dict[str, View] = {}
-    files: dict[str, Path] = {}
-    skipped = []
+    files: dict[str, View] = {}
+    skipped, ambiguous = [], set()
     for frame in dataset.frames:
         try:
-            if frame.name in views:
-                raise Unusable("a second image of this name")
-            view = finder.view(frame)
-            if view.path is not None:  # names may differ in case only
-                first = files.setdefault(str(view.path).casefold(), view.path)
-                if first is not view.path and first.samefile(view.path):
-                    raise Unusable(f"a second image of {first.name}")
+            view = views.get(frame.name) or finder.view(frame)
+            first = files.setdefault(str(view.path).casefold(), view)
+            assert first.path is not None
+            assert view.path is not None
+            is_twin = frame.name in views or (first is not view and first.path.samefile(view.path))
+            if is_twin and not np.allclose(first.w2c, frame.w2c, rtol=1e-4, atol=1e-4):
+                ambiguous.add(first.name)
+            if is_twin:
+                raise Unusable(f"a second image of {'this name' if first is view else first.path.name}")
             views[frame.name] = view
         except Unusable as reason:
             skipped.append(f"{shown_name(frame.name)}: {reason}")
-    return [views[name] for name in sorted(views)], skipped, sorted(finder.depths.missing)
+    skipped += [f"{shown_name(name)}: an image of this name has another pose" for name in sorted(ambiguous)]
+    kept = sorted(views.keys() - ambiguous)
+    return [views[name] for name in kept], skipped, sorted(finder.depths.missing)

@@ -113,6 +113,25 @@ def test_a_larger_part_of_the_scene_is_named(tmp_path):
     assert "photographs" not in read_scene(tmp_path).found
 
 
+def test_a_photograph_at_two_poses_is_left_out(tmp_path):
+    """As of two Metashape cameras with one label, from two folders of which one is there: any pose may be its own."""
+    model = small_model(("a.png", "b.png", "c.png"))
+    write_scene(tmp_path, model)
+    for name, pose in (("a.png", (9.0, 0.0, 0.0)), ("B.png", (9.0, 0.0, 0.0)), ("c.png", model.images[2].translation)):
+        image = next(image for image in model.images if image.name == name.lower())
+        model.images.append(dataclasses.replace(image, name=name, translation=pose))
+    write_model_again(tmp_path, model)
+    scene = read_scene(tmp_path)
+    assert [view.name for view in scene.views] == ["c.png"]
+    assert scene.skipped == [
+        "B.png: a second image of b.png",
+        "a.png: a second image of this name",
+        "a.png: an image of this name has another pose",
+        "b.png: an image of this name has another pose",
+        "c.png: a second image of this name",
+    ]
+
+
 def test_unusable_photographs_are_listed(tmp_path):
     names = (
         "good.png",

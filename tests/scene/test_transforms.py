@@ -133,6 +133,14 @@ def test_fisheye(tmp_path, key):
     assert view.lens.distortion == Polynomial(radial=(0.01, 0.002, 0.0, 0.0), fisheye=True)
 
 
+@pytest.mark.parametrize("key", [{"ftheta_p0": 0.0}, {"latlong": True}, {"from_na": True}, {"from_mitsuba": 1}])
+def test_keys_that_change_rays_are_not_ignored(tmp_path, key):
+    write_transforms(tmp_path, **key)
+    with pytest.raises(SceneError, match=f"its `{next(iter(key))}`, of instant-ngp, changes rays"):
+        read_scene(tmp_path)
+    assert len(read_scene(write_transforms(tmp_path, from_mitsuba=False, latlong=None)).views) == 5
+
+
 def test_focal_length_from_the_angle_of_view(tmp_path):
     views = ring_of_views(2)
     write_photographs(tmp_path, views)

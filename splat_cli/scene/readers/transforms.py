@@ -40,6 +40,8 @@ _MODELS = ("PINHOLE", "SIMPLE_PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV", "FU
 _FISHEYE_MODELS = ("OPENCV_FISHEYE", "SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE", "FISHEYE", "THIN_PRISM_FISHEYE")
 _FTHETA = "FTHETA"
 _SPHERES = ("EQUIRECTANGULAR", "SPHERICAL")
+_UNREAD = ("ftheta_p0", "latlong", "from_na", "from_mitsuba")
+"""instant-ngp's keys of other lenses and axes."""
 _MAX_SIDE = 1 << 18
 
 
@@ -244,6 +246,8 @@ def located(photos: Path, file: str, match_basename: bool = False) -> str:
 
 
 def _lens(values: dict[str, Any], photo: Path) -> Lens:
+    if unread := [key for key in _UNREAD if values.get(key) is not None and values[key] is not False]:
+        raise Unusable(f"its `{unread[0]}`, of instant-ngp, changes rays and is not read here: write it without")
     width, height = _size(values, photo)
     model = (text(values, "camera_model") or "").upper()
     if model in _SPHERES:

@@ -65,6 +65,8 @@ def read_path(path: Path) -> tuple[list[View], float | None]:
             f"{path}: {len(frames)} cameras of {width}x{height} pixels at {fps} frames per second; expected 1 or more, "
             f"of 1 to {MAX_SIDE} pixels, at most 1000 per second"
         )
+    if (kind := content.get("camera_type", "perspective")) != "perspective":
+        raise FormatError(f"{path}: `camera_type` is {str(kind)[:40]!a}, expected perspective: export such a path")
     return [_view(entry, number, width, height, f"{path}: camera {number}") for number, entry in enumerate(frames)], fps
 
 

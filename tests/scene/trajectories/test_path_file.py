@@ -22,8 +22,9 @@ def nerfstudio_path(tmp_path, **changes):
     return CameraPath(str(tmp_path / "path.json")), views
 
 
-def test_path_of_nerfstudio(tmp_path):
-    path, views = nerfstudio_path(tmp_path)
+@pytest.mark.parametrize("changes", [{}, {"camera_type": "perspective"}])
+def test_path_of_nerfstudio(tmp_path, changes):
+    path, views = nerfstudio_path(tmp_path, **changes)
     frames, fps = path.through([])
     assert fps == 24
     for frame, view in zip(frames, views, strict=True):
@@ -48,6 +49,7 @@ def test_path_of_cameras_json(tmp_path):
         {"render_width": 0},
         {"render_height": None},
         {"fps": -1},
+        {"camera_type": "equirectangular"},
     ],
 )
 def test_broken_path_files_are_refused(tmp_path, changes):
