@@ -15,36 +15,55 @@ struct AdamPlanes {
     size_t stride, moment_stride;   // columns of a row
 };
 
-__device__ __forceinline__ int learning_rate_of(int row)
+// Rows of a splat from `first` on, with their moments.
+template <int N>
+struct AdamRows { vfloat p[N], m[N], v[N]; };
+
+template <int N>
+__device__ __forceinline__ AdamRows<N> load_rows(const AdamPlanes& planes, int first, vbool on)
 {
-    return row < ROW_QUAT ? LR_LOG_SCALES : row < ROW_OPACITY ? LR_QUATS : row < ROW_SH0 ? LR_OPACITIES : LR_SH0;
+    AdamRows<N> rows;
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+        rows.p[k] = load_own(planes.params + (first + k) * planes.stride, on);
+        rows.m[k] = load_own(planes.moments1 + (first + k) * planes.moment_stride, on);
+        rows.v[k] = load_own(planes.moments2 + (first + k) * planes.moment_stride, on);
+    }
+    return rows;
+}
+
+// Adam step of a row, unless it is a position, whose step local_frame_adam.cuh makes.
+template <int N>
+__device__ __forceinline__ void step_row(
+    const AdamPlanes& planes, AdamRows<N>& rows, int first, int k, vfloat gradient, const IterState& state, vbool on)
+{
+    const int row = first + k;
+    const int rate = row < ROW_QUAT ? LR_LOG_SCALES : row < ROW_OPACITY ? LR_QUATS : row < ROW_SH0 ? LR_OPACITIES : LR_SH0;
+    if (row >= ROW_LOG_SCALE) {
+        adam_update(rows.p[k], rows.m[k], rows.v[k], gradient, state.lr[rate], state);
+        store_own(planes.params + row * planes.stride, rows.p[k], on);
+    }
+    store_own(planes.moments1 + row * planes.moment_stride, rows.m[k], on);
+    store_own(planes.moments2 + row * planes.moment_stride, rows.v[k], on);
 }
 
 // Positions use the splat's local frame (local_frame_adam.cuh), other rows plain Adam; then noise moves positions. gradients: one per row
-// of the parameters. raw: the splats before the step.
+// of the parameters. raw: the splats before the step. Colours follow apart: all rows at once spill more registers.
 __device__ __forceinline__ void step_base(
     const AdamPlanes& planes, const Gaussian& raw, const vfloat (&gradients)[BASE_ROWS], const Noise& noise, const IterState& state,
     vint splat, vbool on)
 {
-    vfloat p[BASE_ROWS], m[BASE_ROWS], v[BASE_ROWS];
+    AdamRows<ROW_SH0> rows = load_rows<ROW_SH0>(planes, 0, on);     // all loads before the first store
+    const vfloat3 off = mean_step(raw, make_vec(gradients[0], gradients[1], gradients[2]), rows.m, rows.v, state);
+    vfloat3 mean = sub(make_vec(rows.p[0], rows.p[1], rows.p[2]), off);
 #pragma unroll
-    for (int row = 0; row < BASE_ROWS; ++row) {         // all loads before the first store
-        p[row] = load_own(planes.params + row * planes.stride, on);
-        m[row] = load_own(planes.moments1 + row * planes.moment_stride, on);
-        v[row] = load_own(planes.moments2 + row * planes.moment_stride, on);
-    }
-    const vfloat3 off = mean_step(raw, make_vec(gradients[0], gradients[1], gradients[2]), m, v, state);
-    p[0] -= off.x; p[1] -= off.y; p[2] -= off.z;
-#pragma unroll
-    for (int row = 0; row < BASE_ROWS; ++row) {
-        if (row >= ROW_LOG_SCALE) adam_update(p[row], m[row], v[row], gradients[row], state.lr[learning_rate_of(row)], state);
-        if (row >= ROW_LOG_SCALE) store_own(planes.params + row * planes.stride, p[row], on);
-        store_own(planes.moments1 + row * planes.moment_stride, m[row], on);
-        store_own(planes.moments2 + row * planes.moment_stride, v[row], on);
-    }
-    vfloat3 mean = make_vec(p[0], p[1], p[2]);
-    if (noise.scale > 0.0f) mean = add(mean, noise_step(noise, state, p, splat, on));
+    for (int row = 0; row < ROW_SH0; ++row) step_row(planes, rows, 0, row, gradients[row], state, on);
+    if (noise.scale > 0.0f) mean = add(mean, noise_step(noise, state, rows.p, splat, on));
     store_vec(planes.params, planes.stride, mean, on);
+
+    AdamRows<3> colors = load_rows<3>(planes, ROW_SH0, on);
+#pragma unroll
+    for (int c = 0; c < 3; ++c) step_row(planes, colors, ROW_SH0, c, gradients[ROW_SH0 + c], state, on);
 }
 
 // Adam step of a view-dependent coefficient of each splat's colour in `on`. Lanes of `sectors` (sectors_of(on)) store what they have read: a
