@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    epilog="\b\nExample:\n  splat mesh runs/garden garden.glb\n  splat mesh runs/garden garden.ply --voxel 0.01"
+    epilog="\b\nExample:\n  splat train scenes/garden --preset mesh\n  splat mesh runs/garden garden.glb\n"
+    "  splat mesh runs/garden garden.ply --voxel 0.01"
 )
 @click.argument("source", type=PATH, metavar="RUN")
 @click.argument("out", type=PATH, metavar="OUT")
@@ -44,8 +45,9 @@ def command(
     """Write a coloured triangle mesh of a run.
 
     Fuses the depths that the training views of RUN render, so that surfaces appear where views agree. Plain walls and
-    floors become flat; what no view shows stays open. The suffix of OUT chooses the format: .ply, .glb (glTF) or .obj.
-    Vertices have colours. Needs the extra `mesh`. OUT is replaced if it exists, except files of runs.
+    floors become flat; what no view shows stays open. Runs of `splat train --preset mesh` have the most exact surfaces.
+    The suffix of OUT chooses the format: .ply, .glb (glTF) or .obj. Vertices have colours. Needs the extra `mesh`. OUT
+    is replaced if it exists, except files of runs.
     """
     from splat_cli.commands.mesh import mesh_of_run, require_mesh, write_mesh
     from splat_cli.device import open_backend

@@ -31,6 +31,8 @@ _MAX_VOXELS = 512
 """Maximum number of voxels along the longest side of the scene, by default."""
 _MAX_DEPTH = 3.0
 """Maximum depth of meshed surfaces, relative to the median depth, by default."""
+_PLANE_CELL = 0.0075
+"""Minimum size of voxels for planes, relative to the median depth: smaller voxels do not make depths more exact."""
 _STRIDE = 4
 """Every how many pixels, in rows and columns, depths are searched for occupied chunks."""
 _BORDER = (2, 98)
@@ -93,11 +95,11 @@ def mesh_of_run(
         extent = np.ptp(np.percentile(points, _BORDER, axis=0), axis=0).max() if len(points) else 0.0
         pixel = median / float(np.median([view.fx for view in maps.views]))
         voxel = max(_PIXELS * pixel, float(extent) / _MAX_VOXELS)
-    reach = TRUNCATION * voxel
-    planes = find_planes(points, reach)
+    cell = max(voxel, _PLANE_CELL * median)
+    planes = find_planes(points, TRUNCATION * cell)
     with display.counting("planes", len(planes.offsets)) as count:
-        maps = flattened(maps, planes, points, voxel, count)
-    maps = maps.without_outliers(reach)
+        maps = flattened(maps, planes, points, cell, count)
+    maps = maps.without_outliers(TRUNCATION * voxel)
     vertices, faces = _surface(maps, voxel, max_depth, display)
     if not len(faces):
         raise UsageError(f"{source} shows no surface on which views agree; try larger voxels than {voxel:.3g}")

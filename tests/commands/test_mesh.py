@@ -120,7 +120,9 @@ def test_a_mesh_ends_at_the_crop_of_the_run(splat, run_copy):
     assert 0.4 < np.linalg.norm([vertex[name] for name in "xyz"], axis=0).max() <= 0.8
 
 
-def test_a_mesh_is_made_of_flattened_depths(splat, trained, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("voxel", "cell"), [(0.2, 0.2), (0.001, 0.0075 * 2.7)])
+def test_a_mesh_is_made_of_flattened_depths(splat, trained, tmp_path, monkeypatch, voxel, cell):
+    """Cells of planes are not smaller than the error of depths, 0.75 % of the median."""
     seen = []
 
     def flattened(maps, planes, points, voxel, count):
@@ -128,9 +130,9 @@ def test_a_mesh_is_made_of_flattened_depths(splat, trained, tmp_path, monkeypatc
         return dataclasses.replace(maps, weights=maps.weights * 0)
 
     monkeypatch.setattr(mesh, "flattened", flattened)
-    done = splat("mesh", trained, tmp_path / "a.ply", "--device", "cpu", "--voxel", "0.2", "--max-depth", "6")
+    done = splat("mesh", trained, tmp_path / "a.ply", "--device", "cpu", "--voxel", voxel, "--max-depth", "6")
     assert "shows no surface on which views agree" in done.err
-    assert seen == [(0.2, True, 1)]
+    assert seen == [(pytest.approx(cell, rel=0.1), True, 1)]
 
 
 def test_wrong_names_are_refused_before_work(splat, trained, tmp_path):
