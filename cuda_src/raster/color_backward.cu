@@ -48,8 +48,8 @@ extern "C" __global__ void color_backward(
     const float* __restrict__ depths,       // [slots, columns] 0 if invisible
     const float* __restrict__ d_rays,       // [slots, 6, columns] from project_backward
     float* __restrict__ params,             // [rows, capacity]
-    float* __restrict__ moments1,           // [rows, capacity - first_moment] only with FUSED_ADAM
-    const float* __restrict__ moments2,     // [BASE_ROWS, capacity - first_moment] after the step of project_backward; the same
+    float* __restrict__ moments1,           // [rows, capacity - num_without_moments] only with FUSED_ADAM
+    const float* __restrict__ moments2,     // [BASE_ROWS, capacity - num_without_moments] after the step of project_backward; the same
     float* __restrict__ d_params)           // [rows, capacity]; only without FUSED_ADAM
 {
     const int num_parts = (num_coefficients - 1 + COEFFICIENTS - 1) / COEFFICIENTS;
@@ -66,7 +66,7 @@ extern "C" __global__ void color_backward(
     if (!some(on)) return;
 
     const vbool sectors = sectors_of(on) & trained;
-    const size_t stride = capacity, moment_stride = stride - first_moment(*state), t = i - first_moment(*state);
+    const size_t stride = capacity, moment_stride = stride - num_without_moments(*state), t = i - num_without_moments(*state);
     vfloat3 second;
     if (FUSED) second = load_vec(moments2 + ROW_SH0 * moment_stride + t, moment_stride, on);
     for (int k = begin; k < end; ++k) {

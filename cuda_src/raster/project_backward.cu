@@ -86,11 +86,11 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
     const float* __restrict__ smooth_3d_sigmas, // [1, capacity] see smooth_3d.cuh; may be null
     float* __restrict__ d_rays,             // [slots, 6, columns] viewing direction and d rgb of visible splats, for color_backward
     float* __restrict__ params,             // [rows, capacity]
-    float* __restrict__ moments1,           // [rows, capacity - first_moment] only with FUSED_ADAM
-    float* __restrict__ moments2,           // [BASE_ROWS, capacity - first_moment] the same
+    float* __restrict__ moments1,           // [rows, capacity - num_without_moments] only with FUSED_ADAM
+    float* __restrict__ moments2,           // [BASE_ROWS, capacity - num_without_moments] the same
     float* __restrict__ d_params,           // [rows, capacity]; only without FUSED_ADAM
-    float* __restrict__ stats,              // [2, capacity - first_moment] |d mean2d| in half images, views that see the splat; may be null
-    float* __restrict__ last_seen)          // [capacity - first_moment] step of the last update with a colour gradient; may be null
+    float* __restrict__ stats,              // [2, capacity - num_without_moments] |d mean2d| in half images, views that see the splat; may be null
+    float* __restrict__ last_seen)          // [capacity - num_without_moments] step of the last update with a colour gradient; may be null
 {
     const int first_own = (blockIdx.x * blockDim.y + threadIdx.y) * 32, first = splat_of(share, first_own), n = state->num_splats;
     const int i = own(first_own);
@@ -104,8 +104,8 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
     if (!is_updated(options.warps, depths + i, layout, on)) return;
     if (!options.dense) on = seen(depths + i, layout, on);
     if (!some(on)) return;
-    const int t = i - first_moment(*state);                 // column in moments and statistics
-    const size_t moment_stride = stride - first_moment(*state);
+    const int t = i - num_without_moments(*state);                 // column in moments and statistics
+    const size_t moment_stride = stride - num_without_moments(*state);
 
     const Gaussian raw = load_gaussian(params + i, stride, on);
     GeometryGradient sum = {};

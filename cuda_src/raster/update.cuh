@@ -34,8 +34,8 @@ __device__ __forceinline__ vbool trainable(const IterState& state, int first)
     return (splat < (int)state.num_splats) & (splat >= (int)state.num_frozen);
 }
 
-// The splat in the first column of moments and statistics, which frozen splats lack; whole warps keep columns aligned.
-__device__ __forceinline__ int first_moment(const IterState& state)
+// Number of first splats without moments and statistics: the frozen ones, rounded down to whole warps, which keeps columns aligned.
+__device__ __forceinline__ int num_without_moments(const IterState& state)
 {
 #ifdef FROZEN
     return (int)state.num_frozen & ~31;

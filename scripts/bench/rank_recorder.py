@@ -135,7 +135,7 @@ class Recorder:
 
     def _run(self, step: RankedStep, count: int) -> None:
         """RankedStep.run with timed stages in some batches and timed kernels in others."""
-        self._clock = self._clock or Clock(step.batch.backend)
+        self._clock = self._clock or Clock(step.batch_step.backend)
         self._records.stages = list(step.stages)
         for _ in range(count):
             block = self._number // BLOCK
@@ -160,7 +160,7 @@ class Recorder:
     def _run_kernels(self, step: RankedStep) -> None:
         """A batch without captured graphs."""
         timers: dict[tuple[str, str], list[Timer]] = defaultdict(list)
-        with timed_launches(step.batch.backend, lambda name, timer: timers[self._stage, name].append(timer)):
+        with timed_launches(step.batch_step.backend, lambda name, timer: timers[self._stage, name].append(timer)):
             for self._stage, queue in step.stages.items():
                 step.launches.get(self._stage, queue)()
         self._launches.append(timers)

@@ -93,7 +93,7 @@ def mark_unseen(model: Model, before: int) -> DeviceArray:
     backend, num = model.backend, model.num
     mask = backend.xp.zeros(num, "bool")
     if before > 0:
-        seen = model.last_seen, model.first_moment
+        seen = model.last_seen, model.num_without_moments
         launch(backend, UNSEEN, "mark_unseen", num, *seen, model.num_frozen, num, float(before), mask)
     return mask
 
@@ -107,7 +107,7 @@ def hide_unseen(model: Model, before: int) -> DeviceArray:
 
 def restart_clocks(model: Model, index: DeviceArray, step: int) -> None:
     """Treat the splats `index` int64 [K], with repetition, as seen in step `step`."""
-    _set(model, index, step, model.last_seen, model.first_moment)
+    _set(model, index, step, model.last_seen, model.num_without_moments)
 
 
 def _set(model: Model, index: DeviceArray, value: float, numbers: DeviceArray, missing: int = 0) -> None:

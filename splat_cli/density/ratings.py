@@ -65,7 +65,7 @@ def rate_gradients(model: Model, threshold: float) -> tuple[DeviceArray, DeviceA
     """Mask of trained splats whose mean screen-space gradient reaches the threshold, and sort keys float32."""
     backend, num = model.backend, model.num
     chosen, keys = backend.xp.empty(num, "bool"), backend.xp.empty(num, "float32")
-    stats = model.stats, model.stats.shape[1], model.first_moment
+    stats = model.stats, model.stats.shape[1], model.num_without_moments
     launch(backend, FILE, "rate_gradients", num, *stats, model.num_frozen, num, float(threshold), chosen, keys)
     return chosen, keys
 

@@ -78,7 +78,7 @@ BOUNDS_SAMPLE = 65_536  # splats sampled for the bounding box of the curve
 class Model:
     """Splats, moments and statistics in arrays of a common capacity; moments and statistics lack frozen splats.
 
-    stats: float32 [2, capacity - first_moment], sum of screen-space gradients and number of views since the last
+    stats: float32 [2, capacity - num_without_moments], sum of screen-space gradients and number of views since the last
     `clear_stats`; for strategies that collect neither, the second row is `last_seen`, the last step in which each
     splat's colour had a gradient (density/operations.py).
     smooth_3d: allocate `Splats.smooth_3d_sigmas`, initially zero. num_frozen: this number of splats at the beginning
@@ -102,8 +102,8 @@ class Model:
         columns = rounded_capacity(max(capacity, len(arrays)))
         params, moments = (on_device.params, on_device.moments) if on_device else (None, None)
         self.splats = Splats.from_arrays(backend, arrays, columns, sh_degree, num_features, params)
-        self.moments = Moments(self.splats, moments, self.first_moment)
-        self._set_stats(backend.xp.zeros((2, self.splats.capacity - self.first_moment), "float32"))
+        self.moments = Moments(self.splats, moments, self.num_without_moments)
+        self._set_stats(backend.xp.zeros((2, self.splats.capacity - self.num_without_moments), "float32"))
         if smooth_3d:
             self.splats.smooth_3d_sigmas = backend.xp.zeros((1, self.splats.capacity), "float32")
 
@@ -135,13 +135,13 @@ class Model:
         return self.splats.num
 
     @property
-    def first_moment(self) -> int:
-        """The splat in the first column of moments and statistics (see cuda_src/raster/update.cuh)."""
-        return first_moment(self.num_frozen)
+    def num_without_moments(self) -> int:
+        """Number of first splats without moments and statistics (see cuda_src/raster/update.cuh)."""
+        return num_without_moments(self.num_frozen)
 
     def missing(self, name: str) -> int:
         """Number of first splats without a column in the plane `name`."""
-        return 0 if name in ("params", "filters") else self.first_moment
+        return 0 if name in ("params", "filters") else self.num_without_moments
 
     @property
     def num_trained(self) -> int:
@@ -234,11 +234,11 @@ class Model:
     def clear_moments(self, index: DeviceArray) -> None:
         """Set the moments of the splats `index` int64 [K] to zero."""
         for array in self.moments.planes().values():
-            clear_columns(self.backend, array, len(index), index, missing=self.first_moment)
+            clear_columns(self.backend, array, len(index), index, missing=self.num_without_moments)
 
     def clear_moments_of(self, row: int) -> None:
         """Set the moments of a parameter of all trained splats to zero."""
-        trained = slice(self.num_frozen - self.first_moment, self.num - self.first_moment)
+        trained = slice(self.num_frozen - self.num_without_moments, self.num - self.num_without_moments)
         for array in self.moments.planes().values():
             array[row, trained] = 0
 
@@ -274,11 +274,11 @@ class Model:
         bounds = curve_bounds(backend.download(some).T)
         order = backend.xp.argsort(device_curve_positions(backend, means, self.num, bounds, self.num_frozen))
         for name, array in self.planes().items():
-            reorder_columns(backend, array, order, self.first_moment, self.missing(name))
+            reorder_columns(backend, array, order, self.num_without_moments, self.missing(name))
 
     def clear_stats(self) -> None:
         """Set the statistics of all splats to zero."""
-        self.stats[:, : self.num - self.first_moment] = 0
+        self.stats[:, : self.num - self.num_without_moments] = 0
 
     def _enlarged(self, name: str, capacity: int) -> DeviceArray:
         array = self.planes()[name]
@@ -287,8 +287,8 @@ class Model:
         return wider
 
 
-def first_moment(num_frozen: int) -> int:
-    """The splat in the first column of moments and statistics. Frozen splats before it, in whole warps, lack both."""
+def num_without_moments(num_frozen: int) -> int:
+    """Number of first splats without moments and statistics: the frozen ones, rounded down to whole warps."""
     return num_frozen // WARP * WARP
 
 

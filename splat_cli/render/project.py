@@ -78,7 +78,7 @@ class Projection:
         """Device memory of the buffers, including those of a ProjectedBatch."""
         per_view = 1 + 4 + (SPLAT_SUMS + 6 * settings.updates) * settings.training + 3 * settings.position_gradients
         fixed_sums = 2 * SPLAT_SUMS * settings.deterministic
-        words = (2 + 4) * num_ahead(settings.batch) + 1 + settings.batch * per_view + fixed_sums
+        words = (2 + 4) * num_buffers(settings.batch) + 1 + settings.batch * per_view + fixed_sums
         return MemoryCost(per_splat=4 * words, per_tile=4 * COUNT_STRIDE)
 
     @classmethod
@@ -148,7 +148,7 @@ def allocate_views(
     Two views alternate between means2d and conic_opacity: one is projected while the previous one is differentiated.
     """
     empty, zeros, capacity = backend.xp.empty, backend.xp.zeros, batch.columns
-    means2d, conics = ([empty((capacity, n), "float32") for _ in range(num_ahead(settings.batch))] for n in (2, 4))
+    means2d, conics = ([empty((capacity, n), "float32") for _ in range(num_buffers(settings.batch))] for n in (2, 4))
     tile_counts, large_splats = zeros((max_tiles, COUNT_STRIDE), "uint32"), empty(capacity, "uint32")
     fixed_sums = zeros((capacity, 2 * SPLAT_SUMS), "float32") if settings.deterministic else None
     return [
@@ -164,8 +164,8 @@ def allocate_views(
     ]
 
 
-def num_ahead(batch: int) -> int:
-    """Number of views of a batch whose buffers for rendering exist at the same time."""
+def num_buffers(batch: int) -> int:
+    """Number of views of a batch that have buffers for rendering: while one is rendered, the next one is projected."""
     return min(batch, 2)
 
 

@@ -32,7 +32,7 @@ class Update:
     With moments (see model.model.Moments) Adam is applied in place; with d_params the gradients are stored instead.
     stats: float32 [2, capacity] sums for densification, or None. last_seen: float32 [capacity], set to the step if the
     splat's colour has a gradient, or None. has_frozen: moments, stats and last_seen lack columns of frozen splats
-    (see model.model.first_moment).
+    (see model.model.num_without_moments).
     dense: Adam also moves splats that no view of the batch shows, except their view-dependent colours; their only
     gradients are those of regularisers. Otherwise their parameters, moments and gradients do not change.
     warps: UNSEEN_WARPS updates only splats of warps that no view of the batch shows, which needs no gradients.

@@ -16,7 +16,7 @@ from splat_cli.render.project import (
     Projection,
     RasterizationSettings,
     allocate_views,
-    num_ahead,
+    num_buffers,
     project,
 )
 from splat_cli.render.project_backward import Update, project_backward
@@ -67,7 +67,7 @@ class Rasterizer:
     @staticmethod
     def memory_cost(settings: RasterizationSettings) -> MemoryCost:
         """Device memory of all scratch buffers."""
-        tiles, picture = TileLists.memory_cost(num_ahead(settings.batch)), Picture.memory_cost(settings.training)
+        tiles, picture = TileLists.memory_cost(num_buffers(settings.batch)), Picture.memory_cost(settings.training)
         return Projection.memory_cost(settings) + tiles + picture
 
     def resize_pairs(self, pair_capacity: int) -> None:

@@ -87,8 +87,8 @@ class Session:
         self.log = RunLog(run, display)
         self.writer = RunWriter(run, plan.requested, trainer, data, self.log.board, display)
         self._deferred: Callable[[], None] = lambda: None
-        self._is_whole = False
-        """Whether training is between two steps; a second signal may interrupt a step, whose state is not saved."""
+        self._is_between_steps = False
+        """If not, a second signal may have interrupted a step: its state is not saved."""
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Restore the state of the checkpoint; writes nothing. Raises as `restore_state`."""
@@ -149,9 +149,9 @@ class Session:
                     for stop in [*(step for step in self.config.save_steps if first < step < last), last]:
                         self._run_until(stop, on_progress)
                         self._save(stop)
-                        self._check()
+                        self._check_signals()
                 except KeyboardInterrupt as error:
-                    if not self._is_whole:
+                    if not self._is_between_steps:
                         self.checkpoints.finish()
                         raise
                     raise Interrupted(self._stop_early(), error) from None
@@ -168,11 +168,11 @@ class Session:
         self.run.save_result(result.to_dict())
         return result
 
-    def _check(self) -> None:
+    def _check_signals(self) -> None:
         """Raise KeyboardInterrupt if a signal came since the last call. Only between two steps."""
-        self._is_whole = True
+        self._is_between_steps = True
         self._deferred()
-        self._is_whole = False
+        self._is_between_steps = False
 
     def _run_until(self, step: int, on_progress: Callable[[Progress], None]) -> None:
         with self.clock.running(), self.timer("training steps"):
@@ -185,12 +185,12 @@ class Session:
         self.log.record(self.trainer, progress, self.clock.seconds, self.config.steps)
         with self.timer("checkpoints"):
             self.checkpoints.save_if_due(self.trainer, self.clock.seconds)
-        self._check()
+        self._check_signals()
         if self.callback is not None:  # it may pause training
             with self.clock.paused(), self.timer("viewer"):
-                self._is_whole = True
-                self.callback.on_steps(self.trainer, progress, self._check)
-                self._is_whole = False
+                self._is_between_steps = True
+                self.callback.on_steps(self.trainer, progress, self._check_signals)
+                self._is_between_steps = False
 
     def _save(self, stop: int) -> None:
         """Write results after step `stop`. A write error is fatal only after the last step."""
@@ -236,7 +236,7 @@ class Session:
             self.checkpoints.finish()
             self._close_log()
             try:
-                self._check()
+                self._check_signals()
             except KeyboardInterrupt as signal:
                 message = f"Interrupted after step {self.trainer.step}; {error}{resume_advice(self.run, self.config)}"
                 raise Interrupted(message, signal) from None

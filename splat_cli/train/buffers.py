@@ -10,7 +10,7 @@ from splat_cli.gaussians.editing.selection import merged
 from splat_cli.joint.loss import PhotometricLoss
 from splat_cli.model.model import Model, RowsOnDevice
 from splat_cli.render.camera import CameraTable
-from splat_cli.render.project import RasterizationSettings, num_ahead
+from splat_cli.render.project import RasterizationSettings, num_buffers
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.joint_models import JointModels, joint_memory, joint_models_move
 from splat_cli.train.ranked.exchange import Exchange
@@ -102,4 +102,4 @@ def _rasterization_settings(config: ResolvedConfig, deterministic: bool, joint_m
 
 def _num_slots(config: ResolvedConfig) -> int:
     """Number of a batch's views in the rasterizer's buffers; with several GPUs, Exchange has buffers for all."""
-    return config.batch_size if config.gpus == 1 else num_ahead(config.batch_size // config.gpus)
+    return config.batch_size if config.gpus == 1 else num_buffers(config.batch_size // config.gpus)

@@ -28,18 +28,18 @@ class DensityControl:
 
     def __init__(
         self,
-        step: BatchStep,
+        batch_step: BatchStep,
         extent: float,
         scorer: ViewScorer,
         scratch: ScratchMemory,
         rng: np.random.Generator,
         sharding: Sharding,
     ) -> None:
-        self.config, self.extent, self.model, self.rng = step.config, extent, step.model, rng
-        self._scorer, self._scratch, self._state, self._sharding = scorer, scratch, step.state, sharding
+        self.config, self.extent, self.model, self.rng = batch_step.config, extent, batch_step.model, rng
+        self._scorer, self._scratch, self._state, self._sharding = scorer, scratch, batch_step.state, sharding
         self.strategy = make_strategy(self.config, extent)
         self.num_removed = 0
-        self._max_unseen_steps = max_unseen_steps(self.config, len(step.rasterizer.cameras.views))
+        self._max_unseen_steps = max_unseen_steps(self.config, len(batch_step.rasterizer.cameras.views))
 
     def limit(self, max_splats: int) -> None:
         """Lower the maximum number of splats."""
@@ -85,7 +85,7 @@ class DensityControl:
         model = model or self.model
         model.clear_stats()
         if self.strategy.tracks_unseen:
-            model.last_seen[: model.num - model.first_moment] = step
+            model.last_seen[: model.num - model.num_without_moments] = step
 
     def remove_unseen(self, step: int) -> None:
         """After the last step, remove the splats that no view shows, unless none would remain."""

@@ -21,8 +21,9 @@ _MIN_SPLATS, _MIN_PAIRS = 100, 1024
 class ScratchMemory:
     """Scratch buffers of training, which can be released and reallocated. allocated: whether they are allocated."""
 
-    def __init__(self, step: BatchStep, scorer: ViewScorer, sharding: Sharding) -> None:
-        self.model, self.rasterizer, self.joint, self.state = step.model, step.rasterizer, step.joint, step.state
+    def __init__(self, batch_step: BatchStep, scorer: ViewScorer, sharding: Sharding) -> None:
+        self.model, self.rasterizer = batch_step.model, batch_step.rasterizer
+        self.joint, self.state = batch_step.joint, batch_step.state
         self.scorer, self.allocated, self._sharding = scorer, True, sharding
         self.joint.resize(self.model.splats.capacity)
 

@@ -31,10 +31,10 @@ class Sharding(Protocol):
 
     share: Share
 
-    def connect(self, step: BatchStep) -> TrainingBatch:
+    def connect(self, batch_step: BatchStep) -> TrainingBatch:
         """The captured batch of a trainer with this step; called once, before the methods below."""
 
-    def scorer(self, step: BatchStep, images: TrainingImages, rng: np.random.Generator) -> ViewScorer:
+    def scorer(self, batch_step: BatchStep, images: TrainingImages, rng: np.random.Generator) -> ViewScorer:
         """Scores the splats of all ranks."""
 
     @property
@@ -87,12 +87,12 @@ class Unsharded(Sharding):
 
     share = WHOLE
 
-    def connect(self, step: BatchStep) -> LocalBatch:
-        self._model = step.model
-        return LocalBatch(step)
+    def connect(self, batch_step: BatchStep) -> LocalBatch:
+        self._model = batch_step.model
+        return LocalBatch(batch_step)
 
-    def scorer(self, step: BatchStep, images: TrainingImages, rng: np.random.Generator) -> ViewScorer:
-        return ViewScorer(step, LocalViews(step, images), rng)
+    def scorer(self, batch_step: BatchStep, images: TrainingImages, rng: np.random.Generator) -> ViewScorer:
+        return ViewScorer(batch_step, LocalViews(batch_step, images), rng)
 
     @property
     def num_splats(self) -> int:

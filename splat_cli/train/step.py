@@ -220,8 +220,8 @@ class LocalBatch(CapturedGraph):
 
     keeps_steps = True
 
-    def __init__(self, step: BatchStep) -> None:
-        super().__init__(step.rasterizer, step.launch)
+    def __init__(self, batch_step: BatchStep) -> None:
+        super().__init__(batch_step.rasterizer, batch_step.launch)
 
     def grow_if_overflowed(self, state: IterState) -> bool:
         """See Rasterizer.grow_if_overflowed."""

@@ -15,7 +15,7 @@ from splat_cli.density.ratings import mean_scores
 from splat_cli.device import DeviceArray
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import num_ahead
+from splat_cli.render.project import num_buffers
 from splat_cli.train.step import MAX_AHEAD, BatchStep, CapturedGraph, Replay, ViewPipeline
 
 MAX_AT_ONCE = 16  # views of a graph
@@ -44,9 +44,9 @@ class ViewsToScore(Protocol):
 class LocalViews(ViewsToScore):
     """All views: on one GPU, each view is prepared while the previous one is scored, if memory allows."""
 
-    def __init__(self, step: BatchStep, images: TrainingImages) -> None:
-        self._step, self._rasterizer, self._images = step, step.rasterizer, images
-        self._pipeline = ViewPipeline(step.backend, step.state, self._prepare, self._select)
+    def __init__(self, batch_step: BatchStep, images: TrainingImages) -> None:
+        self._batch_step, self._rasterizer, self._images = batch_step, batch_step.rasterizer, images
+        self._pipeline = ViewPipeline(batch_step.backend, batch_step.state, self._prepare, self._select)
 
     @property
     def at_once(self) -> int:
@@ -72,7 +72,7 @@ class LocalViews(ViewsToScore):
         self._pipeline.begin(0)
         for view in range(count):
             with self._pipeline.view(view, 0, count - 1):
-                self._rasterizer.blend(self._step.model.splats, self._step.state)
+                self._rasterizer.blend(self._batch_step.model.splats, self._batch_step.state)
                 score()
 
     def _prepare(self, view: int, state: IterState) -> None:
@@ -80,10 +80,10 @@ class LocalViews(ViewsToScore):
         raster = self._rasterizer
         self._select(view)
         raster.backend.kernel("optim/begin_step", "next_view")((1,), (1,), state.array, *self._source)
-        raster.project_and_sort(self._step.model.splats, state)
+        raster.project_and_sort(self._batch_step.model.splats, state)
 
     def _select(self, view: int) -> None:
-        self._rasterizer.select(view % num_ahead(self._rasterizer.settings.batch))
+        self._rasterizer.select(view % num_buffers(self._rasterizer.settings.batch))
 
 
 class ViewScorer:
@@ -92,9 +92,9 @@ class ViewScorer:
     Views are captured as graphs and replayed; the host waits for the device only after the last view.
     """
 
-    def __init__(self, step: BatchStep, views: ViewsToScore, rng: np.random.Generator) -> None:
-        self.step, self.rasterizer, self.rng, self.views = step, step.rasterizer, rng, views
-        self._fixed_sums = has_fixed_scores(step.config, step.backend.name == "cuda")
+    def __init__(self, batch_step: BatchStep, views: ViewsToScore, rng: np.random.Generator) -> None:
+        self.batch_step, self.rasterizer, self.rng, self.views = batch_step, batch_step.rasterizer, rng, views
+        self._fixed_sums = has_fixed_scores(batch_step.config, batch_step.backend.name == "cuda")
         self._graphs: dict[int, Replay] = {}  # by number of views
         self._sums: DeviceArray = None
         self._source: tuple[DeviceArray, DeviceArray]  # views to score, int32; number of views done, int32 [1]
@@ -124,18 +124,18 @@ class ViewScorer:
     def draw(self, num_views: int) -> np.ndarray:
         """Random views to score, int32; divided among the slots of a batch as evenly as in training."""
         num_cameras = len(self.rasterizer.cameras.views)
-        return in_slots(self.rng.permutation(num_cameras).astype(np.int32), self.step.batch)[:num_views]
+        return in_slots(self.rng.permutation(num_cameras).astype(np.int32), self.batch_step.batch)[:num_views]
 
     def sums(self, views: np.ndarray) -> DeviceArray:
         """Sums of the scores over `views` int32, in the format of blend_scores; valid until the next call."""
         self._score(views)
-        while self.views.grow_if_overflowed(self.step.state):
+        while self.views.grow_if_overflowed(self.batch_step.state):
             self._score(views)
         return self._sums
 
     def means(self, sums: DeviceArray, num_views: int) -> tuple[DeviceArray, DeviceArray]:
         """Scores from their sums over `num_views` views."""
-        means = mean_scores(self.rasterizer.backend, sums, self.step.model.num, num_views)
+        means = mean_scores(self.rasterizer.backend, sums, self.batch_step.model.num, num_views)
         return means[0], means[1]
 
     def _score(self, views: np.ndarray) -> None:
@@ -162,9 +162,9 @@ class ViewScorer:
 
     def _add_scores(self) -> None:
         """Queue the scores of the rendered view."""
-        raster, state = self.rasterizer, self.step.state
+        raster, state = self.rasterizer, self.batch_step.state
         errors = raster.picture.d_image  # unused between training steps
-        self.step.joint.loss.forward(state, raster.picture.image, errors)
+        self.batch_step.joint.loss.forward(state, raster.picture.image, errors)
         raster.score(state, errors, self._sums, self.sums_width == 4)
 
 

@@ -33,7 +33,7 @@ def test_no_dead_splats(backend):
 def test_gradients_are_means_over_the_views_that_saw_a_splat(backend, num_frozen):
     model = some_model(backend)
     model.num_frozen = num_frozen
-    first = num_frozen - model.first_moment  # column of the first trained splat
+    first = num_frozen - model.num_without_moments  # column of the first trained splat
     stats = np.tile(np.array([[1], [10]], np.float32), NUM)
     stats[0, :first] = 100
     stats[:, first : first + 6] = [[4, 1, 0.5, 3, 6, 0], [4, 2, 0, 1, 2, 0]]  # means 1, 0.5, 0.5, 3, 3, 0

@@ -90,7 +90,7 @@ def test_splats_of_the_step_itself_are_seen(backend, num_frozen):
     model = Model(backend, some_splats(700), 700, num_frozen=num_frozen)  # without clocks of the first 64 of 70
     model.last_seen[:] = 5
     restart_clocks(model, backend.upload(np.array([*range(300, 700), 699])), 9)
-    first = model.first_moment
+    first = model.num_without_moments
     assert backend.download(model.last_seen)[: 701 - first].tolist() == [5] * (300 - first) + [9] * 400 + [5]
     expected = [False] * num_frozen + [True] * (300 - num_frozen) + [False] * 400
     assert backend.download(mark_unseen(model, 6)).tolist() == expected

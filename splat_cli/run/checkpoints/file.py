@@ -20,7 +20,7 @@ from splat_cli.gaussians.arrays import SH_DEGREE_FROM_COEFFICIENTS
 from splat_cli.io.archives import read_npz
 from splat_cli.io.files import read_error, regular, replacing
 from splat_cli.io.json_input import parse_json
-from splat_cli.model.model import first_moment
+from splat_cli.model.model import num_without_moments
 from splat_cli.render.iter_state import ITER_STATE_DTYPE
 
 FORMAT = 1
@@ -42,7 +42,7 @@ class Checkpoint:
 
     arrays: float32 `params` [rows, num], `moments1` and `moments2` (see model.model.Moments), `stats` [2, trained],
     and arrays of joint models (train.joint_models); on the device until written. metadata: all other values, as JSON
-    (keys: docs/checkpoints.md). trained: num without frozen splats (model.model.first_moment).
+    (keys: docs/checkpoints.md). trained: num without frozen splats (model.model.num_without_moments).
     """
 
     step: int
@@ -155,7 +155,7 @@ def _check_arrays(arrays: dict[str, np.ndarray], num_features: int, num_frozen: 
     color_rows = params.shape[0] - _GEOMETRY_ROWS - num_features if params.ndim == 2 else 0
     if color_rows / 3 - 1 not in SH_DEGREE_FROM_COEFFICIENTS or params.shape[1] == 0:
         raise ValueError(f"`params` is {list(params.shape)}, not a row for each parameter of splats")
-    columns = params.shape[1] - first_moment(num_frozen)
+    columns = params.shape[1] - num_without_moments(num_frozen)
     second = len(params) - color_rows + 3
     for name, rows in {**dict.fromkeys(moments, len(params)), "moments2": second, "stats": 2}.items():
         former = len(params) if name == "moments2" else rows, params.shape[1]  # in earlier versions

@@ -64,14 +64,14 @@ class OwnViews(ViewsToScore):
 class RankedScorer(ViewScorer):
     """Scores from the sums of all ranks, the same on each of them. All call `scores` at the same point."""
 
-    def __init__(self, step: BatchStep, views: OwnViews, rng: np.random.Generator, ranks: Ranks) -> None:
-        super().__init__(step, views, rng)
+    def __init__(self, batch_step: BatchStep, views: OwnViews, rng: np.random.Generator, ranks: Ranks) -> None:
+        super().__init__(batch_step, views, rng)
         self._ranks = ranks
 
     def scores(self, num_views: int) -> tuple[DeviceArray, DeviceArray]:
         """See ViewScorer.scores. Rank 0 adds the sums and sends the means to the others."""
         views, ranks, backend = self.draw(num_views), self._ranks, self.rasterizer.backend
-        num = int(self.step.state.read()["num_splats"])
+        num = int(self.batch_step.state.read()["num_splats"])
         with all_or_none(ranks, backend):
             means = backend.xp.empty((2, num), "float32")
             part = backend.xp.empty((num, self.sums_width), "float32") if ranks.rank == 0 else None

@@ -21,14 +21,14 @@ class RankedStep(Stages):
 
     keeps_steps = False
 
-    def __init__(self, batch: BatchStep, views: RankedViews) -> None:
-        super().__init__(batch.rasterizer)
-        self.batch, self.views = batch, views
+    def __init__(self, batch_step: BatchStep, views: RankedViews) -> None:
+        super().__init__(batch_step.rasterizer)
+        self.batch_step, self.views = batch_step, views
 
         def begin() -> None:
-            views.begin(views.batch, "begin_batch", batch.schedule, batch.order)
+            views.begin(views.batch, "begin_batch", batch_step.schedule, batch_step.order)
 
-        self.queue_projections(views, views.batch, begin, batch.config.dropout)
+        self.queue_projections(views, views.batch, begin, batch_step.config.dropout)
         last = views.num_views - 1
         for view in range(last):
             self.capture(f"render {view}", partial(self._render, view, differentiate=True))
@@ -49,25 +49,25 @@ class RankedStep(Stages):
     def _render(self, view: int, differentiate: bool) -> None:
         """Queue the picture and the loss of the rank's `view`-th view, and its gradients if they come at once."""
         with self.views.rendered(view, self.views.num_views):
-            self.batch.measure_loss()
-            self.views.exchange.send_result(view, self.batch.state)
+            self.batch_step.measure_loss()
+            self.views.exchange.send_result(view, self.batch_step.state)
             if differentiate:
                 self._differentiate(view)
 
     def _differentiate(self, view: int) -> None:
         self.views.select(view)
-        self.batch.differentiate()
-        self.views.exchange.send(view, self.batch.state, self.batch.rasterizer.projection)
+        self.batch_step.differentiate()
+        self.views.exchange.send(view, self.batch_step.state, self.batch_step.rasterizer.projection)
 
     def _send_gradients(self, view: int) -> None:
         self.views.exchange.begin_gradients(view)
 
     def _update_unseen(self) -> None:
-        self.views.exchange.agree(self.batch.state, self.views.batch)
-        if self.batch.update_options().dense:
+        self.views.exchange.agree(self.batch_step.state, self.views.batch)
+        if self.batch_step.update_options().dense:
             self._project_backward(UNSEEN_WARPS)
 
     def _project_backward(self, warps: int) -> None:
-        batch, raster, whole = self.batch, self.batch.rasterizer, self.views.exchange.whole
-        update = dataclasses.replace(batch.update_options(), warps=warps)
-        project_backward(batch.model.splats, raster.cameras, batch.state, raster.settings.antialias, whole, update)
+        step, raster, whole = self.batch_step, self.batch_step.rasterizer, self.views.exchange.whole
+        update = dataclasses.replace(step.update_options(), warps=warps)
+        project_backward(step.model.splats, raster.cameras, step.state, raster.settings.antialias, whole, update)

@@ -15,7 +15,7 @@ from splat_cli.ranks.agreement import all_or_none
 from splat_cli.ranks.protocol import Ranks
 from splat_cli.ranks.share import Share
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import THREADS, num_ahead
+from splat_cli.render.project import THREADS, num_buffers
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.ranked.exchange import Exchange
 from splat_cli.train.step import BatchStep, CapturedGraph, ViewPipeline
@@ -30,10 +30,10 @@ class RankedViews:
     batch: number of views that are projected and exchanged together.
     """
 
-    def __init__(self, ranks: Ranks, share: Share, step: BatchStep) -> None:
-        self.ranks, self.share, self.rasterizer, self.batch = ranks, share, step.rasterizer, step.batch
-        self.model, self.state = step.model, step.state
-        rasterizer, state = step.rasterizer, step.state
+    def __init__(self, ranks: Ranks, share: Share, batch_step: BatchStep) -> None:
+        self.ranks, self.share, self.rasterizer, self.batch = ranks, share, batch_step.rasterizer, batch_step.batch
+        self.model, self.state = batch_step.model, batch_step.state
+        rasterizer, state = batch_step.rasterizer, batch_step.state
         self._exchange: Exchange | None = None
         self._pipeline = ViewPipeline(rasterizer.backend, state, self._sort, self.select)
         self._rows_per_splat = FIRST_ROWS  # the same on all ranks
@@ -119,7 +119,7 @@ class RankedViews:
 
     def select(self, view: int) -> None:
         """Use the buffers of the rank's `view`-th view from now on."""
-        self.rasterizer.select(view % num_ahead(self.num_views))
+        self.rasterizer.select(view % num_buffers(self.num_views))
 
     def _sort(self, view: int, state: IterState) -> None:
         """Queue the reception of a view's splats, and its tile lists."""

@@ -40,13 +40,13 @@ class Sharded(Sharding):
     def __init__(self, ranks: Ranks) -> None:
         self.ranks, self.share = ranks, Share(ranks.rank, ranks.size)
 
-    def connect(self, step: BatchStep) -> RankedStep:
-        self._backend, self.views = step.backend, RankedViews(self.ranks, self.share, step)
-        self.shared = SharedSplats(self.ranks, self.share, step.model)
-        return RankedStep(step, self.views)
+    def connect(self, batch_step: BatchStep) -> RankedStep:
+        self._backend, self.views = batch_step.backend, RankedViews(self.ranks, self.share, batch_step)
+        self.shared = SharedSplats(self.ranks, self.share, batch_step.model)
+        return RankedStep(batch_step, self.views)
 
-    def scorer(self, step: BatchStep, images: TrainingImages, rng: np.random.Generator) -> RankedScorer:
-        return RankedScorer(step, OwnViews(self.views, images), rng, self.ranks)
+    def scorer(self, batch_step: BatchStep, images: TrainingImages, rng: np.random.Generator) -> RankedScorer:
+        return RankedScorer(batch_step, OwnViews(self.views, images), rng, self.ranks)
 
     @property
     def num_splats(self) -> int:
