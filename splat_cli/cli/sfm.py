@@ -39,8 +39,9 @@ if TYPE_CHECKING:
 @click.option(
     "--one-camera/--any-cameras",
     default=None,
-    help="Share one camera among all photographs.  [default: for videos; otherwise among photographs with the same "
-    "make, model, lens, focal length and size, and among those of one size without EXIF data if they fit as well]",
+    help="Share one camera among all photographs of one size.  [default: for videos; otherwise among photographs with "
+    "the same make, model, lens, focal length and size, and among those of one size without EXIF data if they fit as "
+    "well]",
 )
 @click.option(
     "--masks",

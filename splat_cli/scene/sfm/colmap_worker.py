@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
+from copy import copy
 from functools import lru_cache, partial
 from itertools import combinations
 from pathlib import Path
@@ -115,14 +116,39 @@ def _register(
     for path in database.parent.glob(f"{database.name}*"):
         path.unlink()
     _num_registered(pycolmap, database)  # creates the file
-    single, model = pycolmap.CameraMode.SINGLE, job["camera_model"]
-    batches = [(group, single, SPHERE) for group in job["spheres"]] + [(group, single, model) for group in groups]
-    grouped = {name for names, _, _ in batches for name in names}
+    model = job["camera_model"]
+    batches = [(group, SPHERE) for group in job["spheres"]] + [(group, model) for group in groups]
+    for names, camera_model in batches:
+        _register_group(pycolmap, database, images, names, camera_model)
+    grouped = {name for names, _ in batches for name in names}
     if others := [name for name in job["names"] if name not in grouped]:
-        batches.append((others, pycolmap.CameraMode.AUTO, model))
-    for names, mode, camera_model in batches:
-        reader = pycolmap.ImageReaderOptions(camera_model=camera_model)
-        pycolmap.import_images(database, images, mode, names, reader)
+        reader = pycolmap.ImageReaderOptions(camera_model=model)
+        pycolmap.import_images(database, images, pycolmap.CameraMode.AUTO, others, reader)
+
+
+def _register_group(pycolmap: Any, database: Path, images: Path, names: Sequence[str], camera_model: str) -> None:
+    """Register photographs of one camera and size, as `import_images` does, which decodes all of them."""
+    reader = pycolmap.ImageReaderOptions(camera_model=camera_model)
+    camera = None
+    for name in names:
+        with suppress(ValueError):  # damaged
+            camera = pycolmap.infer_camera_from_image(images / name, reader)
+            break
+    if camera is None:
+        return
+    opened = pycolmap.Database.open(database)
+    with pycolmap.DatabaseTransaction(opened):
+        camera.camera_id = opened.write_camera(camera)
+        rig = pycolmap.Rig()
+        rig.add_ref_sensor(camera.sensor_id)
+        rig.rig_id = opened.write_rig(rig)
+        for name in names:
+            image, frame = pycolmap.Image(name=name, camera_id=camera.camera_id), pycolmap.Frame()
+            image.image_id = opened.write_image(image)
+            frame.rig_id = rig.rig_id
+            frame.add_data_id(image.data_id)
+            opened.write_frame(frame)
+    opened.close()
 
 
 def _num_registered(pycolmap: Any, database: Path) -> int:
@@ -437,30 +463,18 @@ def _with_fewer_points(pycolmap: Any, model: Any) -> Any:
 
 def _split_cameras(pycolmap: Any, model: Any, names: Set[str]) -> Any:
     """A copy of the model in which each of the photographs has a camera of its own."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        model.write_text(folder)
-        for stem in ("rigs", "frames"):  # of the shared cameras; read_text makes others
-            (folder / f"{stem}.txt").unlink(missing_ok=True)
-        cameras = dict(line.split(maxsplit=1) for line in _lines(folder / "cameras.txt"))
-        images: list[str] = []
-        used: dict[str, str] = {}
-        lines = iter(_lines(folder / "images.txt"))
-        for line, points in zip(lines, lines, strict=True):
-            *pose, camera, image = line.split(maxsplit=9)
-            own = str(_OWN_CAMERA + int(pose[0])) if image in names else camera
-            used[own] = cameras[camera]
-            images += [" ".join((*pose, own, image)), points]
-        (folder / "images.txt").write_text("".join(f"{line}\n" for line in images), encoding="utf-8")
-        (folder / "cameras.txt").write_text("".join(f"{camera} {line}\n" for camera, line in used.items()))
-        split = pycolmap.Reconstruction()
-        split.read_text(folder)
+    split = pycolmap.Reconstruction()
+    for number, image in model.images.items():
+        if image.has_pose:
+            camera = copy(image.camera)
+            camera.camera_id = _OWN_CAMERA + number if image.name in names else image.camera_id
+            if not split.exists_camera(camera.camera_id):
+                split.add_camera_with_trivial_rig(camera)
+            own = pycolmap.Image(image.name, image.points2D, camera.camera_id, number)
+            split.add_image_with_trivial_frame(own, image.cam_from_world())
+    for number, point in model.points3D.items():
+        split.add_point3D_with_id(number, point)
     return split
-
-
-def _lines(path: Path) -> list[str]:
-    """Lines of a text model, without comments."""
-    return [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
 
 
 def _map_separately(

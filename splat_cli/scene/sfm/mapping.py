@@ -61,21 +61,22 @@ def size_groups(images: Path, names: Sequence[str]) -> list[list[str]]:
 
     Messengers remove EXIF data: such photographs may be of one camera, or of two phones, or of a zoom lens.
     """
+    unknown = [name for name in names if _camera(images / name) is None]
+    return [group for group in _by_size(images, unknown).values() if len(group) > 1]
+
+
+def _by_size(images: Path, names: Sequence[str]) -> dict[tuple[int, int], list[str]]:
+    """Names of photographs, sorted, by their size in pixels; without damaged ones."""
     groups = defaultdict(list)
     for name in sorted(names):
-        if _camera(images / name) is None:
-            with suppress(ValueError):
-                groups[image_size(images / name)].append(name)
-    return [group for group in groups.values() if len(group) > 1]
+        with suppress(ValueError):
+            groups[image_size(images / name)].append(name)
+    return groups
 
 
 def _spheres(images: Path, names: Sequence[str]) -> list[list[str]]:
     """Photographs that are twice as wide as high, by size; others in the same folder are from another camera."""
-    groups = defaultdict(list)
-    for name in sorted(names):
-        if has_panorama_size(*(size := image_size(images / name))):
-            groups[size].append(name)
-    return list(groups.values())
+    return [group for size, group in _by_size(images, names).items() if has_panorama_size(*size)]
 
 
 def _camera(path: Path) -> tuple[str, ...] | None:
@@ -267,7 +268,9 @@ def map_photographs(
     spheres = _spheres(scene / "images", names) if options.camera_model == SPHERE else []
     others = [name for name in names if name not in set(chain(*spheres))]
     found_groups = [] if is_video else camera_groups(scene / "images", others)
-    groups, sizes = [others] if options.one_camera and others else found_groups, list[list[str]]()
+    groups, sizes = found_groups, list[list[str]]()
+    if options.one_camera:
+        groups = list(_by_size(scene / "images", others).values())
     if options.one_camera is None:
         sizes = size_groups(scene / "images", others)
     matcher = choose_matcher(options.matcher, names, is_video, bool(found_groups))

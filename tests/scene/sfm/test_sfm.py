@@ -263,9 +263,10 @@ def test_photographs_of_one_size_may_share_a_camera(tmp_path, monkeypatch, one_c
     (tmp_path / "images").mkdir()
     for name in names:
         Image.new("RGB", (8, 6)).save(tmp_path / "images" / name)
-    map_photographs(tmp_path, names, SfmOptions(one_camera=one_camera), Display().counting)
+    Image.new("RGB", (6, 8)).save(tmp_path / "images" / "turned.jpg")
+    map_photographs(tmp_path, [*names, "turned.jpg"], SfmOptions(one_camera=one_camera), Display().counting)
     assert jobs[0]["sizes"] == ([names] if guessed else [])
-    assert jobs[0]["groups"] == ([names] if one_camera else [])
+    assert jobs[0]["groups"] == ([names, ["turned.jpg"]] if one_camera else [])
 
 
 def test_photographs_without_a_pose_are_listed(tmp_path, monkeypatch):

@@ -66,12 +66,27 @@ job = {"names": names[::-1], "spheres": [], "camera_model": "SIMPLE_RADIAL"}
 worker._register(pycolmap, folder / "separate.db", folder / "images", job, [])
 worker._copy_matches(pycolmap, folder / "database.db", folder / "separate.db")
 copied = pycolmap.Database.open(folder / "separate.db")
+(folder / "images" / "damaged.jpg").write_bytes(b"")
+def registered(name):
+    opened = pycolmap.Database.open(folder / name)
+    rows = [opened.read_all_cameras(), opened.read_all_rigs(), opened.read_all_frames(), opened.read_all_images()]
+    opened.close()
+    return str(rows[2:]), [str(row.todict()) for row in rows[0] + rows[1]]
+pycolmap.Database.open(folder / "imported.db").close()
+reader = pycolmap.ImageReaderOptions(camera_model="RADIAL")
+single = pycolmap.CameraMode.SINGLE
+pycolmap.import_images(folder / "imported.db", folder / "images", single, names, reader)
+pycolmap.Database.open(folder / "own.db").close()
+worker._register_group(pycolmap, folder / "own.db", folder / "images", sorted(names), "RADIAL")
+pycolmap.Database.open(folder / "damaged.db").close()
+worker._register_group(pycolmap, folder / "damaged.db", folder / "images", ["damaged.jpg", *sorted(names)], "RADIAL")
 print("RESULT", json.dumps({
     "cameras": len(split.cameras), "points": [model.num_points3D(), split.num_points3D()],
     "errors": errors, "lenses": lenses,
     "fewer": [fewer.num_points3D(), min(image.num_points3D for image in fewer.images.values())],
     "lengths": [one.compute_mean_track_length() for one in (model, fewer)],
     "shared": shared,
+    "registered": [registered(f"{name}.db") for name in ("own", "imported", "damaged")],
     "counts": counts, "num_cameras": copied.num_cameras(),
     "copied": [copied.num_keypoints(), copied.num_verified_image_pairs(), copied.num_matches()],
 }), flush=True)
@@ -95,6 +110,10 @@ def test_cameras_are_split_and_matches_copied(tmp_path):
     assert not kept
     assert refined_error < 0.8 * radial_error
     assert lens[7] == pytest.approx(0.05, rel=0.1)
+    own, imported, damaged = found["registered"]
+    assert own == imported
+    assert own[0].count("name") == 8
+    assert damaged[1] == own[1]
     before, after, wrong, adjusted = found["errors"]
     assert after == pytest.approx(before)
     assert adjusted < 1.01 * before < 0.5 * wrong, "all focal lengths were a tenth too long"
