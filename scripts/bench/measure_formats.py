@@ -1,4 +1,4 @@
-"""Measure the loss of each file format on a run's splats: the table in docs/formats.md.
+"""Measure the loss of each file format on a run's splats: the table in docs/experiments/formats.md.
 
 For each format: maximum difference of each property from the standard PLY, bytes per splat, and PSNR of renders of
 held-out views, against renders of the PLY and against the photographs. Example:

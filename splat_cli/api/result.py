@@ -106,7 +106,7 @@ class TrainedScene:
 
     config: training settings. steps: number of training steps done. views: all cameras of the scene, refined with
     pose_opt. held_out: the views that were not trained on. path: the run's folder, None in memory.
-    origin: offset that was subtracted from geographic coordinates, otherwise zeros (docs/formats.md).
+    origin: offset that was subtracted from geographic coordinates, otherwise zeros (docs/datasets.md).
     """
 
     config: TrainConfig

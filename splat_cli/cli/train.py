@@ -63,7 +63,7 @@ def command(
     """Train splats on the photographs of SCENE.
 
     SCENE is a folder or zip file of photographs with camera poses: a COLMAP model, transforms.json, or an export of
-    Metashape, RealityScan, Polycam, ... (docs/formats.md). It can also be photographs without poses or a video:
+    Metashape, RealityScan, Polycam, ... (docs/datasets.md). It can also be photographs without poses or a video:
     `splat sfm` then estimates the poses first.
 
     A COLMAP model is expected in sparse/0, sparse or colmap/sparse/0, its photographs in images. Estimated poses are

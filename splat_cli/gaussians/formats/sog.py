@@ -136,7 +136,7 @@ _FIRST_INDEX = 252
 _ROW = 64
 """Entries of the palette in a row of its image."""
 _PALETTE_BITS, _SPLATS_AN_ENTRY = (10, 16), 4
-"""Palettes have one entry for every 4 to 8 splats, but at least 2^10 and at most 2^16: see docs/formats.md."""
+"""Palettes have one entry for every 4 to 8 splats, but at least 2^10 and at most 2^16: docs/experiments/formats.md."""
 MAX_ENTRIES = 1 << _PALETTE_BITS[1]
 """Maximum number of entries of the palette."""
 _MAX_META_BYTES = 1 << 20

@@ -60,7 +60,7 @@ def points_out_of_view(scene: Scene, least: float = _MIN_IN_VIEW) -> str | None:
     return (
         f"{seen.mean():.1%} of the {len(scene.points):,} points are in view of a camera; they spread over {spread:.3g} "
         f"units, the cameras over {2 * cameras:.3g}: points must have the coordinates of the camera poses, and these "
-        "the axes of their format (docs/formats.md)"
+        "the axes of their format (docs/datasets.md)"
     )
 
 
