@@ -174,6 +174,10 @@ def test_sphere_has_all_rays():
     places = Equirectangular().project(rays)
     assert (np.abs(places) <= [np.pi, np.pi / 2]).all()
     np.testing.assert_allclose(Equirectangular().unproject(places), rays, atol=1e-12)
+    slopes = np.where(rays[:, 2:] > 0, rays[:, :2] / rays[:, 2:], np.nan)
+    np.testing.assert_allclose(Equirectangular().undistort(places), slopes, atol=1e-12)
+    ahead = rays[:, 2] > 0
+    np.testing.assert_allclose(Equirectangular().distort(slopes[ahead]), places[ahead], atol=1e-12)
 
 
 def test_field_of_view_ends_where_the_lens_folds():
