@@ -29,7 +29,7 @@ from splat_cli.run.setup.initial_state import find_initial_state, placeholder_st
 from splat_cli.run.setup.training_data import TrainingData, read_data, with_fixed_paths
 from splat_cli.run.setup.trials import Trials, choose_settings
 from splat_cli.run.storage.find_run import is_run
-from splat_cli.run.storage.inputs import inputs_of, refuse_other_inputs, summary_of
+from splat_cli.run.storage.inputs import inputs_of, refuse_other_inputs, summary_of, warning_of_copies
 from splat_cli.run.storage.records import Inputs
 from splat_cli.run.storage.result import RunSummary
 from splat_cli.run.storage.run_dir import RunDir
@@ -119,6 +119,8 @@ def _train(job: _Job, checkpoint: Checkpoint | None, ranks: Ranks) -> RunSummary
             display.say(f"{plan.num_views} photographs show few points together: fewer steps and splats, more dropout")
         start = _initial_state(plan, data, checkpoint, backend, display)
         inputs = inputs_of(data.scene.views)
+    if warning := warning_of_copies(data.split[1], inputs):
+        display.warn(warning)
     display.say(f"Device: {backend.describe()}")
     if checkpoint:
         _check_origin(run, job.scene_path, data.scene.origin)

@@ -90,6 +90,20 @@ def changed_inputs(run: RunDir, views: Sequence[View]) -> list[str]:
     return sorted(_changed_views(before, now, same_options=True))
 
 
+def warning_of_copies(held_out: Sequence[View], inputs: Inputs) -> str | None:
+    """A warning if training has the file of a held-out photograph under another name, or None. inputs: of all views."""
+    names = {view.name for view in held_out}
+    trained = {entry["files"].get("photograph"): name for name, entry in inputs.items() if name not in names}
+    files = {name: inputs[name]["files"].get("photograph") for name in sorted(names)}
+    copies = [f"{name} is {trained[file]}" for name, file in files.items() if file in trained.keys() - {UNREADABLE}]
+    if not copies:
+        return None
+    return (
+        f"{len(copies):,} held-out photographs are trained on under other names ({first_of(copies)}): their scores are "
+        "too good; remove the copies from the scene"
+    )
+
+
 def refuse_seen(held_out: Sequence[View], config: TrainConfig) -> str | None:
     """UsageError if splats that training starts from are known to be trained on held-out photographs.
 
