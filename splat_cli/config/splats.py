@@ -21,7 +21,7 @@ class SplatSettings:
         choices=("sh", "field"),
         fixed=True,
         single_gpu=("field",),
-        batches=True,  # docs/field.md
+        batches=True,  # docs/experiments/field.md
         not_in_city=("field",),
     )
     field_table_size: int = setting(

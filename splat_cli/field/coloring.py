@@ -190,8 +190,8 @@ class FieldColoring(JointModel):
             launch(self.backend, "field/color_field", kernel, self._capacity, *args, rows=size)
 
 
-# Sizes of the hash grid; docs/field.md compares them with Instant-NGP (Mueller et al. 2022, table 1). They are
-# constants because no other values were measured.
+# Sizes of the hash grid, compared with Instant-NGP (Mueller et al. 2022, table 1) in docs/experiments/field.md. They
+# are constants because no other values were measured.
 FEATURES = 4  # per entry: one load of 8 bytes and, from sm_90 on, one atomic of four floats
 LEVELS = 8  # 32 inputs like Instant-NGP (16 levels of 2 features), with half the lookups
 COARSEST = 16  # cells per axis, as in Instant-NGP; a cell is a quarter of the radius of most splats (contraction.cuh)

@@ -143,7 +143,7 @@ def _has_slurm():
 
 @pytest.mark.skipif(find_spec("dask_jobqueue") is None, reason="SLURM needs the extra `cluster`")
 def test_scene_is_resumed_after_its_job_in_slurm_is_cancelled(splat, scene, tmp_path, monkeypatch):
-    """Uses the small SLURM of docs/clusters.md."""
+    """Uses the small SLURM of docs/experiments/clusters.md."""
     if not _has_slurm():
         pytest.skip("no SLURM of this machine runs")
     monkeypatch.setattr(slurm, "_RESUBMIT", 1.0)
