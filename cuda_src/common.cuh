@@ -5,6 +5,7 @@
 #define TILE_PIXELS (TILE * TILE)
 #define COUNT_STRIDE 8              // words per counter of a tile: a memory sector each, because atomics of a sector wait for each other
 #define SEGMENT 256                 // pairs between two saved states of a pixel; one block of the backward pass handles one segment
+#define SEGMENT_BINS 4              // by work
 #define NEAR_PLANE 0.001f           // world units; small, because some scenes are smaller than one unit
 #define ALPHA_MIN (1.0f / 255.0f)   // contributions below this are skipped
 #define ALPHA_MAX 0.99f
@@ -73,7 +74,7 @@ struct IterState {
     unsigned num_large;             // visible splats with a large bounding box (tile_walk.cuh)
     unsigned num_pairs;             // (tile, splat) pairs of this view; 0 if they did not fit
     unsigned needed_pairs;          // pairs that this view needs; 2^32 - 1: at least that many
-    unsigned num_segments;          // segments of tiles: blocks that the backward pass needs
+    unsigned segments_in_bins[SEGMENT_BINS];    // segments of tiles, blocks of the backward pass (raster/segments.cuh)
     float background[3];
     float loss_l1, loss_l2, loss_ssim;  // sums of this step over pixels and channels
     float loss, psnr;               // running means over steps, shown in the progress bar

@@ -42,9 +42,15 @@ struct Schedule {
     int order_length;               // the order of views repeats after this many steps
 };
 
+__device__ __forceinline__ void clear_counts(IterState& s)
+{
+    s.num_large = s.num_pairs = 0;
+    for (unsigned& num : s.segments_in_bins) num = 0;
+}
+
 __device__ __forceinline__ void clear_sums(IterState& s)
 {
-    s.num_large = s.num_pairs = s.num_segments = 0;
+    clear_counts(s);
     s.loss_l1 = s.loss_l2 = s.loss_ssim = 0.0f;
 }
 
@@ -170,7 +176,7 @@ extern "C" __global__ void next_view(
 {
     if (state->overflowed) return;
     state->view = views[(*cursor)++];
-    state->num_large = state->num_pairs = state->num_segments = 0;
+    clear_counts(*state);
 }
 
 // next_view and record_view for `count` views at once, as in begin_batch. One block, one thread per view.

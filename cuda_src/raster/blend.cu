@@ -5,7 +5,7 @@
 // With MEDIAN, image = c_i of the first splat behind which less than half of the light is left: T_(i+1) < 1/2; 0 without one.
 //
 // One block owns a 16x16 tile; blend.cuh shows how warps and lanes share it. For the backward pass, each pixel's colour and
-// transmittance are saved every SEGMENT pairs, and the segments that contributed to the tile are listed in `segments`.
+// transmittance are saved every SEGMENT pairs, and the segments that contributed to the tile are listed in `segments`, by their hits.
 #ifdef FEW_TILES                                    // too few to occupy a GPU with two pixels per lane: render/blend.py
 #define PIXELS 1
 #if __CUDA_ARCH__ >= 1000
@@ -22,10 +22,11 @@
 #define MIN_BLOCKS 1
 #endif
 #include "raster/blend.cuh"
+#include "raster/segments.cuh"
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend(
     const Camera* __restrict__ cameras,             // [num_views]
-    IterState* __restrict__ state,                  // [1] num_segments is set
+    IterState* __restrict__ state,                  // [1] segments_in_bins is set
     const unsigned* __restrict__ tile_order,        // [num_tiles] longest lists first
     const unsigned* __restrict__ tile_begins,       // [num_tiles + 1]
     const unsigned* __restrict__ splat_from_pair,   // [pair_capacity] sorted by tile, then by depth
@@ -35,10 +36,12 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend(
     float* __restrict__ image,                      // [3, height, width]
     float* __restrict__ final_T,                    // [height, width] transmittance that is left for the background
     float* __restrict__ states,                     // [max_segments, 4, 256] T and rgb at the start of each segment; may be null
-    uint2* __restrict__ segments)                   // [max_segments] (tile, segment) of each block of the backward pass; may be null
+    uint2* __restrict__ segments,                   // [SEGMENT_BINS, max_segments] (tile, segment), see segments.cuh; may be null
+    unsigned max_segments)
 {
     __shared__ Ring rings[WARPS];
     __shared__ int tile_segments;                   // that any warp has entered
+    __shared__ unsigned segment_hits[COUNTED_SEGMENTS];
     const Camera& camera = cameras[state->view];
     if (state->overflowed || blockIdx.x >= (unsigned)(camera.tiles_x * camera.tiles_y)) return;
     const unsigned tile = tile_order[blockIdx.x];
@@ -54,6 +57,9 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend(
         red[k] = green[k] = blue[k] = 0.0f;
     }
 
+    BLOCK_FOR(i, COUNTED_SEGMENTS) segment_hits[i] = 0;
+    BLOCK_FOR(i, 1) tile_segments = 0;
+    __syncthreads();
     int num_segments = 0;
     for (unsigned first = begin; first < end && any_light(T); first += SEGMENT, ++num_segments) {
         const int n = min((unsigned)SEGMENT, end - first);
@@ -65,7 +71,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend(
                 store_row(plane + 2 * TILE_PIXELS, green[k], true); store_row(plane + 3 * TILE_PIXELS, blue[k], true);
             }
         }
-        visit_hits(list, ring, camera, first, n, pixels, [&] { return any_light(T); },
+        const int num_hits = visit_hits(list, ring, camera, first, n, pixels, [&] { return any_light(T); },
             [&](const Hit (&hits)[UNROLL], int, int) {
                 FOR_HITS(i) FOR_PIXELS(k) {
                     const Hit& h = hits[i];
@@ -85,6 +91,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend(
                     T[k] = next_T;
                 }
             }, [](int) {});
+        if (leader()) atomicAdd(&segment_hits[min(num_segments, COUNTED_SEGMENTS - 1)], (unsigned)num_hits);
     }
 
     const int plane = camera.width * camera.height;
@@ -97,16 +104,14 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend(
     }
     if (!segments) return;
 
-    BLOCK_FOR(i, 1) tile_segments = 0;
-    __syncthreads();
     if (leader()) atomicMax(&tile_segments, num_segments);
     __syncthreads();
     for (int k = max(num_segments, 1); k < tile_segments; ++k) {    // other warps have light left: these pixels ended
         float* s = states + state_slot(tile, begin, k);
         FOR_PIXELS(j) store_row(s + state_offset(warp, j), T[j], true);
     }
-    BLOCK_FOR(i, 1) {
-        const unsigned used = tile_segments, slot = atomicAdd(&state->num_segments, used);
-        for (unsigned k = 0; k < used; ++k) { uint2 work; work.x = tile; work.y = k; segments[slot + k] = work; }
+    BLOCK_FOR(k, tile_segments) {
+        const unsigned hits = segment_hits[min(k, COUNTED_SEGMENTS - 1)] * 4 / WARPS;
+        list_segment(state, segments, max_segments, hits, make_uint2(tile, k));
     }
 }

@@ -210,6 +210,7 @@ __device__ __forceinline__ int visit_hits(
         __syncwarp();                       // until all lanes have read the hits that the new ones replace
         put_hits(ring, tail, hits, hit, footprint, list, pixels);
         __syncwarp();
+        tail += __popc(hits);
 #ifdef SPLAT_CPU
         for (unsigned left = hits; left; left &= left - 1) {
             const int j = __ffs(left) - 1;
@@ -217,7 +218,6 @@ __device__ __forceinline__ int visit_hits(
             visit(one, 0, j);
         }
 #else
-        tail += __popc(hits);
         for (; tail - head >= 2 * UNROLL; head += 2 * UNROLL) {     // less work for addresses than with one group
             const unsigned slot = head % RING;
             visit_group(ring, list, head, slot, visit);

@@ -26,6 +26,7 @@
 #endif
 #include "raster/blend.cuh"
 #include "raster/fixed.cuh"
+#include "raster/segments.cuh"
 #if TENSOR_CORES
 #include "raster/matrix_sums.cuh"
 #endif
@@ -39,7 +40,8 @@
 extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend_backward(
     const Camera* __restrict__ cameras,             // [num_views]
     const IterState* __restrict__ state,            // [1]
-    const uint2* __restrict__ segments,             // [max_segments] (tile, segment)
+    const uint2* __restrict__ segments,             // [SEGMENT_BINS, max_segments] (tile, segment)
+    unsigned max_segments,
     const unsigned* __restrict__ tile_begins,       // [num_tiles + 1]
     const unsigned* __restrict__ splat_from_pair,   // [pair_capacity]
     const float2* __restrict__ means2d,             // [capacity] px
@@ -54,10 +56,11 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend_backw
 #if TENSOR_CORES
     __shared__ MatrixBuffer buffers[WARPS];
 #endif
-    if (state->overflowed || blockIdx.x >= state->num_segments) return;
+    uint2 work;
+    if (state->overflowed || !segment_of(*state, segments, max_segments, blockIdx.x, work)) return;
     const Camera& camera = cameras[state->view];
-    const unsigned tile = segments[blockIdx.x].x;
-    const int segment = segments[blockIdx.x].y;
+    const unsigned tile = work.x;
+    const int segment = work.y;
     const int warp = threadIdx.y;
     Ring& ring = rings[warp];
     const unsigned begin = tile_begins[tile], first = begin + segment * SEGMENT;

@@ -7,12 +7,14 @@
 #define PIXELS 2
 #include "raster/blend.cuh"
 #include "raster/fixed.cuh"
+#include "raster/segments.cuh"
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_scores(
     const Camera* __restrict__ cameras,             // [num_views]
     const IterState* __restrict__ state,    // [1]
     const unsigned* __restrict__ tile_order,        // [num_tiles] longest lists first; used without segments
-    const uint2* __restrict__ segments,             // [max_segments] (tile, segment); null: one block per tile
+    const uint2* __restrict__ segments,             // [SEGMENT_BINS, max_segments] (tile, segment); null: one block per tile
+    unsigned max_segments,
     const float* __restrict__ states,               // [max_segments, 4, 256] T and rgb at the start of each segment
     const unsigned* __restrict__ tile_begins,       // [num_tiles + 1]
     const unsigned* __restrict__ splat_from_pair,   // [pair_capacity]
@@ -25,9 +27,11 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_scores(
 {
     __shared__ Ring rings[WARPS];
     const Camera& camera = cameras[state->view];
-    const unsigned num_blocks = segments ? state->num_segments : (unsigned)(camera.tiles_x * camera.tiles_y);
-    if (state->overflowed || blockIdx.x >= num_blocks) return;
-    const unsigned tile = segments ? segments[blockIdx.x].x : tile_order[blockIdx.x], segment = segments ? segments[blockIdx.x].y : 0;
+    if (state->overflowed) return;
+    uint2 work = make_uint2(0, 0);
+    if (segments && !segment_of(*state, segments, max_segments, blockIdx.x, work)) return;
+    if (!segments && blockIdx.x >= (unsigned)(camera.tiles_x * camera.tiles_y)) return;
+    const unsigned tile = segments ? work.x : tile_order[blockIdx.x], segment = work.y;
     const unsigned tile_begin = tile_begins[tile], begin = tile_begin + segment * SEGMENT, tile_end = tile_begins[tile + 1];
     const unsigned end = segments ? min(begin + SEGMENT, tile_end) : tile_end;
 

@@ -134,11 +134,12 @@ def _ours_in_wide_rows(raster: Rasterizer, state: IterState, last: DeviceArray, 
     tiles, projection, picture = raster.tiles, raster.projection, raster.picture
     assert picture.segments is not None
     raster.backend.kernel("raster/blend_backward", "blend_backward", SPLAT_SUMS=WIDE_ROW)(
-        (len(picture.segments),),
+        (picture.max_segments,),
         (32, BACKWARD_WARPS),
         raster.cameras.array,
         state.array,
         picture.segments,
+        picture.max_segments,
         tiles.tile_begins,
         tiles.splat_from_pair,
         projection.means2d,

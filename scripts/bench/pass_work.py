@@ -81,7 +81,7 @@ def work_of(trainer: Trainer, num_steps: int) -> tuple[Work, int, int]:
         updated=in_sectors if trainer.config.visible_adam else num_splats,
         large=mean("num_large"),
         pairs=mean("num_pairs"),
-        segments=mean("num_segments"),
+        segments=float(np.mean([state["segments_in_bins"].sum() for state in states])),
         pixels=pixels,
         coefficients=coefficients,
     )

@@ -8,7 +8,7 @@ from splat_cli.device import Backend, DeviceArray
 from splat_cli.device.launch import launch
 from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.render.camera import CameraTable
-from splat_cli.render.iter_state import IterState
+from splat_cli.render.iter_state import SEGMENT_BINS, IterState
 from splat_cli.render.project import Projection
 from splat_cli.render.tiles import TileLists
 
@@ -22,7 +22,8 @@ class Picture:
     """Output buffers of `blend`, for views of up to `max_pixels`; smaller views use the first part, without padding.
 
     image, d_image: float32 [3 * max_pixels] as planes [3, H, W]; final_T: float32 [max_pixels].
-    states: float32 [max_segments, 4, 256], segments: uint32 [max_segments, 2]: for the backward pass, else None.
+    For the backward pass, else None: states: float32 [max_segments, 4, 256]; segments: uint32 [SEGMENT_BINS,
+    max_segments, 2], see cuda_src/raster/segments.cuh.
     """
 
     image: DeviceArray
@@ -34,7 +35,7 @@ class Picture:
     @staticmethod
     def memory_cost(training: bool) -> MemoryCost:
         """Device memory of the buffers; the last segment of a tile may be partly filled."""
-        segment = (4 * 4 * 256 + 8) * training
+        segment = (4 * 4 * 256 + 8 * SEGMENT_BINS) * training
         return MemoryCost(per_pixel=4 * (4 + 3 * training), per_pair=segment / SEGMENT, per_tile=segment)
 
     @classmethod
@@ -48,8 +49,13 @@ class Picture:
         if training:
             picture.d_image = empty(3 * max_pixels, "float32")
             picture.states = empty((max_segments, 4, 256), "float32")
-            picture.segments = empty((max_segments, 2), "uint32")
+            picture.segments = empty((SEGMENT_BINS, max_segments, 2), "uint32")
         return picture
+
+    @property
+    def max_segments(self) -> int:
+        """Number of segments for which there is room in each bin."""
+        return 0 if self.segments is None else self.segments.shape[1]
 
 
 def blend(
@@ -66,7 +72,7 @@ def blend(
     """
     lists = tiles.tile_order, tiles.tile_begins, tiles.splat_from_pair
     splats = projection.means2d, projection.conic_opacity, projection.colors
-    outputs = out.image, out.final_T, out.states, out.segments
+    outputs = out.image, out.final_T, out.states, out.segments, out.max_segments
     few = tiles.backend.name == "cuda" and cameras.extent.tiles < MIN_TILES
     defines = cameras.wrap_defines | ({"MEDIAN": 1} if median else {}) | ({"FEW_TILES": 1} if few else {})
     kernel = tiles.backend.kernel("raster/blend", "blend", **defines)
@@ -92,8 +98,8 @@ def blend_scores(
     picture.segments and states, not per tile; sums are the same, in another order.
     """
     segments, states = (picture.segments, picture.states) if by_segments else (None, None)
-    blocks = cameras.extent.tiles if segments is None else len(segments)
-    lists = tiles.tile_order, segments, states, tiles.tile_begins, tiles.splat_from_pair
+    blocks = cameras.extent.tiles if segments is None else picture.max_segments
+    lists = tiles.tile_order, segments, picture.max_segments, states, tiles.tile_begins, tiles.splat_from_pair
     inputs = projection.means2d, projection.conic_opacity, projection.colors, errors
     defines = ({"FIXED_SUMS": 1} if fixed_sums else {}) | cameras.wrap_defines
     kernel = tiles.backend.kernel("raster/blend_scores", "blend_scores", **defines)
@@ -121,12 +127,12 @@ def blend_backward(
     if matrix_sums and not defines and tiles.backend.name == "cuda":
         defines = {"MATRIX_SUMS": 1}
     defines = defines | cameras.wrap_defines
-    lists = picture.segments, tiles.tile_begins, tiles.splat_from_pair
+    lists = picture.segments, picture.max_segments, tiles.tile_begins, tiles.splat_from_pair
     splats = projection.means2d, projection.conic_opacity, projection.colors
     pixels = picture.image, picture.states, picture.d_image
     inputs = cameras.array, state.array, *lists, *splats, *pixels
     kernel = tiles.backend.kernel("raster/blend_backward", "blend_backward", **defines)
-    kernel((len(picture.segments),), (32, BACKWARD_WARPS), *inputs, projection.d_splats if fixed is None else fixed)
+    kernel((picture.max_segments,), (32, BACKWARD_WARPS), *inputs, projection.d_splats if fixed is None else fixed)
     if fixed is not None:
         sums = projection.depths, projection.conic_opacity, fixed, projection.d_splats
         arrays = cameras.array, state.array, *sums

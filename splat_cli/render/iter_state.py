@@ -10,11 +10,13 @@ from splat_cli.device import Backend
 
 LEARNING_RATES = ("means", "log_scales", "quats", "opacities", "sh0", "shN", "field", "field_features")  # in `lr`
 
+SEGMENT_BINS = 4  # as in cuda_src/common.cuh
+
 # Mirrors `struct IterState` in cuda_src/common.cuh.
 ITER_STATE_DTYPE = np.dtype([
     ("step", np.int32), ("view", np.int32), ("sh_degree", np.int32), ("overflowed", np.int32),
     ("num_splats", np.uint32), ("num_large", np.uint32),
-    ("num_pairs", np.uint32), ("needed_pairs", np.uint32), ("num_segments", np.uint32),
+    ("num_pairs", np.uint32), ("needed_pairs", np.uint32), ("segments_in_bins", np.uint32, SEGMENT_BINS),
     ("background", np.float32, 3), ("loss_l1", np.float32), ("loss_l2", np.float32), ("loss_ssim", np.float32),
     ("loss", np.float32), ("psnr", np.float32),
     ("inv_bias1", np.float32), ("inv_root_bias2", np.float32), ("lr", np.float32, len(LEARNING_RATES)),
@@ -37,7 +39,7 @@ class IterState:
 
     def clear_counts(self) -> None:
         """Reset the counters: required before a forward pass without `begin_step` or `next_view`."""
-        self.write(num_large=0, num_segments=0)
+        self.write(num_large=0, segments_in_bins=np.zeros(SEGMENT_BINS))
 
     def write(self, **fields: Any) -> None:
         """Write the named fields; others are unchanged on the device."""

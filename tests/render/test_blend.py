@@ -111,6 +111,7 @@ def test_lists_of_several_segments(comparison: Comparison, backend: Backend, ker
     device.forward()
     begins = device.download(device.rasterizer.tiles.tile_begins)
     assert np.diff(begins[:3]).tolist() == [513, 513]
+    assert device.state.read()["segments_in_bins"].tolist() == [4, 0, 0, 2]  # those with many hits first
     blended = check_blend(comparison, device, scene)
     assert blended.transmittance.min() > 2e-4  # no pixel ends early
     check_blend_backward(comparison, device, scene, kernel)
@@ -144,12 +145,13 @@ def test_half_of_a_warps_pixels_end_before_later_segments(comparison: Comparison
     device.state.clear_counts()
     splats = projection.means2d, projection.conic_opacity, projection.colors
     lists = device.state.array, tiles.tile_order, tiles.tile_begins, tiles.splat_from_pair
-    outputs = picture.image, picture.final_T, picture.states, picture.segments
+    outputs = picture.image, picture.final_T, picture.states, picture.segments, picture.max_segments
     kernel = backend.kernel("raster/blend", "blend", FEW_TILES=1)
     kernel((2,), (32, FORWARD_WARPS[True]), device.cameras.array, *lists, *splats, *outputs)
-    segments, num = device.download(picture.segments), device.state.read()["num_segments"]
-    assert sorted(map(tuple, segments[:num].tolist())) == [(tile, k) for tile in range(2) for k in range(3)]
-    assert (segments[num:] == 9).all()
+    segments, nums = device.download(picture.segments), device.state.read()["segments_in_bins"]
+    listed = [tuple(work) for row, num in zip(segments, nums, strict=True) for work in row[:num].tolist()]
+    assert sorted(listed) == [(tile, k) for tile in range(2) for k in range(3)]
+    assert (segments[nums == 0] == 9).all()
     light = check_blend(comparison, device, scene).transmittance
     assert light[:4].max() < 1e-4 < light[4:].min()
     check_blend_backward(comparison, device, scene, "matrix_sums")

@@ -72,7 +72,7 @@ def test_counts(case: Case) -> None:
     num, height, width = on.shape
     assert work.pixels == height * width
     assert work.pairs == case.device.state.read()["num_pairs"]
-    assert work.segments == case.device.state.read()["num_segments"]
+    assert work.segments == case.device.state.read()["segments_in_bins"].sum()
     padded = np.pad(on, ((0, 0), (0, -height % 16), (0, -width % 16)))
     for name, (w, h) in {"hits": (1, 1), "hits_16x2": (16, 2), "hits_8x4": (8, 4), "hits_8x8": (8, 8)}.items():
         warps = padded.reshape(num, padded.shape[1] // h, h, padded.shape[2] // w, w).any(axis=(2, 4))

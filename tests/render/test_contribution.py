@@ -60,7 +60,7 @@ def test_no_splats_contribute_nothing(backend: Backend) -> None:
 def test_scores_by_segments_equal_scores_by_tiles(backend: Backend) -> None:
     trainer = noise_trainer(backend, 8000)
     raster, state, xp = trainer.rasterizer, trainer.state, backend.xp
-    state.write(view=1, num_segments=0)
+    state.write(view=1, segments_in_bins=[0] * 4)
     raster.forward(trainer.splats, state)
     picture, (sums, by_segments) = raster.picture, (xp.zeros((trainer.splats.capacity, 2), "float32") for _ in range(2))
     errors = backend.upload(np.random.default_rng(0).random(picture.image.shape, np.float32))
@@ -68,7 +68,7 @@ def test_scores_by_segments_equal_scores_by_tiles(backend: Backend) -> None:
         arrays = raster.cameras, state, raster.projection, raster.tiles, picture, errors, scores
         blend_scores(*arrays, by_segments=bool(by))
     view = raster.cameras.current_views[1]
-    assert state.read()["num_segments"] > 2 * view.width * view.height / 256  # long lists
+    assert state.read()["segments_in_bins"].sum() > 2 * view.width * view.height / 256  # long lists
     expected, got = backend.download(sums), backend.download(by_segments)
     assert (expected > 0.01).sum() > 1000
     shown = 1 - backend.download(picture.final_T)[: view.width * view.height]

@@ -69,7 +69,7 @@ def test_update_is_adam_on_the_mean_gradient(backend: Backend, comparison: Compa
     gradients, seen = [], np.zeros(40, bool)
     for slot, camera in enumerate(cameras):
         raster.select(slot)
-        state.write(view=slot, num_large=0, num_segments=0)
+        state.write(view=slot, num_large=0, segments_in_bins=[0] * 4)
         raster.forward(splats, state)
         pixels = 3 * camera.width * camera.height
         raster.picture.d_image[:pixels] = backend.upload(rng.normal(size=pixels).astype(np.float32))
