@@ -23,6 +23,9 @@ from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.terminal.console import Display
 from splat_cli.terminal.interrupt import Interrupted
 
+_SCORED = ("images", "max_size", "downscale", "masks")
+"""Settings that may change in a run, and that change the pixels of held-out photographs."""
+
 
 class FinishedError(UsageError):
     """The run has nothing left to train or save."""
@@ -81,6 +84,8 @@ def plan_resumption(run: RunDir, scene: Path | None, changes: dict[str, Any], di
         display.say(
             f"Changed: {declared.option} {declared.show(getattr(before, name))} -> {declared.show(changes[name])}"
         )
+    if config.eval and run.metrics() and (others := [SETTINGS[name].option for name in changes if name in _SCORED]):
+        display.warn(f"{', '.join(others)} changes what is scored: earlier scores of {run.path} are of other pixels")
     done = run.result().get("steps", 0)
     if config.num_steps <= done and not _lacks_results(run, config):
         raise FinishedError(f"{run.path} is finished after {done} steps: give more --steps to continue")

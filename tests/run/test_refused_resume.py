@@ -180,6 +180,21 @@ def test_other_sizes_are_an_option(training, copy, finished):
     assert copy.inputs()["a_00.jpg"]["width"] == 20
 
 
+def test_earlier_scores_of_other_pixels_are_named(training, copy):
+    def warnings(**changes):
+        before = len(training.said)
+        plan_resumption(copy, None, {"steps": 80, **changes}, training.display)
+        return [line for line in training.said[before:] if line.startswith("Warning")]
+
+    expected = [f"Warning: --downscale changes what is scored: earlier scores of {copy.path} are of other pixels"]
+    assert warnings(downscale=2) == []
+    copy.save_config(dataclasses.replace(copy.config(), eval=True), copy.scene_path(), "CPU")
+    assert warnings(downscale=2) == []
+    copy.save_metrics({"steps": {"60": {"psnr": 20.0, "ssim": 0.5}}})
+    assert warnings(downscale=2) == expected
+    assert warnings() == []
+
+
 def test_another_scene_is_refused(splat, copy, tmp_path):
     other = write_small_scene(tmp_path / "other", num_views=7)
     before = _contents(copy.path)
