@@ -94,9 +94,9 @@ class OptimizerSettings:
     )
     free_space: float | None = setting(
         None,
-        "Weight in the loss of the mean squared opacity between cameras and the dataset's points that they see; by "
-        "default 0.1 with --appearance grid, otherwise 0, or 1 (--trials). Internet photo collections benefit from 1 "
-        "(--preset phototourism).",
+        "Weight in the loss of the mean squared opacity between cameras and the dataset's points that they see, or, "
+        "without these, points of the plane sweep; by default 0.1 with points and --appearance grid, otherwise 0, or 1 "
+        "(--trials). Internet photo collections benefit from 1 (--preset phototourism).",
         low=0,
     )
     opacity_reg: float = setting(0.01, "Weight of the mean opacity in the loss.", low=0)

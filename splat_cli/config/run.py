@@ -16,7 +16,8 @@ class RunSettings:
 
     steps: int | None = setting(
         None,
-        "Number of training steps; by default 120 per training photograph, 10,000 to 20,000, or half of it (--trials).",
+        "Number of training steps; by default 120 per training photograph, 10,000 to 20,000; half or twice of it if "
+        "--trials say so.",
         low=1,
         high=10_000_000,  # the order of the photographs is drawn before the first step
         common=True,
@@ -24,7 +25,7 @@ class RunSettings:
     trials: bool = setting(
         True,
         "Without --steps and --free-space, decide by two short runs on small photographs whether to train with "
-        "--free-space 1 --dropout 0.3 and half the steps, or with a higher --splat-budget; only with points and 36 to "
+        "--free-space 1 --dropout 0.3 and half the steps, twice the steps, or a higher --splat-budget; only with 36 to "
         "250 training photographs, and if splats alone are trained.",
     )
     gpus: int = setting(

@@ -157,7 +157,7 @@ def _against_overfitting(data: RunData) -> Markup:
     if data.trials:
         return prose(f"{start}. Trial runs have already tried `--free-space` with half the steps.")
     steps = f"`--steps {data.config.num_steps // 2}`"
-    return prose(f"{start}, or try half the steps, {steps}, and, if the scene has points, `--free-space 1`.")
+    return prose(f"{start}, or try half the steps, {steps}, and `--free-space 1`.")
 
 
 def _even(scores: _Scores, stops: Mapping[str, int]) -> Iterator[Markup]:

@@ -126,7 +126,8 @@ def resolve_plan(
     if requested.depth_weight is None:
         resolved["depth_weight"] = DEPTH_WEIGHT if any(view.depth for view in views) else 0.0
     if requested.free_space is None:
-        resolved["free_space"] = FREE_SPACE_WEIGHT if uses_free_space(requested) and points is not None else 0.0
+        has_points = points is not None and len(points) > 0
+        resolved["free_space"] = FREE_SPACE_WEIGHT if uses_free_space(requested) and has_points else 0.0
     if requested.dropout is None:
         resolved["dropout"] = dropout_for(steps, len(views), budgeted.max_splats, is_sparse)
     return RunPlan(requested, ResolvedConfig(**resolved), len(views), is_sparse)

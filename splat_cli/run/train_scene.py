@@ -177,8 +177,9 @@ def _check_origin(run: RunDir, scene_path: Path, origin: np.ndarray) -> None:
 def _initial_state(
     plan: RunPlan, data: TrainingData, checkpoint: Checkpoint | None, backend: Backend, display: Display
 ) -> InitialState:
-    """The state of step 0, or placeholders if a checkpoint replaces all of it."""
-    if checkpoint is None or needs_initial_state(checkpoint, plan.requested):
+    """The state of step 0, or placeholders if a checkpoint replaces all that training needs."""
+    needs_surface = plan.config.free_space > 0 and not len(data.scene.points)
+    if checkpoint is None or needs_surface or needs_initial_state(checkpoint, plan.requested):
         return find_initial_state(data.scene, data.training, plan.config, backend, display)
     degree = plan.config.trained_sh_degree
     return placeholder_state(data.training, checkpoint.num_splats, checkpoint.num_frozen, degree)

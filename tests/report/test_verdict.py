@@ -117,7 +117,7 @@ def test_failures_of_the_whole_scene(data, measured, failure, advice):
 @pytest.mark.parametrize(
     ("trials", "advice"),
     [
-        ({}, "try half the steps, --steps 50, and, if the scene has points, --free-space 1."),
+        ({}, "try half the steps, --steps 50, and --free-space 1."),
         ({"chosen": {}}, "Trial runs have already tried"),
     ],
 )

@@ -280,7 +280,7 @@ def test_default_losses_of_depth_need_depth_maps_grids_and_points():
 
     assert weights() == (0, 0)
     assert weights(with_maps, appearance="grid") == (0.1, 0.1)
-    assert weights(with_maps, None, appearance="grid") == (0.1, 0)
+    assert weights(with_maps, None, appearance="grid") == weights(with_maps, points[:0], appearance="grid") == (0.1, 0)
     assert weights(with_maps, **given) == weights(**given) == (0.2, 0.3)
 
 

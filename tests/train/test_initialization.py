@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from splat_cli.config import TrainConfig
+from splat_cli.device import open_backend
 from splat_cli.errors import SceneError
 from splat_cli.gaussians.arrays import zero_splats
 from splat_cli.gaussians.ply import write_ply
 from splat_cli.run.plan import resolve_plan
 from splat_cli.run.setup import initial_state
-from splat_cli.run.setup.initial_state import starting_points
+from splat_cli.run.setup.initial_state import find_initial_state, starting_points
 from splat_cli.scene.view import Scene
 from splat_cli.terminal.console import Display
 from splat_cli.train.initialization import initial_splats
@@ -91,6 +92,36 @@ def test_plane_sweep_without_memory_gives_random_points(start, monkeypatch):
     np.testing.assert_array_equal(points, POINTS)
     assert "memory" in said
     assert len(start(POINTS[:0])[0]) == 1500
+
+
+SWEPT = np.float32([[i, 0, 0] for i in range(250)])
+
+
+@pytest.mark.parametrize(
+    ("points", "crop", "expected"),
+    [(POINTS[:0], None, SWEPT[::3]), (POINTS[:0], "60,0,0,59.5", SWEPT[1:120:2]), (POINTS, None, POINTS)],
+)
+def test_points_that_end_free_space(monkeypatch, points, crop, expected):
+    """The scene's, or some of the plane sweep; not those of the sky."""
+    taken, colors = photographs_of_ball(views_of_ball(3)), np.zeros((250, 3), np.uint8)
+    monkeypatch.setattr(initial_state, "SURFACE_POINTS", 100)
+    monkeypatch.setattr(initial_state, "_sweep", lambda *_: (taken, (SWEPT, colors)))
+    monkeypatch.setattr(initial_state, "sky_points", lambda *_: (SWEPT + np.float32([0, 9, 0]), colors))
+    scene = Scene(Path(), taken.views, points, colors[: len(points)])
+    config = TrainConfig(background="random", sky=True, free_space=1.0, crop=crop, crop_start=crop is not None)
+    found = find_initial_state(scene, taken, config, open_backend("cpu"), Display(io.StringIO()))
+    assert found.num_points > len(expected)
+    np.testing.assert_array_equal(found.surface, expected)
+
+
+def test_random_points_do_not_end_free_space(backend):
+    taken, display = photographs_of_ball(views_of_ball(16), texture=0.0), Display(io.StringIO())
+    scene = Scene(Path(), taken.views, POINTS[:0], np.zeros((0, 3), np.uint8))
+    config = TrainConfig(init="random", init_points=1500)
+    assert find_initial_state(scene, taken, config, backend, display).surface is None
+    penalty = dataclasses.replace(config, init="auto", free_space=0.1)
+    with pytest.raises(SceneError, match="no points to find free space with: leave out --free-space"):
+        find_initial_state(scene, taken, penalty, backend, display)
 
 
 def test_progress_of_the_search(backend):

@@ -11,6 +11,7 @@ from splat_cli.device import open_backend
 from splat_cli.errors import SceneError, UsageError
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
 from splat_cli.run.checkpoints.file import read_checkpoint
+from splat_cli.run.setup import initial_state
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.cameras_json import read_cameras
 from splat_cli.terminal.console import Display
@@ -118,8 +119,18 @@ def test_depth_needs_points(training, tmp_path):
     training.scene = write_small_scene(tmp_path / "scene", num_points=0)
     with pytest.raises(SceneError, match="no depth maps or points to compare depths with: leave out --depth-weight"):
         training.new(tmp_path / "run", depth_weight=0.1)
-    with pytest.raises(SceneError, match="no points to find free space with: leave out --free-space"):
-        training.new(tmp_path / "other", free_space=0.1)
+
+
+def test_swept_points_end_free_space_also_after_a_resume(training, tmp_path, monkeypatch):
+    swept = np.random.default_rng(0).normal(size=(300, 3)).astype(np.float32), np.zeros((300, 3), np.uint8)
+    monkeypatch.setattr(initial_state, "_sweep", lambda *_: (None, swept))
+    training.scene = write_small_scene(tmp_path / "scene", num_points=0)
+    whole, without = (
+        training.new(tmp_path / f"run{weight}", init="sweep", free_space=weight) for weight in (10.0, 0.0)
+    )
+    expected = whole.ply_path(60).read_bytes()
+    assert without.ply_path(60).read_bytes() != expected
+    assert training.resume_before_end(whole, tmp_path / "resumed").ply_path(60).read_bytes() == expected
 
 
 def test_metrics_state_poses_of_held_out_cameras(whole):

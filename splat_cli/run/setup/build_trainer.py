@@ -28,12 +28,14 @@ from splat_cli.train.trainer import Trainer, TrainingInputs
 class InitialState:
     """points: float32 [P, 3] and colours uint8 [P, 3], or splats. frozen: splats that stay unchanged, with --frozen.
 
-    pose_offsets: offsets from `align_poses`, with --pose-opt.
+    pose_offsets: offsets from `align_poses`, with --pose-opt. surface: points float32 [P, 3] on surfaces, which end
+    free space: the scene's, or, if it has none, some of the plane sweep; None: the scene's, if any.
     """
 
     points: tuple[np.ndarray, np.ndarray] | SplatArrays
     pose_offsets: np.ndarray | None = None
     frozen: SplatArrays | None = None
+    surface: np.ndarray | None = None
 
     @property
     def num_points(self) -> int:
@@ -106,7 +108,8 @@ def build_trainer_within_memory(
         display.warn(f"only {memory.max_splats:,} splats fit; {memory.advice()}")
         plan = plan.with_max_splats(memory.max_splats)
     try:
-        inputs = TrainingInputs(images, data.budget, data.scene.points, start.pose_offsets)
+        surface = data.scene.points if start.surface is None else start.surface
+        inputs = TrainingInputs(images, data.budget, surface, start.pose_offsets)
         return build_trainer(
             backend,
             plan,

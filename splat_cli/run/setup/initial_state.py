@@ -8,6 +8,7 @@ import numpy as np
 
 from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.device import Backend
+from splat_cli.device.launch import ceil_div
 from splat_cli.errors import SceneError
 from splat_cli.gaussians.arrays import SplatArrays, zero_splats
 from splat_cli.run.plan import resolve_plan
@@ -31,18 +32,25 @@ from splat_cli.train.trainer import Trainer, TrainingInputs
 SIZES = (128, 256)  # px of the longer side, coarse to fine; sizes above that of the photographs are skipped
 TRAVEL = (4.0, 2.0)  # limit of camera motion at each size, relative to --pose-travel
 VISITS = 30  # steps per camera at each size
+SURFACE_POINTS = 4_000  # of the plane sweep, as many as small models have
 
 
 def find_initial_state(
     scene: Scene, training: ImageSet, config: ResolvedConfig, backend: Backend, display: Display
 ) -> InitialState:
-    """Initial poses, if they are refined, then points from the cameras at these poses."""
-    frozen = frozen_splats(config, scene.origin, display.warn)
-    if not config.pose_opt:
-        return InitialState(starting_points(scene, training, config, backend, display), frozen=frozen)
-    offsets = align_poses(scene, training, config, backend, display)
-    aligned = training._replace(views=moved_views(training.views, offsets))
-    return InitialState(starting_points(scene, aligned, config, backend, display), offsets, frozen)
+    """Initial poses, if they are refined, then points from the cameras at these poses.
+
+    SceneError with --free-space if no points are known to lie on surfaces.
+    """
+    frozen, offsets = frozen_splats(config, scene.origin, display.warn), None
+    if config.pose_opt:
+        offsets = align_poses(scene, training, config, backend, display)
+        training = training._replace(views=moved_views(training.views, offsets))
+    points, colors, num_found = _points_to_start(scene, training, config, backend, display)
+    found = scene.points if len(scene.points) else points[: num_found : ceil_div(num_found, SURFACE_POINTS) or 1]
+    if config.free_space and not len(found):
+        raise SceneError(f"{scene.root} has no points to find free space with: leave out --free-space")
+    return InitialState((points, colors), offsets, frozen, found if len(found) else None)
 
 
 def build_trainer_from_data(data: TrainingData, config: TrainConfig, backend: Backend, display: Display) -> Trainer:
@@ -76,42 +84,53 @@ def starting_points(
 
     Empty if --init-from names a file of splats. Reports the numbers found.
     """
+    return _points_to_start(scene, training, config, backend, display)[:2]
+
+
+def _points_to_start(
+    scene: Scene, training: ImageSet, config: ResolvedConfig, backend: Backend, display: Display
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """`starting_points`, and the number of those that lie on surfaces. They are the first."""
     if config.init_from is not None:
-        return scene.points[:0], scene.colors[:0]
+        return scene.points[:0], scene.colors[:0], 0
     if config.init == "points":
-        return scene.points, scene.colors
-    points, colors = _points_elsewhere(scene, training, config, backend, display)
+        return scene.points, scene.colors, len(scene.points)
+    points, colors, num_found = _points_elsewhere(scene, training, config, backend, display)
     crop = SceneOptions.of(config).crop
     if crop is None:
-        return points, colors
+        return points, colors, num_found
     inside = relative_crop(crop, scene.origin).contains(points)
     if not inside.any():
         raise SceneError(f"none of the {len(points):,} points is left (outside the crop): choose a larger one")
-    return points[inside], colors[inside]
+    return points[inside], colors[inside], int(inside[:num_found].sum())
 
 
 def _points_elsewhere(
     scene: Scene, training: ImageSet, config: ResolvedConfig, backend: Backend, display: Display
-) -> tuple[np.ndarray, np.ndarray]:
-    """Points found in the photographs (with --init auto, the scene's points, too), or random points."""
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Points found in the photographs (with --init auto, the scene's points, too), or random points.
+
+    Also returns the number of points on surfaces, which are the first.
+    """
     rng, count = np.random.default_rng(config.seed), min(config.init_points, config.max_splats)
     if config.init == "random":
-        return random_points(scene.views, count, rng)
+        return *random_points(scene.views, count, rng), 0
     is_auto = config.init == "auto"
     points, colors = (scene.points, scene.colors) if is_auto else (scene.points[:0], scene.colors[:0])
     found = [f"{len(points):,} of the dataset"] if len(points) else []
     small, swept = _sweep(training, config, backend, display, rng)
     if not found and len(swept[0]) < MIN_POINTS:
         display.warn(f"the plane sweep found too few points: training starts from {count:,} random points")
-        return random_points(scene.views, count, rng)
+        return *random_points(scene.views, count, rng), 0
     found.append(f"{len(swept[0]):,} of the plane sweep")
     points, colors = np.concatenate([points, swept[0]]), np.concatenate([colors, swept[1]])
+    num_found = len(points)
     if small and is_auto and config.sky and config.background == "random":
         sky, sky_colors = sky_points(small, points)
         found += [f"{len(sky):,} of the sky"] if len(sky) else []
         points, colors = np.concatenate([points, sky]), np.concatenate([colors, sky_colors])
     display.say(f"Initial points: {', '.join(found)}")
-    return points, colors
+    return points, colors, num_found
 
 
 def _sweep(

@@ -80,8 +80,6 @@ def load_data(
     """
     check_lenses(scene, config)
     _check_depths(scene, config, display)
-    if config.free_space and not len(scene.points):
-        raise SceneError(f"{scene.root} has no points to find free space with: leave out --free-space")
     split = split_scene(scene, config)
     if is_new and (warning := refuse_seen(split.test, config)):
         display.warn(warning)

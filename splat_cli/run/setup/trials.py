@@ -2,8 +2,10 @@
 
 Both leave out some training photographs and are scored on them; the run itself then trains on all of them. Where poses
 are inexact, or few photographs show the background, splats in front of cameras overfit: a penalty on opacity in free
-space, fewer steps and more dropout are better there, but worse on other scenes (docs/experiments/validation.md). Where
-fine detail of the photographs is a large part of the error, more splats are better (docs/experiments/densification.md).
+space, half the steps and more dropout are better there, but worse on other scenes. One trial therefore has the penalty
+and half as many steps as the other, which trains like the defaults (docs/experiments/validation.md). Where neither
+comes close to the photographs, more steps and splats are better; where fine detail of the photographs is a large part
+of the error, more splats (docs/experiments/densification.md).
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from splat_cli.run.setup.build_trainer import build_trainer_within_memory
 from splat_cli.run.setup.initial_state import find_initial_state
 from splat_cli.run.setup.training_data import TrainingData
 from splat_cli.scene.images.downscale import fine_detail
+from splat_cli.scene.lens.distortion import Equirectangular
 from splat_cli.scene.plane_sweep.grayscale import small_copies, whole_mask
 from splat_cli.scene.split import Split
 from splat_cli.scene.view import View, evenly_spread
@@ -38,10 +41,10 @@ from splat_cli.terminal.phase_timer import PhaseTimer
 VIEWS = (36, 250)  # training photographs: with fewer, too few are left out; more have never overfitted
 LEFT_OUT_EVERY, FIRST_LEFT_OUT = 6, 3
 MAX_PIXELS = 80_000  # per photograph; at most a quarter of the original's
-SHARE, MIN_STEPS = 1 / 6, 2_500  # steps of a trial, relative to the default
+SHARE, MIN_STEPS = 1 / 3, 5_000  # steps of the trial without the penalty, relative to the default
 PENALTY = 1.0  # --free-space
 DROPOUT = 0.3  # with the penalty
-MIN_GAIN = 0.001  # of SSIM, to choose the penalty: leaving it out may cost 2 dB, taking it in vain 0.2
+POOR, MORE_STEPS, MORE_SPLATS = 0.66, 2, 1.5  # SSIM without the penalty, below which more of both are better
 DETAILED = 8  # photographs whose fine detail is measured
 TRIMMED = 1 / 5  # of the photographs: those that gain most SSIM do not count, nor those that lose most
 
@@ -70,32 +73,29 @@ class Trials:
     def line(self) -> str:
         """The result in one line of text."""
         scores = ", ".join(
-            f"{trial.psnr:.2f} dB / {trial.ssim:.3f}"
+            f"{trial.psnr:.2f} dB / {trial.ssim:.3f} after {trial.steps:,} steps"
             + f" with --free-space {trial.free_space:g}" * (trial.free_space > 0)
             for trial in self.trials
         )
         options = " ".join(f"--{name.replace('_', '-')} {value:g}" for name, value in self.chosen.items())
-        return (
-            f"Trials of {self.trials[0].steps:,} steps on {self.width}x{self.height}: {scores}; chosen: {options} "
-            "(--no-trials: defaults)"
-        )
+        return f"Trials on {self.width}x{self.height}: {scores}; chosen: {options} (--no-trials: defaults)"
 
 
 def needs_trials(config: TrainConfig, data: TrainingData) -> bool:
-    """Whether trials choose settings of the run: no option gives them or makes scores misleading, and there are points.
+    """Whether trials choose settings of the run: no option gives them or makes scores misleading.
 
-    Photographs that are left out have no refined pose and no fitted appearance.
+    Photographs that are left out have no refined pose and no fitted appearance; spherical ones allow no penalty.
     """
-    low, high = VIEWS
+    (low, high), views = VIEWS, data.training.views
     fitted = config.pose_opt or config.appearance != "none" or config.color == "field"
     from_splats = config.init_from is not None or config.frozen is not None
     return (
         config.trials
         and config.steps is None
         and config.free_space is None
-        and len(data.scene.points) > 0
         and not (fitted or from_splats)
-        and (low <= len(data.training.views) <= high)
+        and (low <= len(views) <= high)
+        and not any(isinstance(view.distortion, Equirectangular) for view in views)
     )
 
 
@@ -106,7 +106,10 @@ def choose_settings(
     if not needs_trials(config, data):
         return config, None
     try:
-        trials = _Runner(config, data, backend, display).run()
+        runner = _Runner(config, data, backend, display)
+        if runner.start.surface is None:  # nothing tells where space is free
+            return config, None
+        trials = runner.run()
     except (MemoryError, OutOfMemory):
         display.warn("no trial runs: out of memory; training uses the defaults")
         return config, None
@@ -127,18 +130,19 @@ class _Runner:
         rest = small_copies(data.training, [i for i in everything if i not in left_out], side, whole_mask)
         self.size = rest.views[0].width, rest.views[0].height
         self.data = TrainingData(data.scene, rest, None, Split(rest.views, []))
-        plan = self.data.plan(self._settings(0.0))
+        plan = self.data.plan(self._settings(self.steps, 0.0))
         self.start = find_initial_state(data.scene, rest, plan.config, backend, _silent())
 
     def run(self) -> Trials:
-        plain, penalized = self._trial(0.0), self._trial(PENALTY)
+        plain, penalized = self._trial(self.steps, 0.0), self._trial(self.steps // 2, PENALTY)
         found = choose(plain, penalized, self.default)
-        found |= self._budget(max(plain.psnr, penalized.psnr), found["steps"])
+        budgets = found.get("splat_budget"), self._budget(max(plain.psnr, penalized.psnr), found["steps"])
+        found |= {"splat_budget": max(known)} if (known := [one for one in budgets if one]) else {}
         chosen = {name: value for name, value in found.items() if getattr(self.config, name) is None}
         return Trials(*self.size, [view.name for view in self.left_out.views], [plain, penalized], chosen)
 
-    def _budget(self, psnr: float, steps: int) -> dict[str, float]:
-        """splat_budget by the fine detail of some photographs and the error of a trial; empty: the default.
+    def _budget(self, psnr: float, steps: int) -> float | None:
+        """splat_budget by the fine detail of some photographs and the error of a trial; None: the default.
 
         steps: of the run.
         """
@@ -149,26 +153,26 @@ class _Runner:
         error = 10 ** (-psnr / 10)  # of small photographs, which have less noise
         shares = [detail / (error + noise) for detail, noise in lost]
         budget = budget_by_detail(shares, steps, len(views), sum(view.width * view.height for view in views))
-        return {} if budget is None else {"splat_budget": round(budget, 2)}
+        return None if budget is None else round(budget, 2)
 
-    def _trial(self, free_space: float) -> Trial:
+    def _trial(self, steps: int, free_space: float) -> Trial:
         weight = f" with --free-space {free_space:g}" if free_space else ""
-        self.display.say(f"Trial run: {self.steps:,} steps{weight} at {self.size[0]}x{self.size[1]}")
+        self.display.say(f"Trial run: {steps:,} steps{weight} at {self.size[0]}x{self.size[1]}")
         try:
-            scores = self._scores(self._settings(free_space))
+            scores = self._scores(self._settings(steps, free_space))
             psnr, ssim = (float(np.mean([getattr(one, name) for one in scores])) for name in ("psnr", "ssim"))
-            return Trial(self.steps, free_space, psnr, ssim, [one.ssim for one in scores])
+            return Trial(steps, free_space, psnr, ssim, [one.ssim for one in scores])
         finally:
             free_memory(self.backend)
 
-    def _settings(self, free_space: float) -> TrainConfig:
+    def _settings(self, steps: int, free_space: float) -> TrainConfig:
         """Settings of a trial, which starts like a long run."""
         opacity, scale, noise = LONG_START
         config, views = self.config, len(self.data.training.views)
         budget = BUDGET if config.splat_budget is None else config.splat_budget
         return dataclasses.replace(
             config,
-            steps=self.steps,
+            steps=steps,
             splat_budget=budget / 2,  # photographs have at most half the width
             free_space=free_space,
             gpus=1,
@@ -201,9 +205,14 @@ def gain(before: Trial, after: Trial) -> float:
 
 
 def choose(plain: Trial, penalized: Trial, default: int) -> dict[str, Any]:
-    """The penalty, half the steps and more dropout, if the penalty gains MIN_GAIN; default: number of steps."""
-    if gain(plain, penalized) >= MIN_GAIN:
+    """The penalty, half the steps and more dropout, if that trial scores better; default: number of steps.
+
+    Otherwise, more steps and splats if the other trial scores poorly.
+    """
+    if gain(plain, penalized) > 0:
         return {"steps": default // 2, "free_space": PENALTY, "dropout": DROPOUT}
+    if plain.ssim < POOR:
+        return {"steps": MORE_STEPS * default, "splat_budget": MORE_SPLATS * BUDGET}
     return {"steps": default}
 
 

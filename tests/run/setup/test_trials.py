@@ -16,10 +16,11 @@ from splat_cli.report.page import page
 from splat_cli.report.run_data import read_run_data
 from splat_cli.run import plan
 from splat_cli.run.resume import interrupted_run
-from splat_cli.run.setup import trials
+from splat_cli.run.setup import initial_state, trials
 from splat_cli.run.setup.training_data import read_data
-from splat_cli.run.setup.trials import Trial, choose, gain, needs_trials
+from splat_cli.run.setup.trials import Trial, Trials, choose, choose_settings, gain, needs_trials
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.scene.lens.distortion import Equirectangular
 from splat_cli.terminal.console import Display
 from tests.small_scene import write_small_scene
 
@@ -33,13 +34,12 @@ def _trial(free_space, ssim):
 @pytest.mark.parametrize(
     ("gained", "chosen"),
     [
-        (0.0015, {"steps": DEFAULT // 2, "free_space": 1.0, "dropout": 0.3}),
-        (0.0005, {"steps": DEFAULT}),  # within the noise of trials
-        (-0.03, {"steps": DEFAULT}),
+        (0.0005, {"steps": DEFAULT // 2, "free_space": 1.0, "dropout": 0.3}),
+        (-0.0005, {"steps": DEFAULT}),
     ],
 )
 def test_choice(gained, chosen):
-    assert choose(_trial(0, 0.65), _trial(1, 0.65 + gained), DEFAULT) == chosen
+    assert choose(_trial(0, 0.75), _trial(1, 0.75 + gained), DEFAULT) == chosen
 
 
 def test_a_single_photograph_does_not_decide():
@@ -48,6 +48,18 @@ def test_a_single_photograph_does_not_decide():
     penalized.per_view[3] = 1.1
     assert gain(plain, penalized) == pytest.approx(-0.01)
     assert choose(plain, penalized, DEFAULT) == {"steps": DEFAULT}
+
+
+@pytest.mark.parametrize(
+    ("ssim", "gained", "chosen"),
+    [
+        (0.65, -0.01, {"steps": 2 * DEFAULT, "splat_budget": pytest.approx(2.61)}),
+        (0.67, -0.02, {"steps": DEFAULT}),
+        (0.65, 0.02, {"steps": DEFAULT // 2, "free_space": 1.0, "dropout": 0.3}),  # more would overfit
+    ],
+)
+def test_poor_scores_take_more_steps_and_splats(ssim, gained, chosen):
+    assert choose(_trial(0, ssim), _trial(1, ssim + gained), DEFAULT) == chosen
 
 
 @pytest.mark.parametrize(
@@ -69,10 +81,20 @@ def test_a_single_photograph_does_not_decide():
     ],
 )
 def test_which_runs_need_trials(settings, num_views, expected):
-    training = SimpleNamespace(views=[None] * num_views)
-    data, without = (SimpleNamespace(training=training, scene=SimpleNamespace(points=[0] * num)) for num in (1, 0))
-    assert needs_trials(TrainConfig(**settings), data) is expected
-    assert not needs_trials(TrainConfig(**settings), without)
+    for lens, fits in ((None, True), (Equirectangular(), False)):
+        data = SimpleNamespace(training=SimpleNamespace(views=[SimpleNamespace(distortion=lens)] * num_views))
+        assert needs_trials(TrainConfig(**settings), data) is (expected and fits)
+
+
+@pytest.mark.parametrize("num_found", [0, 300])
+def test_scenes_without_points_have_trials_if_the_plane_sweep_finds_some(tmp_path, monkeypatch, num_found):
+    swept = np.random.default_rng(0).normal(size=(num_found, 3)).astype(np.float32), np.zeros((num_found, 3), np.uint8)
+    monkeypatch.setattr(initial_state, "_sweep", lambda *_: (None, swept))
+    monkeypatch.setattr(trials._Runner, "run", lambda _: Trials(20, 15, [], [_trial(0, 0.8)], {"steps": 7}))
+    scene, display = write_small_scene(tmp_path / "scene", num_views=42, num_points=0), Display(io.StringIO())
+    data = read_data(scene, TrainConfig(), open_backend("cpu"), display)
+    config, found = choose_settings(TrainConfig(), data, open_backend("cpu"), display)
+    assert (config.steps, found is None) == ((7, False) if num_found else (None, True))
 
 
 @pytest.mark.parametrize(("given", "budget"), [(None, 0.87), (4.4, 2.2), (0, 0)])
@@ -80,18 +102,17 @@ def test_trials_have_half_the_splat_budget(given, budget):
     runner = SimpleNamespace(
         config=TrainConfig(splat_budget=given),
         default=DEFAULT,
-        steps=2_500,
         data=SimpleNamespace(training=SimpleNamespace(views=[])),
     )
-    assert trials._Runner._settings(runner, 0.0).splat_budget == budget
+    assert trials._Runner._settings(runner, 2_500, 0.0).splat_budget == budget
 
 
 @pytest.mark.parametrize("given", [{}, {"strategy": "adc", "batch": 2, "init_opacity": 0.2, "noise_scale": 3.0}])
 def test_trials_start_like_the_long_run_that_follows(given):
     config = TrainConfig(gpus=2, save_at=(7,), depth_weight=0.5 if given else None, **given)
     views = SimpleNamespace(training=SimpleNamespace(views=[None] * 100))
-    runner = SimpleNamespace(config=config, default=DEFAULT, steps=2_500, data=views)
-    found = trials._Runner._settings(runner, 1.0)
+    runner = SimpleNamespace(config=config, default=DEFAULT, data=views)
+    found = trials._Runner._settings(runner, 2_500, 1.0)
     expected = {"strategy": "copies", "batch": 4, "init_opacity": 0.5, "init_scale": 0.1, "noise_scale": 30_000}
     expected |= {"steps": 2_500, "free_space": 1.0, "gpus": 1, "depth_weight": 0.0, "save_at": None} | given
     assert {name: getattr(found, name) for name in expected} == expected
@@ -132,7 +153,7 @@ def test_a_run_takes_the_settings_of_its_trials(splat, large_scene, short_runs, 
     config = run.config()
     assert (config.steps, config.free_space, config.dropout, run.result()["steps"]) == (8, 0.5, 0.1, 8)
     record = run.trials()
-    assert [(one["steps"], one["free_space"]) for one in record["trials"]] == [(12, 0), (12, 1)]
+    assert [(one["steps"], one["free_space"]) for one in record["trials"]] == [(12, 0), (6, 1)]
     for one in record["trials"]:
         assert len(one["per_view"]) == len(record["left_out"])
         assert one["ssim"] == pytest.approx(np.mean(one["per_view"]))
@@ -143,10 +164,11 @@ def test_a_run_takes_the_settings_of_its_trials(splat, large_scene, short_runs, 
     shown_in_report = re.sub(r"<[^>]*>", " ", page(read_run_data(run), None, []))
     chosen = r"--steps 8 --free-space 0\.5 --dropout 0\.1"
     assert re.search(
-        rf"12 steps, --free-space 1 +[\d.]+ dB, SSIM 0\.\d+ .*chosen for this run +{chosen}", shown_in_report
+        rf"6 steps, --free-space 1 +[\d.]+ dB, SSIM 0\.\d+ .*chosen for this run +{chosen}", shown_in_report
     )
     score = r"[\d.]+ dB / 0\.\d{3}"
-    assert re.search(rf"Trials of 12 steps on 20x15: {score}, {score} with --free-space 1; chosen: {chosen}", shown.err)
+    trained = f"{score} after 12 steps, {score} after 6 steps with --free-space 1"
+    assert re.search(rf"Trials on 20x15: {trained}; chosen: {chosen}", shown.err)
 
 
 def test_the_repeated_command_continues_a_run_with_chosen_settings(splat, large_scene, short_runs, monkeypatch):
@@ -160,7 +182,7 @@ def test_the_repeated_command_continues_a_run_with_chosen_settings(splat, large_
         assert interrupted_run([Path("run")], large_scene, TrainConfig(report=False, **other)) is None
 
 
-@pytest.mark.parametrize(("budget", "chosen"), [(2.468, {"splat_budget": 2.47}), (None, {})])
+@pytest.mark.parametrize(("budget", "chosen"), [(2.468, 2.47), (None, None)])
 def test_the_budget_follows_from_detail_and_error(monkeypatch, budget, chosen):
     images = [np.zeros((1 + i, 1, 3), np.uint8) for i in range(3)]
     views = [SimpleNamespace(width=20, height=10)] * 3
@@ -177,13 +199,28 @@ def test_the_better_trial_measures_the_error(given):
     runner = SimpleNamespace(
         config=TrainConfig(splat_budget=given),
         default=DEFAULT,
+        steps=5_000,
         size=(20, 15),
         left_out=SimpleNamespace(views=[]),
-        _trial=lambda weight: Trial(2_500, weight, 20.0 + weight, 0.8, [0.8] * 10),
-        _budget=lambda psnr, steps: {"splat_budget": psnr + steps},
+        _trial=lambda steps, weight: Trial(steps, weight, 20.0 + weight, 0.8, [0.8] * 10),
+        _budget=lambda psnr, steps: psnr + steps,
     )
     expected = {"steps": DEFAULT} | ({"splat_budget": 21.0 + DEFAULT} if given is None else {})
     assert trials._Runner.run(runner).chosen == expected
+
+
+@pytest.mark.parametrize(("by_detail", "expected"), [(None, 2.61), (2.0, 2.61), (3.0, 3.0)])
+def test_the_larger_budget_is_chosen(by_detail, expected):
+    runner = SimpleNamespace(
+        config=TrainConfig(),
+        default=DEFAULT,
+        steps=5_000,
+        size=(20, 15),
+        left_out=SimpleNamespace(views=[]),
+        _trial=lambda _, weight: _trial(weight, 0.6 - weight / 10),
+        _budget=lambda *_: by_detail,
+    )
+    assert trials._Runner.run(runner).chosen == {"steps": 2 * DEFAULT, "splat_budget": pytest.approx(expected)}
 
 
 def test_training_in_memory_takes_the_settings_of_its_trials_except_given_ones(large_scene, short_runs, monkeypatch):
