@@ -87,7 +87,7 @@ class FieldColoring(JointModel):
         return cls(new_field(splats, len(inputs.cameras.views), config), moves=config.field_moves)
 
     @staticmethod
-    def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
+    def memory_cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
         shape = field_shape(config)
         return MemoryCost(fixed=shape.bytes, per_splat=shape.bytes_per_row + 4 * shape.features)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Self, cast
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -90,7 +90,7 @@ class JointModel:
         raise NotImplementedError
 
     @staticmethod
-    def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
+    def memory_cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
         """Device memory of the model, if enabled."""
         return MemoryCost()
 
@@ -103,16 +103,6 @@ class JointModel:
     def moves_splats(config: TrainConfig) -> bool:
         """Whether the model, if enabled, writes gradients of positions to projection.d_means."""
         return False
-
-    @classmethod
-    def from_inputs(cls, inputs: JointInputs) -> Self | None:
-        """Result of `make` if the settings enable the model, else None."""
-        return cast(Self, cls.make(inputs)) if cls.enabled(inputs.config) else None
-
-    @classmethod
-    def memory_cost(cls, config: ResolvedConfig, num_views: int) -> MemoryCost:
-        """Result of `cost` if the settings enable the model, else zero."""
-        return cls.cost(config, num_views) if cls.enabled(config) else MemoryCost()
 
     def resize(self, capacity: int) -> None:
         """Allocate buffers for `capacity` splats."""

@@ -80,8 +80,8 @@ class AppearanceLoss(PhotometricLoss, JointModel):
         self.changed = backend.xp.empty(3 * cameras.max_pixels, "float32")
 
     @staticmethod
-    def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
-        """See JointModel.cost; counts `changed`."""
+    def memory_cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
+        """See JointModel.memory_cost; counts `changed`."""
         return MemoryCost(per_pixel=12)
 
     def apply(self, state: IterState, image: DeviceArray) -> None:

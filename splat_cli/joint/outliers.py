@@ -48,7 +48,7 @@ class OutlierMask(JointModel):
         return cls(inputs.backend, inputs.cameras, config.robust_threshold, round(WARM_UP * config.steps))
 
     @staticmethod
-    def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
+    def memory_cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
         return MemoryCost(per_pixel=1)
 
     def find(self, state: IterState, image: DeviceArray) -> None:

@@ -58,7 +58,7 @@ class JointModels:
 
     def __init__(self, inputs: JointInputs) -> None:
         self.backend = inputs.backend
-        made = (model.from_inputs(inputs) for model in MODELS)
+        made = (model.make(inputs) for model in enabled_models(inputs.config))
         self.models = [model for model in made if model is not None]
         roles: dict[str | None, Any] = {model.ROLE: model for model in self.models}
         self.loss: PhotometricLoss = roles.get("loss") or PhotometricLoss(
@@ -147,21 +147,26 @@ class JointModels:
         return self.poses.refined_views() if self.poses else None
 
 
+def enabled_models(config: TrainConfig) -> list[type[JointModel]]:
+    """The classes of MODELS that the settings enable."""
+    return [model for model in MODELS if model.enabled(config)]
+
+
 def joint_memory(config: ResolvedConfig, num_views: int) -> MemoryCost:
-    """Device memory of all models."""
-    return sum((model.memory_cost(config, num_views) for model in MODELS), MemoryCost())
+    """Device memory of the enabled models."""
+    return sum((model.memory_cost(config, num_views) for model in enabled_models(config)), MemoryCost())
 
 
 def joint_models_move(config: ResolvedConfig) -> bool:
     """Whether an enabled model may have gradients of positions."""
-    return any(model.enabled(config) and model.moves_splats(config) for model in MODELS)
+    return any(model.moves_splats(config) for model in enabled_models(config))
 
 
 def joint_kernels(config: TrainConfig) -> list[Unit]:
     """Kernel files and defines of the enabled models."""
-    return [unit for model in MODELS if model.enabled(config) for unit in model.kernels(config)]
+    return [unit for model in enabled_models(config) for unit in model.kernels(config)]
 
 
 def late_arrays(config: TrainConfig) -> set[str]:
     """Names of arrays that checkpoints of earlier versions lack and initial splats determine."""
-    return {name for model in MODELS if model.enabled(config) for name in model.LATE_ARRAYS}
+    return {name for model in enabled_models(config) for name in model.LATE_ARRAYS}

@@ -107,4 +107,3 @@ def test_loss_without_outliers(backend: Backend, comparison: Comparison, masked:
 def test_memory_cost_equals_the_allocation(backend: Backend) -> None:
     case = Crossed(backend, (50, 37))
     assert OutlierMask.memory_cost(ResolvedConfig(robust=True), 1).per_pixel * 50 * 37 == case.mask.outliers.nbytes
-    assert OutlierMask.memory_cost(ResolvedConfig(), 1).per_pixel == 0

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from splat_cli.config import TrainConfig
+from splat_cli.config import ResolvedConfig, TrainConfig
+from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.joint.background import LearnedBackground
 from splat_cli.joint.joint_model import Decay
 from splat_cli.render.camera import CameraTable
-from splat_cli.train.joint_models import MODELS
+from splat_cli.train.joint_models import enabled_models, joint_memory
 from tests.views import ring_of_views
 
 
@@ -26,7 +27,12 @@ from tests.views import ring_of_views
 )
 def test_settings_enable_models(settings, enabled):
     config = TrainConfig(**settings)
-    assert [model.__name__ for model in MODELS if model.enabled(config)] == enabled
+    assert [model.__name__ for model in enabled_models(config)] == enabled
+
+
+def test_other_models_take_no_memory():
+    assert joint_memory(ResolvedConfig(), 3) == MemoryCost()
+    assert joint_memory(ResolvedConfig(robust=True), 3) != MemoryCost()
 
 
 def test_a_learned_background_is_kept_and_shown(backend):

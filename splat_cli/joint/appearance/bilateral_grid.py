@@ -67,7 +67,7 @@ class BilateralGridLoss(ExposureLoss):
         )
 
     @staticmethod
-    def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
+    def memory_cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
         sums = 4 * (PATCHES[0] * PATCHES[1] * LEVELS * 4 * AFFINE + NUM_VALUES)
         return MemoryCost(fixed=3 * 4 * NUM_VALUES * num_views + sums, per_pixel=12)
 

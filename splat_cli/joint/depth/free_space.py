@@ -127,7 +127,7 @@ class FreeSpaceLoss(JointModel):
         return cls(inputs.backend, inputs.cameras.current_views, inputs.points, inputs.config.free_space)
 
     @staticmethod
-    def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
+    def memory_cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
         return MemoryCost(fixed=8 * MAX_POINTS * num_views)
 
     def set_views(self, views: Sequence[View]) -> None:

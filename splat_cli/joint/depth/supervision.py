@@ -186,7 +186,7 @@ class DepthSupervision(JointModel):
         self.targets.set_views(views)
 
     @staticmethod
-    def cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
+    def memory_cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
         return MemoryCost(per_splat=BlendedValues.bytes_per_splat)
 
     def resize(self, capacity: int) -> None:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.device import Backend
 from splat_cli.joint.depth.supervision import DEPTH_MAP_DTYPE, DepthSupervision, MapTargets, PointTargets
 from splat_cli.joint.joint_model import Decay
@@ -13,6 +14,7 @@ from splat_cli.render.project import SPLAT_SUMS
 from splat_cli.render.project_backward import Update
 from splat_cli.scene.depth_maps import DepthMap, DepthMaps
 from splat_cli.scene.points.observations import MAX_POINTS, Observations, observe
+from splat_cli.train.joint_models import joint_memory
 from tests.compare import BACKWARD, Comparison
 from tests.reference import blend, depth, project
 from tests.reference.pipeline import central_difference
@@ -138,10 +140,10 @@ def _inputs(
 
 def test_depths_are_supervised_if_requested_and_the_scene_has_points(backend: Backend) -> None:
     points = np.zeros((5, 3), np.float32)
-    assert DepthSupervision.from_inputs(_inputs(backend, 0.0, points)) is None
-    assert DepthSupervision.from_inputs(_inputs(backend, None, points)) is None
-    assert DepthSupervision.from_inputs(_inputs(backend, 0.5, None)) is None
-    supervision = DepthSupervision.from_inputs(_inputs(backend, 0.5, points))
+    assert not DepthSupervision.enabled(TrainConfig(depth_weight=0.0))
+    assert not DepthSupervision.enabled(TrainConfig(depth_weight=None))
+    assert DepthSupervision.make(_inputs(backend, 0.5, None)) is None
+    supervision = DepthSupervision.make(_inputs(backend, 0.5, points))
     assert supervision is not None
     assert supervision.weight == Decay(0.5, 0.005, 100)
     assert isinstance(supervision.targets, PointTargets)
@@ -151,7 +153,7 @@ def test_depths_are_supervised_if_requested_and_the_scene_has_points(backend: Ba
 def test_depth_maps_replace_points(backend: Backend) -> None:
     maps = DepthMaps([DepthMap.of(np.full((3, 4), 2.0)), None, None])
     for points in (None, np.zeros((5, 3), np.float32)):
-        supervision = DepthSupervision.from_inputs(_inputs(backend, 0.5, points, maps))
+        supervision = DepthSupervision.make(_inputs(backend, 0.5, points, maps))
         assert supervision is not None
         assert isinstance(supervision.targets, MapTargets)
         table = backend.download(supervision.targets.table).view(DEPTH_MAP_DTYPE)[:, 0]
@@ -160,7 +162,7 @@ def test_depth_maps_replace_points(backend: Backend) -> None:
 
 
 def test_buffers_follow_the_capacity(backend: Backend) -> None:
-    supervision = DepthSupervision.from_inputs(_inputs(backend, 0.5, np.zeros((5, 3), np.float32)))
+    supervision = DepthSupervision.make(_inputs(backend, 0.5, np.zeros((5, 3), np.float32)))
     assert supervision is not None
     supervision.resize(64)
     first = supervision.blended.values
@@ -172,7 +174,7 @@ def test_buffers_follow_the_capacity(backend: Backend) -> None:
 
 
 def test_only_runs_with_depths_pay_for_them() -> None:
-    costs = [DepthSupervision.memory_cost(SimpleNamespace(depth_weight=weight), 3).per_splat for weight in (0.0, 0.5)]
+    costs = [joint_memory(ResolvedConfig(depth_weight=weight), 3).per_splat for weight in (0.0, 0.5)]
     assert costs == [0, 4 * (4 + SPLAT_SUMS)]
 
 
