@@ -33,6 +33,7 @@ from splat_cli.device.launch import ceil_div
 from splat_cli.processes.child_process import end_with_parent
 from splat_cli.processes.threads import run_in_threads
 from splat_cli.scene.colmap.model import SPHERE
+from splat_cli.scene.images.decode import decode_photo
 
 MARK = "@splat "
 DATABASE = "database.db"
@@ -52,8 +53,9 @@ _TRIALS, _LEAST_SHARE = 2000, 0.25  # of RANSAC: trials at most, and share of in
 _KEPT = 100  # photographs whose features are in memory while pairs are verified
 _AHEAD = 8  # pairs per thread: a pair that overlaps little takes up to 15 times as long as others
 _GROWTH = 1.3  # of a model between two bundle adjustments of the whole; COLMAP's: 1.1
-_LEAST_GAIN = 1e-4  # relative, of an iteration of a bundle adjustment; COLMAP's: 0, that is 25 or 50 iterations
+_LEAST_LOCAL_GAIN, _LEAST_GAIN = 1e-3, 1e-4  # relative, of an iteration of an adjustment; COLMAP's: 0, all of 25 or 50
 _LEAST_LAST_GAIN = 1e-6  # the same in the last one, with all points
+_LOCAL_IMAGES = 4  # of a local adjustment; COLMAP's: 6
 _LOCAL_ROUNDS, _ROUNDS = 1, 1  # of adjusting and filtering, at most; COLMAP's: 2, 5
 _ONE_THREAD = 200  # photographs, at most, that one thread maps: to the same poses in each run
 _MIN_MODEL_SIZE = 3
@@ -93,6 +95,8 @@ def main() -> None:
         models = _map_separately(pycolmap, models, database, images, job)
     if job["refines_lens"]:
         models = [_with_refined_lens(pycolmap, model, len(job["names"])) for model in models]
+    for model in models:
+        _color_points(model, images)
     _send(models=len(models), **_write(pycolmap, models, scene / "sparse", job))
     SavedModels(database).remove()
 
@@ -307,10 +311,35 @@ def _options(pycolmap: Any, num: int) -> Any:
     options = pycolmap.IncrementalPipelineOptions(min_model_size=min(_MIN_MODEL_SIZE, num))
     options.num_threads = 1 if num <= _ONE_THREAD else -1
     options.ba_global_frames_ratio = options.ba_global_points_ratio = _GROWTH
-    options.ba_local_function_tolerance = options.ba_global_function_tolerance = _LEAST_GAIN
+    options.ba_local_function_tolerance, options.ba_global_function_tolerance = _LEAST_LOCAL_GAIN, _LEAST_GAIN
+    options.mapper.ba_local_num_images = _LOCAL_IMAGES
     options.ba_local_max_refinements, options.ba_global_max_refinements = _LOCAL_ROUNDS, _ROUNDS
     options.mapper.ba_global_ignore_redundant_points3D = True  # while a model grows; see `_adjust`
+    options.extract_colors = False  # see `_color_points`
     return options
+
+
+def _color_points(model: Any, images: Path) -> None:
+    """Give each point the mean colour of the photographs that show it.
+
+    COLMAP decodes a photograph in the thread that maps, when it is placed.
+    """
+
+    def seen(image: Any) -> tuple[list[int], np.ndarray]:
+        points, size = image.get_observation_points2D(), (image.camera.width, image.camera.height)
+        try:
+            pixels, _ = decode_photo(images / image.name, size, (0, 0, 0))
+        except ValueError:  # damaged; COLMAP reads some of these
+            return [], np.empty((0, 3))
+        x, y = np.array([point.xy for point in points]).astype(int).clip(0, np.array(size) - 1).T
+        return [point.point3D_id for point in points], pixels[y, x]
+
+    shown = [model.images[number] for number in model.reg_image_ids()]
+    numbers, colors = zip(*run_in_threads((partial(seen, image) for image in shown), num_cores()), strict=True)
+    found, which, counts = np.unique(np.concatenate(numbers).astype(int), return_inverse=True, return_counts=True)
+    sums = np.stack([np.bincount(which, channel) for channel in np.concatenate(colors).T], axis=1)
+    for number, color in zip(found, np.rint(sums / counts[:, None]).astype(np.uint8), strict=True):
+        model.points3D[number].color = color
 
 
 def _adjust(pycolmap: Any, model: Any, num: int, least_gain: float) -> None:

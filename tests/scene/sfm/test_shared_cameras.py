@@ -6,6 +6,7 @@ import sys
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
+import numpy as np
 import pytest
 
 from splat_cli.scene.sfm import colmap_worker
@@ -39,6 +40,16 @@ names = [image.name for image in model.images.values()]
 for name in names:
     (folder / "images" / name).parent.mkdir(parents=True, exist_ok=True)
     Image.new("RGB", (400, 300)).save(folder / "images" / name, "JPEG")
+for shade, name in enumerate(names[:7]):
+    Image.new("RGB", (400, 300), (20 * shade, 250, 0)).save(folder / "images" / name, "PNG")
+(folder / "images" / names[7]).write_bytes(b"damaged")
+worker._color_points(model, folder / "images")
+shade_of = dict(zip(model.images, range(7)))
+colors = []
+for point in model.points3D.values():
+    shades = [shade_of[one.image_id] for one in point.track.elements if one.image_id in shade_of]
+    colors.append([*map(int, point.color), 20 * sum(shades) / max(len(shades), 1)] if shades else [0] * 4)
+Image.new("RGB", (400, 300)).save(folder / "images" / names[7], "JPEG")
 split = worker._split_cameras(pycolmap, model, set(names[:5]))
 errors = [one.compute_mean_reprojection_error() for one in (model, split)]
 for camera in split.cameras.values():
@@ -86,6 +97,7 @@ print("RESULT", json.dumps({
     "fewer": [fewer.num_points3D(), min(image.num_points3D for image in fewer.images.values())],
     "lengths": [one.compute_mean_track_length() for one in (model, fewer)],
     "shared": shared,
+    "colors": colors,
     "registered": [registered(f"{name}.db") for name in ("own", "imported", "damaged")],
     "counts": counts, "num_cameras": copied.num_cameras(),
     "copied": [copied.num_keypoints(), copied.num_verified_image_pairs(), copied.num_matches()],
@@ -110,6 +122,11 @@ def test_cameras_are_split_and_matches_copied(tmp_path):
     assert not kept
     assert refined_error < 0.8 * radial_error
     assert lens[7] == pytest.approx(0.05, rel=0.1)
+    red, green, blue, expected = np.array(found["colors"]).T
+    assert np.abs(red - expected).max() <= 0.5
+    assert set(green) <= {0, 250}
+    assert np.mean(green == 250) > 0.9
+    assert not blue.any()
     own, imported, damaged = found["registered"]
     assert own == imported
     assert own[0].count("name") == 8
@@ -166,7 +183,7 @@ def test_the_mapping_with_more_photographs_is_kept(tmp_path, monkeypatch, num_se
 @pytest.mark.parametrize("is_refined", [True, False])
 def test_lenses_are_refined_before_models_are_written(monkeypatch, tmp_path, is_refined):
     written = []
-    for name in ("_register", "_extract", "_match", "_verify", "_send", "end_with_parent"):
+    for name in ("_register", "_extract", "_match", "_verify", "_color_points", "_send", "end_with_parent"):
         monkeypatch.setattr(colmap_worker, name, lambda *args, **message: None)
     monkeypatch.setattr(colmap_worker, "_map", lambda *args: ["model"])
     monkeypatch.setattr(colmap_worker, "_with_refined_lens", lambda library, found, num: f"{found} of {num}, refined")
