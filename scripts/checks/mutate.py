@@ -80,7 +80,7 @@ TESTS = {
     "run/plan": ["run/test_plan.py"],
     "run/resume": ["run/test_interrupted_run.py", "run/test_refused_resume.py", "run/test_resume.py"],
     "run/setup/trials": ["run/setup/test_trials.py"],
-    "run/storage/inputs": ["run/storage/test_inputs.py", "run/test_refused_resume.py"],
+    "run/storage/inputs": ["run/storage/test_inputs.py", "run/test_refused_resume.py", "run/test_bad_sources.py"],
     "scene/plausibility": ["scene/test_plausibility.py"],
     "scene/sfm/mapping": ["scene/sfm"],
     "scene/split": ["scene/test_split_and_extent.py"],
