@@ -29,7 +29,7 @@ extern "C" __global__ void __launch_bounds__(256) count_ends(
     const Camera* __restrict__ cameras,     // [num_views] pinholes
     const ViewPlane* __restrict__ planes,   // [num_views]
     int view,
-    float tolerance, float deep,                 // world units
+    float tolerance, float deep,            // world units
     int rows, int columns,                  // of cells
     const float* __restrict__ weights,      // [pixels of the view] 0: no surface
     const float* __restrict__ depths,       // [pixels of the view] world units along the optical axis
@@ -43,13 +43,13 @@ extern "C" __global__ void __launch_bounds__(256) count_ends(
 }
 
 extern "C" __global__ void __launch_bounds__(256) end_rays(
-    const Camera* __restrict__ cameras,
-    const ViewPlane* __restrict__ planes,
+    const Camera* __restrict__ cameras,     // [num_views] as in count_ends
+    const ViewPlane* __restrict__ planes,   // [num_views]
     int view,
     float tolerance, float deep,
     int rows, int columns,
-    const float* __restrict__ weights,
-    float* __restrict__ depths,             // in place: at the plane, where the ray crosses a solid cell
+    const float* __restrict__ weights,      // [pixels of the view]
+    float* __restrict__ depths,             // [pixels of the view] in place: at the plane, where the ray crosses a solid cell
     const unsigned char* __restrict__ is_solid)  // [cells]
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;

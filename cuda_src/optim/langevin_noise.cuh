@@ -28,7 +28,7 @@ __device__ __forceinline__ void two_normals(unsigned seed, unsigned step, vint s
 }
 
 // Displacement of the splats in m, in world units. p: their raw geometry, one value per row.
-__device__ __forceinline__ vfloat3 noise_step(const Noise& noise, const IterState& state, const vfloat* p, vint splat, vbool m)
+__device__ __forceinline__ vfloat3 noise_step(const Noise& noise, const IterState& state, const vfloat* p /* [BASE_ROWS] */, vint splat, vbool m)
 {
     const vfloat strength = noise.scale * state.lr[LR_MEANS] * sigmoid(-100.0f * (sigmoid(p[ROW_OPACITY]) - 0.005f));
     m = m & (strength > MIN_STRENGTH);

@@ -23,7 +23,8 @@ __device__ __forceinline__ void block_sum(float* shared /* [K * SUM_THREADS] */,
 
 // Sums num_rows rows of K values.
 template <int K>
-__device__ __forceinline__ void sum_rows(float* shared, const float* __restrict__ rows /* [num_rows, K] */, int num_rows, float (&sums)[K])
+__device__ __forceinline__ void sum_rows(
+    float* shared /* [K * SUM_THREADS] */, const float* __restrict__ rows /* [num_rows, K] */, int num_rows, float (&sums)[K])
 {
     for (int k = 0; k < K; ++k) sums[k] = 0.0f;
     for (int row = threadIdx.x; row < num_rows; row += blockDim.x)

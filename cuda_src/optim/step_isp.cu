@@ -7,7 +7,7 @@
 #define COLOR_RATE 0.5f
 
 // Gradient of a photograph's value k, from the summed gradients of m = 2^exposure (I + D). Reads every stride-th element of `sums`.
-__device__ __forceinline__ float photo_gradient(const float* photo /* [PHOTO_VALUES] */, const float* sums, int stride, int k)
+__device__ __forceinline__ float photo_gradient(const float* photo /* [PHOTO_VALUES] */, const float* sums /* [.., stride] */, int stride, int k)
 {
     const float gain = exp2f(photo[0]);
     if (k > 0) return gain * sums[(k - 1) * stride];

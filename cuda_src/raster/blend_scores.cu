@@ -11,7 +11,7 @@
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_scores(
     const Camera* __restrict__ cameras,             // [num_views]
-    const IterState* __restrict__ state,    // [1]
+    const IterState* __restrict__ state,            // [1]
     const unsigned* __restrict__ tile_order,        // [num_tiles] longest lists first; used without segments
     const uint2* __restrict__ segments,             // [SEGMENT_BINS, max_segments] (tile, segment); null: one block per tile
     unsigned max_segments,

@@ -4,7 +4,7 @@
 
 extern "C" __global__ void fixed_to_float(
     const Camera* __restrict__ cameras,             // [num_views]
-    const IterState* __restrict__ state,    // [1]
+    const IterState* __restrict__ state,            // [1]
     const float* __restrict__ depths,               // [capacity] 0 if invisible
     const float4* __restrict__ conic_opacity,       // [capacity] conic in px^-2, opacity
     float* __restrict__ fixed,                      // [capacity, 2 SPLAT_SUMS] the bits of 64-bit integers

@@ -36,7 +36,7 @@ extern "C" __global__ void project_share(
     const float* __restrict__ smooth_3d_sigmas, // [1, capacity] see smooth_3d.cuh; may be null
     float* __restrict__ depths,             // [columns] z; 0 if invisible
     float4* __restrict__ colors,            // [columns] rgb, unused
-    float* __restrict__ message)            // see visible.cuh; its number of visible splats is increased
+    float* __restrict__ message)            // [stride] see visible.cuh; its number of visible splats is increased
 {
     const int first_own = (blockIdx.x * blockDim.y + threadIdx.y) * 32, first = splat_of(share, first_own), n = state->num_splats;
     if (state->overflowed) return;

@@ -95,7 +95,7 @@ __device__ __forceinline__ int length_class(unsigned n)
 
 extern "C" __global__ void scan_tiles(
     const Camera* __restrict__ cameras,         // [num_views]
-    IterState* __restrict__ state,          // [1] sets num_pairs, needed_pairs; overflowed if they do not fit
+    IterState* __restrict__ state,              // [1] sets num_pairs, needed_pairs; overflowed if they do not fit
     const unsigned* __restrict__ tile_counts,   // [num_tiles, COUNT_STRIDE]
     unsigned pair_capacity,
     unsigned* __restrict__ tile_begins,         // [num_tiles + 1] tile t owns pairs tile_begins[t] .. tile_begins[t + 1] - 1
@@ -147,7 +147,7 @@ extern "C" __global__ void scan_tiles(
 
 extern "C" __global__ void __launch_bounds__(THREADS, 4) sort_tiles(
     const Camera* __restrict__ cameras,         // [num_views]
-    const IterState* __restrict__ state,    // [1]
+    const IterState* __restrict__ state,        // [1]
     const unsigned* __restrict__ tile_order,    // [num_tiles]
     const unsigned* __restrict__ tile_begins,   // [num_tiles + 1]
     Key* __restrict__ keys,                     // [pair_capacity] undefined afterwards

@@ -30,7 +30,7 @@ __device__ __forceinline__ void for_each_large_tile(
 
 extern "C" __global__ void count_large_tiles(
     const Camera* __restrict__ cameras,         // [num_views]
-    const IterState* __restrict__ state,    // [1]
+    const IterState* __restrict__ state,        // [1]
     unsigned capacity,
     const unsigned* __restrict__ large_splats,  // [capacity] the first num_large are used
     const float* __restrict__ depths,           // [capacity] 0 if invisible
@@ -47,7 +47,7 @@ extern "C" __global__ void count_large_tiles(
 
 extern "C" __global__ void emit_tiles(
     const Camera* __restrict__ cameras,         // [num_views]
-    const IterState* __restrict__ state,    // [1]
+    const IterState* __restrict__ state,        // [1]
     unsigned capacity,
     int num_large_blocks,
     const unsigned* __restrict__ large_splats,  // [capacity] the first num_large are used
