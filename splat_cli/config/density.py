@@ -39,7 +39,8 @@ class DensitySettings:
         None,
         "Target number of splats, relative to (number of training pixels, at least 700,000 per photograph)^(2/3), "
         "with few photographs to (number of training pixels)^(2/3); 0: --max-splats. By default 1.74, or more by "
-        "--trials; with few photographs 0.44; in runs of at least 15,000 steps on at least 167 photographs 2.15.",
+        "--trials; with few photographs 0.44 or 0.87; in runs of 15,000 steps and more on at least 167 photographs "
+        "2.15.",
         low=0,
     )
     densify_start: int | None = setting(

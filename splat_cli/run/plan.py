@@ -36,7 +36,8 @@ MANY_VIEWS, MANY_STEPS = 167, 15_000
 BATCH_OF_MANY, COARSE_OF_MANY, BUDGET_OF_MANY = 8, 0.45, 2.15
 # few photographs, of which few show each point, overfit to more steps and splats: docs/experiments/validation.md
 FEW_VIEWS, FEW_SHARE, FEW_PER_POINT = 30, 0.56, 5.0  # of the views, and views, that show a point
-STEPS_OF_FEW, BUDGET_OF_FEW, MIN_BUDGET_OF_FEW, DROPOUT_OF_FEW = 5_000, 0.44, 5_000, 0.3
+STEPS_OF_FEW, BUDGET_OF_FEW, MIN_BUDGET_OF_FEW, DROPOUT_OF_FEW = 5_000, BUDGET / 4, 5_000, 0.3
+MORE_SHARE = 0.42  # of the views that show a point, from which twice that budget is better
 COARSE_UNTIL, COARSE_PIXELS = 0.3, 200_000  # pixels per photograph: docs/experiments/start_and_images.md
 SHORT_RUN = 5_000  # steps; shorter runs start with large splats and split them, which converges sooner
 SHORT_START, LONG_START = (0.1, 1.0, 0.0), (0.5, 0.1, 30_000.0)  # init_opacity, init_scale, noise_scale
@@ -113,7 +114,8 @@ def resolve_plan(
     requested = with_whole_batches(requested, steps)
     steps = requested.num_steps
     num_pixels = sum(view.width * view.height for view in views)
-    budgeted = apply_splat_budget(requested, len(views), num_pixels, is_sparse)
+    few = budget_of_few(len(views), overlap) if is_sparse else None
+    budgeted = apply_splat_budget(requested, len(views), num_pixels, few)
     resolved: dict[str, Any] = vars(budgeted) | resolve_schedule(budgeted, steps, from_splats)
     resolved |= coarse_start(requested, views, from_splats)
     for name in ("densify_interval", "opacity_reset_interval"):
@@ -140,14 +142,16 @@ def with_whole_batches(config: TrainConfig, steps: int) -> TrainConfig:
     return dataclasses.replace(config, steps=ceil_div(steps, size) * size, save_at=save_at, batch=size)
 
 
-def apply_splat_budget(config: TrainConfig, num_views: int, num_pixels: int, is_sparse: bool = False) -> TrainConfig:
-    """The settings with max_splats limited by the budget for training photographs with `num_pixels` pixels in all."""
-    few = BUDGET_OF_FEW, MIN_BUDGET_OF_FEW
-    default, least = few if is_sparse else (default_budget(config.steps, num_views), MIN_BUDGET)
+def apply_splat_budget(config: TrainConfig, num_views: int, num_pixels: int, few: float | None = None) -> TrainConfig:
+    """The settings with max_splats limited by the budget for training photographs with `num_pixels` pixels in all.
+
+    few: default of splat_budget if photographs are few (`budget_of_few`).
+    """
+    default, least = (few, MIN_BUDGET_OF_FEW) if few else (default_budget(config.steps, num_views), MIN_BUDGET)
     factor = default if config.splat_budget is None else config.splat_budget
     if factor == 0:
         return config
-    unit = num_pixels ** (2 / 3) if is_sparse else unit_of_budget(num_views, num_pixels)
+    unit = num_pixels ** (2 / 3) if few else unit_of_budget(num_views, num_pixels)
     budget = max(int(factor * unit), least)
     return dataclasses.replace(config, max_splats=min(config.max_splats, budget))
 
@@ -220,6 +224,11 @@ def lr_factor(steps: int) -> float:
 def is_sparse_capture(num_views: int, overlap: float) -> bool:
     """Whether there are few photographs, and few of them show the same point. overlap: `views_per_point`."""
     return num_views < FEW_VIEWS and overlap < max(FEW_SHARE * num_views, FEW_PER_POINT)
+
+
+def budget_of_few(num_views: int, overlap: float) -> float:
+    """Default of splat_budget if photographs are few: a quarter of the usual, or half if more of them show a point."""
+    return BUDGET_OF_FEW * (2 if overlap >= max(MORE_SHARE * num_views, FEW_PER_POINT) else 1)
 
 
 def default_steps(num_views: int, is_sparse: bool = False) -> int:

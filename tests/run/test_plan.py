@@ -110,23 +110,23 @@ def test_captures_are_sparse_by_the_share_of_photographs_that_show_a_point():
 
 
 @pytest.mark.parametrize(
-    ("count", "share", "is_sparse"),
-    [(29, 0.5, True), (30, 0.5, False), (17, 0.95, False), (24, 0.6, False)],
+    ("count", "share", "budget"),
+    [(29, 0.5, 0.87), (29, 0.4, 0.435), (8, 0.5, 0.435), (30, 0.5, None), (17, 0.95, None), (24, 0.6, None)],
 )
-def test_few_photographs_that_overlap_little_get_fewer_steps_and_splats(count, share, is_sparse):
+def test_few_photographs_that_overlap_little_get_fewer_steps_and_splats(count, share, budget):
     """A point in front of all cameras, and one that none of them sees."""
     views = [ring_of_views(count, 400, 300)[0]] * count
     seen, unseen = np.zeros((1, 3)), views[0].center[None]
     points = np.concatenate([np.repeat(seen, 100 * share, axis=0), np.repeat(unseen, 100 * (1 - share), axis=0)])
-    plan = resolve_plan(TrainConfig(), views, points)
+    plan, is_sparse = resolve_plan(TrainConfig(), views, points), budget is not None
     assert plan.is_sparse is is_sparse
     assert plan.config.steps == (5_000 if is_sparse else 10_000)
     assert (plan.config.dropout == 0.3) is is_sparse
-    few = max(int(0.44 * (count * 120_000) ** (2 / 3)), 5_000)
+    few = max(int((budget or 0) * (count * 120_000) ** (2 / 3)), 5_000)
     assert plan.config.max_splats == (few if is_sparse else count * 120_000 // 50)
     assert plan.with_max_splats(2_000).config.dropout == (0.3 if is_sparse else dropout_for(10_000, count, 2_000))
     given = resolve_plan(TrainConfig(steps=1_000, splat_budget=1.74), views, points).config
-    assert (given.dropout < 0.1, given.max_splats > 30_000) == (True, True)
+    assert (given.dropout < 0.1, given.max_splats > 15_000) == (True, True)
     assert resolve_plan(TrainConfig(), views, points, from_splats=True).config.steps == 10_000
 
 
