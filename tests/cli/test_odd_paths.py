@@ -28,7 +28,7 @@ def test_run_folder_can_have_any_name(scene, tmp_path):
     shutil.copytree(scene, folder / "scene")
     run = folder / os.fsdecode(b"run \xff")
     for command in (
-        ("train", folder / "scene", "-o", run, "--steps", 2, "--eval", "--device", "cpu"),
+        ("train", folder / "scene", "-o", run, "--steps", 2, "--init", "points", "--eval", "--device", "cpu"),
         ("train", "--resume", run, "--steps", 3, "--device", "cpu"),
         ("eval", run, "--device", "cpu"),
         ("export", run, folder / "a.html"),

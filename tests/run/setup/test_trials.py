@@ -132,6 +132,9 @@ def test_photographs_of_trials_have_half_the_width_or_less(sizes, side):
     assert trials._longer_side([SimpleNamespace(width=width, height=height) for width, height in sizes]) == side
 
 
+QUICK = "--device", "cpu", "--no-report", "--init", "points"  # each trial would sweep the photographs for points
+
+
 @pytest.fixture
 def short_runs(monkeypatch):
     """Runs of 24 steps by default, 12 of them in trials."""
@@ -147,7 +150,7 @@ def large_scene(tmp_path_factory):
 
 def test_a_run_takes_the_settings_of_its_trials(splat, large_scene, short_runs, monkeypatch):
     monkeypatch.setattr(trials, "choose", lambda *found: {"steps": found[-1] // 3, "free_space": 0.5, "dropout": 0.1})
-    shown = splat("train", large_scene, "-o", "run", "--device", "cpu", "--eval", "--no-report")
+    shown = splat("train", large_scene, "-o", "run", "--eval", *QUICK)
     assert shown.code == 0, shown.err
     run = RunDir(Path("run"))
     config = run.config()
@@ -174,12 +177,12 @@ def test_a_run_takes_the_settings_of_its_trials(splat, large_scene, short_runs, 
 def test_the_repeated_command_continues_a_run_with_chosen_settings(splat, large_scene, short_runs, monkeypatch):
     monkeypatch.setattr(trials, "choose", lambda *found: {"steps": found[-1], "free_space": 0.5, "dropout": 0.1})
     monkeypatch.setattr(trials, "budget_by_detail", lambda *_: 3.0)
-    assert splat("train", large_scene, "-o", "run", "--device", "cpu", "--no-report").code == 0
+    assert splat("train", large_scene, "-o", "run", *QUICK).code == 0
     assert RunDir(Path("run")).config().splat_budget == 3
     (Path("run") / "result.json").unlink()
-    assert interrupted_run([Path("run")], large_scene, TrainConfig(report=False)) == Path("run")
+    assert interrupted_run([Path("run")], large_scene, TrainConfig(report=False, init="points")) == Path("run")
     for other in ({"free_space": 0.1}, {"dropout": 0.2}, {"splat_budget": 2.0}):
-        assert interrupted_run([Path("run")], large_scene, TrainConfig(report=False, **other)) is None
+        assert interrupted_run([Path("run")], large_scene, TrainConfig(report=False, init="points", **other)) is None
 
 
 @pytest.mark.parametrize(("budget", "chosen"), [(2.468, 2.47), (None, None)])
@@ -225,7 +228,7 @@ def test_the_larger_budget_is_chosen(by_detail, expected):
 
 def test_training_in_memory_takes_the_settings_of_its_trials_except_given_ones(large_scene, short_runs, monkeypatch):
     monkeypatch.setattr(trials, "choose", lambda *_: {"steps": 7, "dropout": 0.3})
-    result = splat_cli.train_scene(large_scene, device="cpu", quiet=True, dropout=0.2)
+    result = splat_cli.train_scene(large_scene, device="cpu", quiet=True, dropout=0.2, init="points")
     assert (result.steps, result.config.dropout) == (7, 0.2)
 
 
@@ -234,7 +237,7 @@ def test_without_memory_for_trials_the_defaults_are_kept(splat, large_scene, sho
         raise MemoryError
 
     monkeypatch.setattr(trials, "evaluate", fail)
-    shown = splat("train", large_scene, "-o", "run", "--device", "cpu", "--no-report")
+    shown = splat("train", large_scene, "-o", "run", *QUICK)
     assert shown.code == 0, shown.err
     assert "Warning: no trial runs: out of memory" in shown.err
     assert RunDir(Path("run")).config().steps == 24
