@@ -182,8 +182,9 @@ def test_the_mapping_with_more_photographs_is_kept(tmp_path, monkeypatch, num_se
 
 @pytest.mark.parametrize("is_refined", [True, False])
 def test_lenses_are_refined_before_models_are_written(monkeypatch, tmp_path, is_refined):
-    written = []
-    for name in ("_register", "_extract", "_match", "_verify", "_color_points", "_send", "end_with_parent"):
+    written, colored = [], []
+    monkeypatch.setattr(colmap_worker, "_color_points", lambda model, images: colored.append(model))
+    for name in ("_register", "_extract", "_match", "_verify", "_send", "end_with_parent"):
         monkeypatch.setattr(colmap_worker, name, lambda *args, **message: None)
     monkeypatch.setattr(colmap_worker, "_map", lambda *args: ["model"])
     monkeypatch.setattr(colmap_worker, "_with_refined_lens", lambda library, found, num: f"{found} of {num}, refined")
@@ -199,4 +200,4 @@ def test_lenses_are_refined_before_models_are_written(monkeypatch, tmp_path, is_
     monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(job) + "\n"))
     monkeypatch.setitem(sys.modules, "pycolmap", MagicMock())
     colmap_worker.main()
-    assert written == ["model of 2, refined" if is_refined else "model"]
+    assert written == colored == ["model of 2, refined" if is_refined else "model"]
