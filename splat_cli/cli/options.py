@@ -96,7 +96,7 @@ def server_options(function: Function) -> Function:
     return host(port(function))
 
 
-_HERE = {
+_OPTIONS_OF_OTHERS = {
     **dict.fromkeys(("-s", "--source-path", "--data-dir", "--data", "--data-path"), "the argument SCENE"),
     **dict.fromkeys(("-m", "--model-path", "--result-dir", "--output-dir", "--export-path", "--output-path"), "-o"),
     **dict.fromkeys(("-r", "--resolution", "--data-factor", "--resize-factor"), "--downscale, or --max-size"),
@@ -171,9 +171,9 @@ class SettingsCommand(click.Command):
             name = error.option_name
             if reason := REMOVED.get(name.removeprefix("--").replace("-", "_")):
                 raise click.UsageError(f"'{name}' was removed: {reason}; leave it out", ctx) from None
-            if name not in _HERE:
+            if name not in _OPTIONS_OF_OTHERS:
                 raise
-            raise click.UsageError(f"No such option '{name}': here it is {_HERE[name]}", ctx) from None
+            raise click.UsageError(f"No such option '{name}': here it is {_OPTIONS_OF_OTHERS[name]}", ctx) from None
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         paragraphs = inspect.cleandoc(self.help or "").split("\n\n")

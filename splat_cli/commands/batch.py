@@ -202,7 +202,7 @@ def _result_before(scene: BatchScene) -> SceneResult | None:
 
 
 def _other_options(scene: BatchScene) -> list[str]:
-    """Options that a finished run was given with other values; not those that making a scene of photographs changes."""
+    """Options with other values in a finished run, except those that change when a scene is made of photographs."""
     run, names = RunDir(scene.run), ["format", "images", "masks", "invert_masks"]
     if scene.config.steps:
         names.append("steps")  # a longer run is finished, too

@@ -110,7 +110,7 @@ class _AtOwnPoses:
         self.scorer, self.background = PictureScorer(splats.backend), background
 
     def score(self, index: int, photograph: np.ndarray, mask: np.ndarray | None) -> Score:
-        """Of all pixels if the mask excludes the whole right half."""
+        """Score of the right half, or of all pixels if the mask excludes the whole right half."""
         right = half_mask(photograph, mask, right=True)
         return self.scorer.score(
             self.renderer.planes(index, self.background), photograph, right if right.any() else mask

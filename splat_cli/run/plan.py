@@ -34,7 +34,7 @@ STEPS_RANGE = (10_000, 20_000)
 # larger batches cost no quality: docs/experiments/optimizer.md#bonsai-to-304-db
 MANY_VIEWS, MANY_STEPS = 167, 15_000
 BATCH_OF_MANY, COARSE_OF_MANY, BUDGET_OF_MANY = 8, 0.45, 2.15
-# few photographs, of which few show each point, overfit to more steps and splats: docs/experiments/validation.md
+# where few photographs show each point, runs with more steps or splats overfit: docs/experiments/validation.md
 FEW_VIEWS, FEW_SHARE, FEW_PER_POINT = 30, 0.56, 5.0  # of the views, and views, that show a point
 STEPS_OF_FEW, BUDGET_OF_FEW, MIN_BUDGET_OF_FEW, DROPOUT_OF_FEW = 5_000, BUDGET / 4, 5_000, 0.3
 MORE_SHARE = 0.42  # of the views that show a point, from which twice that budget is better

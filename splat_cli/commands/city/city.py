@@ -177,7 +177,7 @@ def open_city(
             del asked["last_steps"]
         _require_same(out, asked | ({"cell_splats": cell_splats} if cell_splats else {}), defaults, begun)
     city = read_city(out, device, cluster)
-    if is_run(city.coarse.path) and (names := _other_than_trained(city)):  # the record was lost, and made anew
+    if is_run(city.coarse.path) and (names := _other_than_trained(city)):  # the record was lost and written again
         raise UsageError(
             f"{city.coarse.path} was trained with another {', '.join(names)}: remove {record}, and give the same"
         )

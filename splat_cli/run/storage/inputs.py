@@ -129,7 +129,7 @@ def refuse_seen(held_out: Sequence[View], config: TrainConfig) -> str | None:
 
 
 def _origins(name: str) -> tuple[list[RunDir], list[str]]:
-    """The run in whose folder a file of splats is and those that it goes back to; files on the way that are in none."""
+    """The run that contains a file of splats, the runs that it started from, and files on the way outside of runs."""
     runs: list[RunDir] = []
     others, names = [], [name]
     while names:

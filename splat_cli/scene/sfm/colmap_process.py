@@ -56,7 +56,7 @@ def run_colmap(job: Mapping[str, Any], counting: Counting) -> dict[str, Any]:
         require_space(Path(job["scene"]), _MIN_SPACE)  # COLMAP does not say that the disk is full
         raise SplatError(
             f"COLMAP failed ({_reason(process.returncode, log)}); run the command again to continue, or remove "
-            f"{job['scene']} to begin anew"
+            f"{job['scene']} to start again"
         )
     return result
 

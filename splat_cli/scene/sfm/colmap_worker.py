@@ -376,7 +376,7 @@ def _refine_lenses(pycolmap: Any, model: Any, num: int) -> bool:
 
 
 def _saved_models(pycolmap: Any, saved: "SavedModels") -> list[Any]:
-    """Models that an interrupted process has saved; none if a file is damaged: mapping then begins anew."""
+    """Models that an interrupted process has saved; none if a file is damaged: then mapping starts again."""
     with suppress(ValueError, RuntimeError, IndexError, OSError):
         models = list(map(pycolmap.Reconstruction, saved.folders()))
         if all(model.num_reg_images() and model.num_points3D() for model in models):  # COLMAP reads empty files
