@@ -83,6 +83,8 @@ TESTS = {
     "run/storage/inputs": ["run/storage/test_inputs.py", "run/test_refused_resume.py", "run/test_bad_sources.py"],
     "scene/plausibility": ["scene/test_plausibility.py"],
     "scene/sfm/mapping": ["scene/sfm"],
+    "scene/read": ["scene/test_read.py", "scene/test_scene_inputs.py", "scene/test_plausibility.py"],
+    "scene/readers/transforms": ["scene/test_transforms.py", "scene/test_wrong_transforms.py"],
     "scene/split": ["scene/test_split_and_extent.py"],
 }
 """Modules of splat_cli/, and the files or folders of tests/ that must kill their mutants."""

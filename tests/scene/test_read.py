@@ -349,6 +349,8 @@ def test_senseless_options(tmp_path, options):
 def test_not_a_folder(tmp_path):
     with pytest.raises(SceneError, match="does not exist"):
         read_scene(tmp_path / "nothing")
+    with pytest.raises(SceneError, match="is an address: download it"):
+        read_scene("https://example.org/garden")
 
 
 def write_model_again(folder, model, binary=True):

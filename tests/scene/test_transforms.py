@@ -133,6 +133,13 @@ def test_fisheye(tmp_path, key):
     assert view.lens.distortion == Polynomial(radial=(0.01, 0.002, 0.0, 0.0), fisheye=True)
 
 
+@pytest.mark.parametrize("names", [[], "images/a_01.jpg"])
+def test_names_that_are_no_list_hold_nothing_out(tmp_path, names):
+    scene = read_scene(write_transforms(tmp_path, test_filenames=names))
+    assert scene.test_names is None
+    assert scene.found == f"the frames in {tmp_path / 'transforms.json'}"
+
+
 @pytest.mark.parametrize("key", [{"ftheta_p0": 0.0}, {"latlong": True}, {"from_na": True}, {"from_mitsuba": 1}])
 def test_keys_that_change_rays_are_not_ignored(tmp_path, key):
     write_transforms(tmp_path, **key)
