@@ -2,7 +2,7 @@
 //
 //     image = sum_i T_i alpha_i c_i + T background        T_i = (1 - alpha_1) ... (1 - alpha_(i-1)), alpha_i = opacity_i exp(power_i)
 //
-// With MEDIAN, image = c_i of the first splat behind which less than half of the light is left: T_(i+1) < 1/2; 0 without one.
+// With LIGHT_LEFT, image = c_i of the first splat behind which less of the light is left: T_(i+1) < LIGHT_LEFT %; 0 without one.
 //
 // One block owns a 16x16 tile; blend.cuh shows how warps and lanes share it. For the backward pass, each pixel's colour and
 // transmittance are saved every SEGMENT pairs, and the segments that contributed to the tile are listed in `segments`, by their hits.
@@ -17,7 +17,7 @@
 #define PIXELS 2
 #define MIN_BLOCKS 9                                // at most 56 registers
 #endif
-#ifdef MEDIAN                                       // needs more registers; no kernel of training
+#ifdef LIGHT_LEFT                                   // needs more registers; no kernel of training
 #undef MIN_BLOCKS
 #define MIN_BLOCKS 1
 #endif
@@ -81,10 +81,10 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend(
 #endif
                     const vfloat alpha = if_contributes(power, T[k], vmin(vexp2_bounded(power), ALPHA_MAX));
                     const vfloat weight = alpha * T[k], next_T = T[k] - weight;
-#ifdef MEDIAN
-                    const vbool median = (T[k] >= 0.5f) & (next_T < 0.5f);
-                    red[k] = select(median, h.red, red[k]); green[k] = select(median, h.green, green[k]);
-                    blue[k] = select(median, h.blue, blue[k]);
+#ifdef LIGHT_LEFT
+                    const vbool here = (T[k] >= LIGHT_LEFT / 100.0f) & (next_T < LIGHT_LEFT / 100.0f);
+                    red[k] = select(here, h.red, red[k]); green[k] = select(here, h.green, green[k]);
+                    blue[k] = select(here, h.blue, blue[k]);
 #else
                     red[k] += h.red * weight; green[k] += h.green * weight; blue[k] += h.blue * weight;
 #endif

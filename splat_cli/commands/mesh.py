@@ -15,7 +15,7 @@ from splat_cli.errors import UsageError
 from splat_cli.gaussians.formats.gltf import write_mesh_glb
 from splat_cli.gaussians.splats import Splats
 from splat_cli.io.files import replacing, require_writable
-from splat_cli.render.depth_fusion import DepthMaps, render_depth_maps, unprojected
+from splat_cli.render.depth_fusion import DepthMaps, light_left_behind, render_depth_maps, unprojected
 from splat_cli.render.planes import find_planes, flattened
 from splat_cli.run.storage.find_run import refuse_file_of_run
 from splat_cli.run.storage.load_splats import inside_crop, load_trained_splats, warn_of_earlier_step
@@ -84,7 +84,9 @@ def mesh_of_run(
     views = run.views("train")
     with display.counting("depth maps", len(views)) as count:
         splats = Splats.from_arrays(backend, arrays)
-        maps = render_depth_maps(backend, splats, views, run.config().antialias, count)
+        antialias = run.config().antialias
+        light_left = light_left_behind(backend, splats, views, antialias, TRUNCATION * _PLANE_CELL)
+        maps = render_depth_maps(backend, splats, views, antialias, count, light_left)
     found, depths = _sampled(maps)
     if not len(found):
         raise UsageError(f"{source} shows no surface: no pixel of its {len(views)} views is opaque; train it longer")

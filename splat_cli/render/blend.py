@@ -64,17 +64,20 @@ def blend(
     projection: Projection,
     tiles: TileLists,
     out: Picture,
-    median: bool = False,
+    light_left: int | None = None,
 ) -> None:
     """Composite each tile's splats front to back over the state's background (Kerbl et al. 2023, sec. 6).
 
-    median: instead, take the colour of the splat at which half of the light is absorbed; zeros where less is absorbed.
+    light_left: instead, take the colour of the first splat behind which less than this percentage of the light is left;
+    zeros where more is left behind all splats.
     """
     lists = tiles.tile_order, tiles.tile_begins, tiles.splat_from_pair
     splats = projection.means2d, projection.conic_opacity, projection.colors
     outputs = out.image, out.final_T, out.states, out.segments, out.max_segments
     few = tiles.backend.name == "cuda" and cameras.extent.tiles < MIN_TILES
-    defines = cameras.wrap_defines | ({"MEDIAN": 1} if median else {}) | ({"FEW_TILES": 1} if few else {})
+    defines = (
+        cameras.wrap_defines | ({"LIGHT_LEFT": light_left} if light_left else {}) | ({"FEW_TILES": 1} if few else {})
+    )
     kernel = tiles.backend.kernel("raster/blend", "blend", **defines)
     kernel((cameras.extent.tiles,), (32, FORWARD_WARPS[few]), cameras.array, state.array, *lists, *splats, *outputs)
 

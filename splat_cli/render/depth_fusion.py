@@ -15,10 +15,14 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.rendered_maps import in_camera, splat_normals
 from splat_cli.render.view import ViewRenderer
-from splat_cli.scene.view import View
+from splat_cli.scene.view import View, evenly_spread
 
 MIN_ALPHA = 0.5
-"""Opacity of a pixel that shows a surface. Only such pixels have a median depth."""
+"""Opacity of a pixel that shows a surface."""
+_LIGHT_LEFT = (50, 60, 70, 80)
+"""Percentages of the light, one of which is left behind a surface. Pixels with MIN_ALPHA have such a surface."""
+_NUM_VIEWS, _STRIDE = 24, 4
+"""Views that choose the percentage, and every how many pixels they are compared, in rows and columns."""
 _MIN_FACING = 0.1
 """Minimum cosine in the weight of a pixel, so that surfaces seen only at grazing angles are kept."""
 _MIN_AGREEING = 2.0
@@ -99,6 +103,17 @@ class DepthMaps:
                 near &= sign * (position - slope * z) > -radius * np.sqrt(1 + slope**2)
         return np.flatnonzero(near)
 
+    def disagreement(self, truncation: float) -> float:
+        """Mean distance of pixels from the surface of the other views, at most 1, in units of `truncation`."""
+        xp, download, everyone = self.backend.xp, self.backend.download, np.arange(len(self.views))
+        sums = np.zeros(2)
+        for index, view in enumerate(self.views):
+            depths, weights = self.of_view(index)
+            fused = self.fuse(unprojected(xp, view, depths, _STRIDE), truncation, np.delete(everyone, index))
+            known = download((weights[::_STRIDE, ::_STRIDE].ravel() > 0) & (fused.totals > 0))
+            sums += np.abs(download(fused.distances)[known]).sum(), known.sum()
+        return float(sums[0] / max(sums[1], 1))
+
     def without_outliers(self, truncation: float) -> DepthMaps:
         """The maps with weight 0 at pixels whose surface is not confirmed by other views within `truncation`."""
         xp, everyone = self.backend.xp, np.arange(len(self.views))
@@ -127,13 +142,37 @@ def _slopes(xp: Any, view: View, stride: int = 1) -> tuple[DeviceArray, DeviceAr
     return xp.asarray(x, "float32"), xp.asarray(y, "float32")
 
 
-def render_depth_maps(
-    backend: Backend, splats: Splats, views: Sequence[View], antialias: bool, count: Callable[[int], object]
-) -> DepthMaps:
-    """Median depths of all views, without distortion and resized to MAX_PIXELS in all.
+def light_left_behind(
+    backend: Backend, splats: Splats, views: Sequence[View], antialias: bool, truncation: float
+) -> int:
+    """The percentage of the light left behind surfaces with which depth maps of a few views agree most.
 
-    The median is the depth of the splat at which half of the light is absorbed. The mean would be pulled behind the
-    surface by the light that shines through it. count: called with 1 after each view.
+    It depends on the training: if surfaces are thin and opaque, any will do. If they let much light through, half of it
+    is left a few centimetres behind them, elsewhere in each view. truncation: relative to the median depth.
+    """
+    found: list[float] = []
+    chosen, reach = evenly_spread(views, _NUM_VIEWS), 1.0
+    for light_left in _LIGHT_LEFT:
+        maps = render_depth_maps(backend, splats, chosen, antialias, light_left=light_left)
+        if not found:
+            known = backend.download(maps.depths)[backend.download(maps.weights) > 0]
+            reach = truncation * float(np.median(known)) if len(known) else 1.0
+        found.append(maps.disagreement(reach))
+    return _LIGHT_LEFT[int(np.argmin(found))]
+
+
+def render_depth_maps(
+    backend: Backend,
+    splats: Splats,
+    views: Sequence[View],
+    antialias: bool,
+    count: Callable[[int], object] = lambda number: None,
+    light_left: int = 50,
+) -> DepthMaps:
+    """Depths of all views, without distortion and resized to MAX_PIXELS in all.
+
+    The depth of a pixel is that of the splat behind which less than `light_left` % of the light is left. The mean would
+    be pulled behind the surface by the light that shines through it. count: called with 1 after each view.
     """
     shrink = min(1.0, (MAX_PIXELS / sum(view.width * view.height for view in views)) ** 0.5)
     views = [_pinhole(view, shrink) for view in views]
@@ -148,7 +187,7 @@ def render_depth_maps(
         image = renderer.planes(index).reshape(3, -1)
         colors[pixels] = xp.rint(xp.nan_to_num(xp.clip(image.T, 0, 1)) * 255).astype("uint8")
         alpha = renderer.alpha_plane(index)
-        depth = renderer.blended_planes(index, in_camera(splats, view.w2c)[:, 2:], median=True)[0].copy()
+        depth = renderer.blended_planes(index, in_camera(splats, view.w2c)[:, 2:], light_left)[0].copy()
         normals = renderer.blended_planes(index, splat_normals(splats, view.w2c))
         weight = xp.where((alpha > MIN_ALPHA) & (depth > 0), alpha * _facing(xp, view, normals), 0)
         depths[pixels], weights[pixels] = depth.ravel(), weight.ravel()

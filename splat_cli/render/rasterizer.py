@@ -156,14 +156,14 @@ class Rasterizer:
             self.coloring.forward(splats, self.cameras, state, self.projection)
         blend(self.cameras, state, self.projection, self.tiles, self.picture)
 
-    def blend_values(self, state: IterState, values: DeviceArray, median: bool = False) -> None:
-        """Blend again into `picture`, with values float32 [num, C <= 3] instead of colours. median: see `blend`."""
+    def blend_values(self, state: IterState, values: DeviceArray, light_left: int | None = None) -> None:
+        """Blend again into `picture`, with values float32 [num, C <= 3] instead of colours. light_left: see `blend`."""
         self.projection.colors[: values.shape[0], : values.shape[1]] = values
-        self.blend_again(state, median)
+        self.blend_again(state, light_left)
 
-    def blend_again(self, state: IterState, median: bool = False) -> None:
+    def blend_again(self, state: IterState, light_left: int | None = None) -> None:
         """Blend again into `picture`, after projection.colors were replaced."""
-        blend(self.cameras, state, self.projection, self.tiles, self.picture, median)
+        blend(self.cameras, state, self.projection, self.tiles, self.picture, light_left)
 
     def score(self, state: IterState, errors: DeviceArray, scores: DeviceArray, fixed_sums: bool = False) -> None:
         """Add each splat's blending weight in the last picture, and its share of the errors: see `blend_scores`."""

@@ -109,15 +109,15 @@ class ViewRenderer:
         self.blended_planes(index, values)
         return self._download(index)
 
-    def blended_plane(self, index: int, values: DeviceArray, median: bool = False) -> np.ndarray:
-        """`blended` for C = 1: float32 [H, W]. Downloads a third of the bytes. median: see `render.blend.blend`."""
-        plane: np.ndarray = self.backend.download(self.blended_planes(index, values, median)[0])
+    def blended_plane(self, index: int, values: DeviceArray, light_left: int | None = None) -> np.ndarray:
+        """`blended` for C = 1: float32 [H, W]. Downloads a third of the bytes. light_left: see `render.blend.blend`."""
+        plane: np.ndarray = self.backend.download(self.blended_planes(index, values, light_left)[0])
         return plane
 
-    def blended_planes(self, index: int, values: DeviceArray, median: bool = False) -> DeviceArray:
+    def blended_planes(self, index: int, values: DeviceArray, light_left: int | None = None) -> DeviceArray:
         """`blended` on the device, float32 [3, H, W]; valid until the next render."""
         self.state.write(background=(0.0, 0.0, 0.0))
-        self.rasterizer.blend_values(self.state, values, median)
+        self.rasterizer.blend_values(self.state, values, light_left)
         return self.rasterizer.image(index)
 
     def _download(self, index: int) -> np.ndarray:

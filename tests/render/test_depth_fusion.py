@@ -1,4 +1,4 @@
-"""Median depths of splats, and their fusion over views."""
+"""Depths of the surfaces of splats, and their fusion over views."""
 
 import dataclasses
 
@@ -7,6 +7,7 @@ import pytest
 
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
+from splat_cli.render import depth_fusion
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.depth_fusion import DepthMaps, FusedPoints, render_depth_maps, unprojected
 from splat_cli.render.view import ViewRenderer
@@ -33,15 +34,15 @@ def layers(backend, depths, opacities):
 
 
 @pytest.mark.parametrize(
-    ("opacities", "expected"), [([0.9, 0.9, 0.9], 2.0), ([0.3, 0.6, 0.9], 4.0), ([0.3, 0.2, 0.1], 0.0)]
+    ("opacities", "light_left", "expected"),
+    [([0.9, 0.9, 0.9], 50, 2.0), ([0.3, 0.6, 0.9], 50, 4.0), ([0.3, 0.6, 0.9], 80, 2.0), ([0.3, 0.2, 0.1], 50, 0.0)],
 )
-def test_median_is_where_half_of_the_light_is_absorbed(backend, opacities, expected):
+def test_surface_is_where_less_of_the_light_is_left(backend, opacities, light_left, expected):
     depths = np.array([2.0, 4.0, 8.0])
     renderer = ViewRenderer(backend, layers(backend, depths, opacities), [FRONT])
     renderer.forward(0)
     values = backend.upload(depths[:, None].astype(np.float32))
-    median = renderer.blended_plane(0, values, median=True)
-    assert median[8, 10] == pytest.approx(expected)
+    assert renderer.blended_plane(0, values, light_left)[8, 10] == pytest.approx(expected)
 
 
 def plane_maps(backend, views, depth):
@@ -118,3 +119,20 @@ def test_maps_of_a_wall_have_its_depth_and_face_it(backend):
     assert depths[8, 10] == pytest.approx(4.0)
     assert 0.5 < weights[8, 10] <= 0.99
     assert maps.views[1].radial == (0, 0)
+
+
+def test_surfaces_are_where_views_agree_most(backend, monkeypatch):
+    """Maps of a wall that are tilted, each in its view, except at 70 %."""
+    tilts, made = {50: 0.3, 60: 0.15, 70: 0.0, 80: -0.15}, []
+    views = [dataclasses.replace(FRONT, w2c=np.eye(4) + np.outer([1, 0, 0, 0], [0, 0, 0, x])) for x in (-0.5, 0.0, 0.5)]
+
+    def render(backend, splats, views, antialias, light_left):
+        made.append(light_left)
+        maps = plane_maps(backend, views, 4.0)
+        columns = np.tile(np.linspace(-1, 1, FRONT.width), FRONT.height * len(views))
+        return dataclasses.replace(maps, depths=maps.depths + backend.upload(np.float32(tilts[light_left] * columns)))
+
+    monkeypatch.setattr(depth_fusion, "render_depth_maps", render)
+    assert depth_fusion.light_left_behind(backend, None, views, False, 0.25) == 70
+    assert made == [50, 60, 70, 80]
+    assert depth_fusion.light_left_behind(backend, None, views[:1], False, 0.25) == 50
