@@ -43,11 +43,14 @@ def options_not_in_city(config: TrainConfig) -> list[str]:
 
 
 def _options_where(config: TrainConfig, fact: str) -> list[str]:
+    """Options with one of the values for which a fact is declared, with the value if it holds for certain choices."""
     found = []
     for name, declared in SETTINGS.items():
         value, values = getattr(config, name), getattr(declared, fact)
-        if declared.is_among(value, values):
-            found.append(declared.with_value(value, values))
+        if isinstance(values, tuple):
+            found += [f"{declared.option} {value}"] if value in values else []
+        elif values and value != declared.default and declared.is_on(value):
+            found.append(declared.option)
     return found
 
 

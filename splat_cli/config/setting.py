@@ -113,14 +113,6 @@ class Setting:
         """Whether `value` turns something on, that is, is not None, "none", false or 0."""
         return value not in _OFF
 
-    def is_among(self, value: Any, values: Values) -> bool:
-        """Whether a fact that is declared for `values` applies to `value`."""
-        return value in values if isinstance(values, tuple) else values and value != self.default and self.is_on(value)
-
-    def with_value(self, value: Any, values: Values) -> str:
-        """The option, with its value if the fact applies only to certain choices: "--color field"."""
-        return f"{self.option} {value}" if isinstance(values, tuple) else self.option
-
     def check(self, value: Any) -> Any:
         """`value` converted to the type of the setting. UsageError for a wrong type or range."""
         if value is None and self.optional:
