@@ -21,6 +21,7 @@ from splat_cli.run.setup.initial_state import build_trainer_from_data
 from splat_cli.run.setup.training_data import TrainingData, load_data, read_checked, with_initial_points
 from splat_cli.run.setup.trials import choose_settings
 from splat_cli.run.storage.find_run import find_splats, new_run_folder, step_of
+from splat_cli.run.storage.inputs import inputs_of, warning_of_copies
 from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.run.storage.load_splats import load_model, warn_of_earlier_step
 from splat_cli.run.train_scene import train_scene as train_into_run
@@ -140,6 +141,8 @@ def _train_in_memory(
         raise UsageError("training in memory uses one GPU: leave out gpus, or train into a folder")
     check_source(config)
     data = load_data(scene, config, backend, display)
+    if warning := warning_of_copies(data.split[1], inputs_of(scene.views if config.eval else [])):
+        display.warn(warning)
     config, _ = choose_settings(config, data, backend, display)
     trainer = build_trainer_from_data(data, config, backend, display)
     with display.training(trainer.config.steps) as show, suppress(StoppedByCallback):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image as Picture
 
+from splat_cli import train_scene
 from splat_cli.config import TrainConfig
 from splat_cli.errors import UsageError
 from splat_cli.gaussians.ply import read_ply, write_ply
@@ -115,15 +116,17 @@ def test_a_photograph_is_known_under_another_name_or_in_another_encoding(trainin
         Trained(other).new(tmp_path / "run", eval=True, test_every=4, init_from=str(RunDir(trained).ply_path(20)))
 
 
-def test_copies_of_held_out_photographs_are_a_warning(scene, tmp_path):
+def test_copies_of_held_out_photographs_are_a_warning(scene, tmp_path, capsys):
     other = shutil.copytree(scene, tmp_path / "scene")
     for name in ("a_01.jpg", "a_06.jpg"):
         shutil.copy(other / "images" / "a_03.jpg", other / "images" / name)
-    training = Trained(other)
-    training.new(tmp_path / "run", eval=True, test_every=3, steps=1)
+    training, options = Trained(other), {"eval": True, "test_every": 3, "steps": 1, "init": "points"}
+    training.new(tmp_path / "run", **options)
     found = [line for line in training.said if "under other names" in line]
     expected = "2 held-out photographs are trained on under other names (a_03.jpg is a_01.jpg; a_06.jpg is a_01.jpg)"
     assert [line.partition(": ")[2].partition(": ")[0] for line in found] == [expected]
+    train_scene(other, device="cpu", quiet=True, **options)
+    assert expected in capsys.readouterr().err
 
 
 def test_the_first_run_of_a_chain_counts_too(training, finished, scene, tmp_path):
