@@ -331,7 +331,7 @@ def _color_points(model: Any, images: Path) -> None:
             pixels, _ = decode_photo(images / image.name, size, (0, 0, 0))
         except ValueError:  # damaged; COLMAP reads some of these
             return [], np.empty((0, 3))
-        x, y = np.array([point.xy for point in points]).astype(int).clip(0, np.array(size) - 1).T
+        x, y = np.reshape([point.xy for point in points], (-1, 2)).astype(int).clip(0, np.array(size) - 1).T
         return [point.point3D_id for point in points], pixels[y, x]
 
     shown = [model.images[number] for number in model.reg_image_ids()]

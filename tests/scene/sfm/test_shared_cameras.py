@@ -44,6 +44,10 @@ for shade, name in enumerate(names[:7]):
     Image.new("RGB", (400, 300), (20 * shade, 250, 0)).save(folder / "images" / name, "PNG")
 (folder / "images" / names[7]).write_bytes(b"damaged")
 worker._color_points(model, folder / "images")
+bare = pycolmap.Reconstruction(model)
+for one in bare.find_image_with_name(names[0]).get_observation_points2D():
+    bare.delete_point3D(one.point3D_id)
+worker._color_points(bare, folder / "images")  # one photograph shows no point
 shade_of = dict(zip(model.images, range(7)))
 colors = []
 for point in model.points3D.values():
