@@ -133,11 +133,17 @@ def test_fisheye(tmp_path, key):
     assert view.lens.distortion == Polynomial(radial=(0.01, 0.002, 0.0, 0.0), fisheye=True)
 
 
-@pytest.mark.parametrize("names", [[], "images/a_01.jpg"])
-def test_names_that_are_no_list_hold_nothing_out(tmp_path, names):
-    scene = read_scene(write_transforms(tmp_path, test_filenames=names))
+def test_no_held_out_names(tmp_path):
+    scene = read_scene(write_transforms(tmp_path, test_filenames=[], val_filenames=None))
     assert scene.test_names is None
     assert scene.found == f"the frames in {tmp_path / 'transforms.json'}"
+
+
+@pytest.mark.parametrize("key", ["test_filenames", "val_filenames"])
+def test_held_out_names_that_are_no_list_are_refused(tmp_path, key):
+    write_transforms(tmp_path, **{key: "images/a_01.jpg"})
+    with pytest.raises(SceneError, match=f"`{key}` is 'images/a_01.jpg', expected a list"):
+        read_scene(tmp_path)
 
 
 @pytest.mark.parametrize("key", [{"ftheta_p0": 0.0}, {"latlong": True}, {"from_na": True}, {"from_mitsuba": 1}])

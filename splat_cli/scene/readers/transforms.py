@@ -128,10 +128,13 @@ def _points(root: Path, document: dict[str, Any], applied: np.ndarray | None) ->
 
 
 def _test_names(document: dict[str, Any], photos: Path, match_basename: bool) -> frozenset[str] | None:
-    """nerfstudio's `test_filenames`, or else `val_filenames`, as the frames' files are located."""
-    names = document.get("test_filenames") or document.get("val_filenames")
-    if not isinstance(names, list) or not names:
+    """nerfstudio's `test_filenames`, or else `val_filenames`, as the frames' files are located; None without any."""
+    key = "test_filenames" if document.get("test_filenames") else "val_filenames"
+    names = document.get(key)
+    if not names:
         return None
+    if not isinstance(names, list):  # --eval would hold out others
+        raise SceneError(f"{FILE}: `{key}` is {ascii(names)[:80]}, expected a list of names: correct or remove it")
     found = set()
     for name in names:
         with contextlib.suppress(Unusable):
