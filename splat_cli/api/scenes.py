@@ -141,7 +141,7 @@ def _train_in_memory(
         raise UsageError("training in memory uses one GPU: leave out gpus, or train into a folder")
     check_source(config)
     data = load_data(scene, config, backend, display)
-    if warning := warning_of_copies(data.split[1], inputs_of(scene.views if config.eval else [])):
+    if warning := warning_of_copies(data.split.test, inputs_of(scene.views if config.eval else [])):
         display.warn(warning)
     config, _ = choose_settings(config, data, backend, display)
     trainer = build_trainer_from_data(data, config, backend, display)

@@ -119,7 +119,7 @@ def _train(job: _Job, checkpoint: Checkpoint | None, ranks: Ranks) -> RunSummary
             display.say(f"{plan.num_views} photographs show few points together: fewer steps and splats, more dropout")
         start = _initial_state(plan, data, checkpoint, backend, display)
         inputs = inputs_of(data.scene.views)
-    if warning := warning_of_copies(data.split[1], inputs):
+    if warning := warning_of_copies(data.split.test, inputs):
         display.warn(warning)
     display.say(f"Device: {backend.describe()}")
     if checkpoint:

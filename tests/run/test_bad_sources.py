@@ -150,6 +150,11 @@ def test_splats_whose_photographs_are_unknown_are_a_warning(training, start, tmp
     assert refuse_seen([], TrainConfig(init_from=str(start[1]))) is None
 
 
+def test_without_initial_splats_no_photograph_is_read(scene, monkeypatch):
+    monkeypatch.setattr("splat_cli.run.storage.inputs.fingerprint", lambda path: pytest.fail(f"read {path}"))
+    assert refuse_seen(read_scene(scene).views, TrainConfig()) is None
+
+
 def test_resume_does_not_need_the_initial_splats(training, start, tmp_path):
     run = training.new(tmp_path / "run", init_from=str(start[0]))
     bits = run.ply_path(60).read_bytes()

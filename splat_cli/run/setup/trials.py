@@ -136,8 +136,8 @@ class _Runner:
     def run(self) -> Trials:
         plain, penalized = self._trial(self.steps, 0.0), self._trial(self.steps // 2, PENALTY)
         found = choose(plain, penalized, self.default)
-        budgets = found.get("splat_budget"), self._budget(max(plain.psnr, penalized.psnr), found["steps"])
-        found |= {"splat_budget": max(known)} if (known := [one for one in budgets if one]) else {}
+        if budget := self._budget(max(plain.psnr, penalized.psnr), found["steps"]):
+            found["splat_budget"] = max(budget, found.get("splat_budget", 0.0))
         chosen = {name: value for name, value in found.items() if getattr(self.config, name) is None}
         return Trials(*self.size, [view.name for view in self.left_out.views], [plain, penalized], chosen)
 

@@ -110,9 +110,12 @@ def refuse_seen(held_out: Sequence[View], config: TrainConfig) -> str | None:
     A photograph is the same if its file is, under any name, or if its name and pose are: another size or encoding of
     it. Returns a warning on splats of unknown origin, or None.
     """
+    sources = {"--init-from": config.init_from, "--frozen": config.frozen}
+    if not held_out or not any(sources.values()):
+        return None  # most runs; their photographs are not read here
     now, unknown = inputs_of(held_out), []
-    for option, name in (("--init-from", config.init_from), ("--frozen", config.frozen)):
-        runs, others = _origins(name) if name and held_out else ([], [])
+    for option, name in sources.items():
+        runs, others = _origins(name) if name else ([], [])
         unknown += others
         for run in runs:
             if seen := _seen(run, now):

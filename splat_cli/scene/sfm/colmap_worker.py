@@ -322,7 +322,8 @@ def _options(pycolmap: Any, num: int) -> Any:
 def _color_points(model: Any, images: Path) -> None:
     """Give each point the mean colour of the photographs that show it.
 
-    COLMAP decodes a photograph in the thread that maps, when it is placed.
+    COLMAP decodes a photograph in the thread that maps, when it is placed. Its `extract_colors_for_all_images` does not
+    count photographs that show the point within half a pixel of the border.
     """
 
     def seen(image: Any) -> tuple[list[int], np.ndarray]:
