@@ -117,13 +117,23 @@ def test_a_photograph_is_known_under_another_name_or_in_another_encoding(trainin
 
 
 def test_copies_of_held_out_photographs_are_a_warning(scene, tmp_path, capsys):
+    """Copies of the file, or of another size and encoding at about the same pose, as `splat sfm` finds it."""
     other = shutil.copytree(scene, tmp_path / "scene")
     for name in ("a_01.jpg", "a_06.jpg"):
         shutil.copy(other / "images" / "a_03.jpg", other / "images" / name)
+    model = read_model(folder := other / "sparse" / "0")
+    poses = {image.name: image for image in model.images}
+    for number, image in enumerate(model.images):
+        if image.name == "a_08.jpg":
+            x, y, z = poses["a_00.jpg"].translation
+            moved = (x + 1e-3, y, z)
+            model.images[number] = dataclasses.replace(image, quat=poses["a_00.jpg"].quat, translation=moved)
+    write_model(folder, model)
     training, options = Trained(other), {"eval": True, "test_every": 3, "steps": 1, "init": "points"}
     training.new(tmp_path / "run", **options)
     found = [line for line in training.said if "under other names" in line]
-    expected = "2 held-out photographs are trained on under other names (a_03.jpg is a_01.jpg; a_06.jpg is a_01.jpg)"
+    copies = "(a_00.jpg is a_08.jpg; a_03.jpg is a_01.jpg; a_06.jpg is a_01.jpg)"
+    expected = f"3 held-out photographs are trained on under other names or at the same pose {copies}"
     assert [line.partition(": ")[2].partition(": ")[0] for line in found] == [expected]
     train_scene(other, device="cpu", quiet=True, **options)
     assert expected in capsys.readouterr().err

@@ -55,6 +55,7 @@ def test_geographic_coordinates_are_moved_to_the_origin(tmp_path, views):
     [
         (lambda text: text.replace('type="frame"', 'type="spherical"'), "of type 'spherical'"),
         (lambda text: text.replace("<f>", "<f>-"), "focal length -"),
+        (lambda text: text.replace("<p1>", "<p3>1e-3</p3><p1>"), "lens has `p3`, which"),
         (lambda text: text.replace('sensor_id="0"', 'sensor_id="7"'), "sensor is not in the file"),
     ],
 )
@@ -110,6 +111,24 @@ def test_metashape_components_without_common_coordinates(tmp_path, views):
     scene = read_scene(tmp_path)
     assert len(scene.views) == 4
     assert "in another component than the active one" in scene.skipped[0]
+
+
+def test_metashape_chunks_without_common_coordinates(tmp_path, views):
+    write_metashape(tmp_path, views)
+    path = tmp_path / "cameras.xml"
+    text = re.sub("<component id.*</component>", '<component id="0"/>', path.read_text(), flags=re.S)
+    chunk = text[text.index("<chunk") : text.index("</document>")]
+    other = chunk.replace('label="a_0', 'label="b_0')
+    assert len(read_scene(_written(path, text)).views) == 5
+    with pytest.raises(SceneError, match="has 2 chunks, each with its own coordinates: align and merge"):
+        read_scene(_written(path, text.replace(chunk, chunk + other)))
+    unaligned = re.sub("<transform>.*?</transform></camera>", "</camera>", other)
+    assert len(read_scene(_written(path, text.replace(chunk, chunk + unaligned))).views) == 5
+
+
+def _written(path, text):
+    path.write_text(text)
+    return path.parent
 
 
 def test_labels_that_differ_in_case_from_files_are_found(tmp_path, views):

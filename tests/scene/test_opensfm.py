@@ -61,6 +61,12 @@ def test_opensfm(tmp_path, views, model, values):
     assert len(read_scene(tmp_path / "opensfm").views) == 5
 
 
+def test_coefficients_that_are_not_read_are_not_ignored(tmp_path, views):
+    write_opensfm(tmp_path, views, POINTS, COLORS, "brown", **BROWN, k5=0.1)
+    with pytest.raises(SceneError, match="its lens has `k5`, which"):
+        read_scene(tmp_path)
+
+
 def test_spherical_photographs(tmp_path):
     write_opensfm(tmp_path, ring_of_views(3, width=60), POINTS, COLORS, "spherical")
     for view in read_scene(tmp_path).views:

@@ -43,6 +43,14 @@ def test_realityscan(tmp_path, values):
     assert_same_pixels(read_scene(tmp_path), expected)
 
 
+def test_coefficients_that_are_not_read_are_not_ignored(tmp_path, views):
+    write_realityscan(tmp_path, [dataclasses.replace(view, fy=view.fx) for view in views], k4=0.1)
+    path = tmp_path / "registration.csv"
+    path.write_text(path.read_text().replace("k4", "k5"))
+    with pytest.raises(SceneError, match="its lens has `k5`, which"):
+        read_scene(tmp_path)
+
+
 def test_realityscan_without_columns_of_distortion(tmp_path):
     views = [dataclasses.replace(view, fy=view.fx, cx=20.0, cy=15.0) for view in ring_of_views(5)]
     write_realityscan(tmp_path, views)

@@ -12,7 +12,8 @@ from splat_cli.device import open_backend
 from splat_cli.errors import SceneError
 from splat_cli.sample import make_sample_scene
 from splat_cli.scene import SceneOptions, load_images, read_scene
-from splat_cli.scene.lens import RollingShutter
+from splat_cli.scene.colmap.model import Camera
+from splat_cli.scene.lens import RollingShutter, lens_of
 from splat_cli.scene.lens.distortion import FTheta, Polynomial
 from tests.scene.transforms_files import (
     NERFSTUDIO_APPLIED,
@@ -152,6 +153,22 @@ def test_keys_that_change_rays_are_not_ignored(tmp_path, key):
     with pytest.raises(SceneError, match=f"its `{next(iter(key))}`, of instant-ngp, changes rays"):
         read_scene(tmp_path)
     assert len(read_scene(write_transforms(tmp_path, from_mitsuba=False, latlong=None)).views) == 5
+
+
+@pytest.mark.parametrize("lens", [{"k5": 0.1}, {"sx1": 0.1}, {"camera_model": "OPENCV_FISHEYE", "p1": 0.1}])
+def test_coefficients_that_a_camera_model_lacks_are_not_ignored(tmp_path, lens):
+    with pytest.raises(SceneError, match=f"its lens has `{next(iter(reversed(lens)))}`, which its camera model"):
+        read_scene(write_transforms(tmp_path, **lens))
+    none = {key: 0.0 for key in lens if key != "camera_model"}
+    assert len(read_scene(write_transforms(tmp_path, **{**lens, **none})).views) == 5
+
+
+def test_opencvs_rational_lens_is_colmaps(tmp_path):
+    radial, tangential = (0.2, 0.05, 0.01, 0.3, 0.02, 0.01), (0.004, -0.003)
+    values = {f"k{number}": value for number, value in enumerate(radial, 1)} | {"p1": 0.004, "p2": -0.003}
+    view = read_scene(write_transforms(tmp_path, camera_model="FULL_OPENCV", **values)).views[0]
+    camera = Camera(1, "FULL_OPENCV", 10, 10, (9, 9, 5, 5, *radial[:2], *tangential, *radial[2:]))
+    assert view.lens.distortion.coefficients() == lens_of(camera).distortion.coefficients()
 
 
 def test_focal_length_from_the_angle_of_view(tmp_path):

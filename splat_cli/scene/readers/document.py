@@ -1,7 +1,8 @@
 """Helpers of readers: type-checked reading of untrusted JSON files, and poses from camera-to-world matrices."""
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,16 @@ def number(values: dict[str, Any], key: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
         raise Unusable(f"its `{key}` is not a finite number")
     return float(value)
+
+
+def refuse_coefficients(values: Mapping[str, Any], read: Collection[str]) -> None:
+    """Unusable for coefficients of a lens that are not zero and not read: the lens would be another one."""
+    for key, value in values.items():
+        if _COEFFICIENT.fullmatch(key) and key not in read and value:
+            raise Unusable(f"its lens has `{key}`, which its camera model does not have here: undistort the photograph")
+
+
+_COEFFICIENT = re.compile("[bkpst][xy]?[0-9]")
 
 
 def text(values: dict[str, Any], key: str) -> str | None:

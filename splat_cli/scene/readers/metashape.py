@@ -19,7 +19,7 @@ from splat_cli.scene.images.locate import export_image_folder
 from splat_cli.scene.lens import Lens
 from splat_cli.scene.lens.distortion import Polynomial
 from splat_cli.scene.options import SceneOptions
-from splat_cli.scene.readers.document import pose_matrix, w2c_from_opencv
+from splat_cli.scene.readers.document import pose_matrix, refuse_coefficients, w2c_from_opencv
 
 _HEAD_BYTES = 4096
 _ELEMENT_BYTES, _ATTRIBUTE_BYTES, _MAX_BASE_BYTES = 320, 256, 56 << 20
@@ -50,10 +50,11 @@ def read_metashape(root: Path, options: SceneOptions) -> Dataset:
         raise SceneError(f"{root} holds no cameras.xml of Metashape: File > Export > Export Cameras writes it")
     images = ImageIndex(export_image_folder(root, options))
     aligned: list[tuple[str, _Camera]] = []
-    num_cameras = 0
+    num_cameras, placed = 0, []
     for chunk in _document(path).iter("chunk"):
         sensors = {sensor.get("id"): sensor for sensor in chunk.iter("sensor")}
         worlds, default = _worlds(chunk, path), _world(chunk.find("transform"), path)
+        first = len(aligned)
         for camera in chunk.iter("camera"):
             num_cameras += 1
             has_master = camera.get("master_id") not in (None, camera.get("id"))
@@ -61,6 +62,11 @@ def read_metashape(root: Path, options: SceneOptions) -> Dataset:
                 continue
             sensor, world = sensors.get(camera.get("sensor_id")), worlds.get(camera.get("component_id"), default)
             aligned.append((camera.get("label", ""), (camera, sensor, world)))
+        if len(aligned) > first:
+            places = (chunk.find("transform"), chunk.find(".//component/transform"))
+            placed.append(any(place is not None for place in places))
+    if len(placed) > 1 and not all(placed):
+        raise SceneError(f"{path} has {len(placed)} chunks, each with its own coordinates: align and merge them")
     num_unaligned = num_cameras - len(aligned)
     if num_unaligned == num_cameras:
         raise SceneError(f"{path} has {num_cameras} cameras, and none is aligned and enabled: align them, export again")
@@ -144,7 +150,9 @@ def _lens(sensor: Element) -> Lens:
     width, height = (int(_number(size.get(side)) if size is not None else 0) for side in ("width", "height"))
     if calibration.find("fx") is not None:
         raise Unusable("its calibration has fx and fy, as PhotoScan wrote it: export the cameras with Metashape")
-    value = {name: _number(calibration.findtext(name)) for name in _NAMES}
+    given = {part.tag: _number(part.text) for part in calibration if len(part.tag) <= 2}  # not date, resolution
+    refuse_coefficients(given, _NAMES)
+    value = {**dict.fromkeys(_NAMES, 0.0), **given}
     focal = value["f"]
     if not (1 <= width <= _MAX_SIDE and 1 <= height <= _MAX_SIDE and focal > 0 and focal + value["b1"] > 0):
         raise Unusable(f"its sensor has the size {width}x{height} and the focal length {focal:g}")

@@ -23,7 +23,7 @@ from splat_cli.scene.lens import Lens, spherical_lens
 from splat_cli.scene.lens.distortion import Polynomial
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.quaternion import rotation_from_vector
-from splat_cli.scene.readers.document import number, text
+from splat_cli.scene.readers.document import number, refuse_coefficients, text
 
 _FILES = ("reconstruction.json", "opensfm/reconstruction.json")  # OpenSfM's, ODM's
 _HEAD_BYTES = 1 << 16
@@ -39,6 +39,7 @@ _POINT = re.compile(
 )
 _SPHERES = ("spherical", "equirectangular")
 _MODELS, _FISHEYE_MODELS = ("perspective", "simple_radial", "radial", "brown"), ("fisheye", "fisheye_opencv")
+_RADIAL = ("k1", "k2", "k3", "k4")
 _MAX_NUMBER = 1e15
 
 
@@ -114,8 +115,9 @@ def _lens(camera: dict[str, Any]) -> Lens:
     fx, fy = (value.get(name, value.get("focal", 0.0)) * longer for name in ("focal_x", "focal_y"))
     if not (min(width, height) > 0 and fx > 0 and fy > 0):
         raise Unusable(f"its camera has the focal lengths {fx:g}, {fy:g} and the size {width}x{height}")
+    refuse_coefficients(value, (*_RADIAL, "p1", "p2"))
     distortion = Polynomial(
-        radial=tuple(value.get(name, 0.0) for name in ("k1", "k2", "k3", "k4")),
+        radial=tuple(value.get(name, 0.0) for name in _RADIAL),
         tangential=(value.get("p1", 0.0), value.get("p2", 0.0)),
         fisheye=model in _FISHEYE_MODELS,
     )

@@ -32,11 +32,12 @@ from splat_cli.scene.images.locate import export_image_folder
 from splat_cli.scene.lens import Lens
 from splat_cli.scene.lens.distortion import Polynomial
 from splat_cli.scene.options import SceneOptions
-from splat_cli.scene.readers.document import w2c_from_opengl
+from splat_cli.scene.readers.document import refuse_coefficients, w2c_from_opengl
 
 _POSE = {"name", "x", "y", "alt", "heading", "pitch", "roll"}
 _REQUIRED = _POSE | {"f"}
 _NEW_NAMES = {"yaw": "heading", "f_35mm": "f", "px_norm": "px", "py_norm": "py"}
+_RADIAL = ("k1", "k2", "k3", "k4")
 _FILM = 36.0
 _MAX_LINE, _MAX_COLUMNS = 4096, 64
 
@@ -96,7 +97,8 @@ def _frame(images: ImageIndex, label: str, row: dict[str, str]) -> Frame:
     focal = value["f"] * longer / _FILM
     if not focal > 0:
         raise Unusable(f"its focal length is {value['f']:g} mm; it must be positive")
-    radial = tuple(value.get(name, 0.0) for name in ("k1", "k2", "k3", "k4"))
+    refuse_coefficients(value, (*_RADIAL, "t1", "t2"))
+    radial = tuple(value.get(name, 0.0) for name in _RADIAL)
     tangential = (value.get("t2", 0.0), value.get("t1", 0.0))
     lens = Lens(
         width,

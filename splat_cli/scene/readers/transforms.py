@@ -30,7 +30,7 @@ from splat_cli.scene.lens.distortion import Distortion, FTheta, Polynomial
 from splat_cli.scene.lens.rolling_shutter import MAX_ANGLE
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.points.point_cloud import read_point_cloud
-from splat_cli.scene.readers.document import matrix, number, read_document, text, w2c_from_opengl
+from splat_cli.scene.readers.document import matrix, number, read_document, refuse_coefficients, text, w2c_from_opengl
 
 FILE = "transforms.json"
 TRAIN, TEST, POINTS = "transforms_train.json", "transforms_test.json", "points3d.ply"
@@ -39,6 +39,10 @@ _SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".PNG", ".JPG", ".JPEG", ".WEBP")
 _MODELS = ("PINHOLE", "SIMPLE_PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV", "FULL_OPENCV", "PERSPECTIVE")
 _FISHEYE_MODELS = ("OPENCV_FISHEYE", "SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE", "FISHEYE", "THIN_PRISM_FISHEYE")
 _FTHETA = "FTHETA"
+_RADIAL = ("k1", "k2", "k3", "k4")
+_TANGENTIAL = (*_RADIAL, "p1", "p2")
+_RATIONAL = ("k4", "k5", "k6", *_RADIAL[:3], "p1", "p2")
+_PRISM = (*_TANGENTIAL, "sx1", "sy1")
 _SPHERES = ("EQUIRECTANGULAR", "SPHERICAL")
 _UNREAD = ("ftheta_p0", "latlong", "from_na", "from_mitsuba")
 """instant-ngp's keys of other lenses and axes."""
@@ -330,11 +334,16 @@ def _distortion(values: dict[str, Any]) -> Distortion | None:
     if not fisheye and model not in _MODELS:
         known = ", ".join((*_MODELS, *_FISHEYE_MODELS, _FTHETA, *_SPHERES))
         raise Unusable(f"its camera model {model!a} cannot be used; expected one of {known}")
-    radial = tuple(number(values, f"k{i}") or 0.0 for i in (1, 2, 3, 4))
+    read = {"THIN_PRISM_FISHEYE": _PRISM, "FULL_OPENCV": _RATIONAL}.get(model, _RADIAL if fisheye else _TANGENTIAL)
+    refuse_coefficients(values, read)
+    radial = tuple(number(values, name) or 0.0 for name in _RADIAL)
     tangential = (number(values, "p1") or 0.0, number(values, "p2") or 0.0)
     if model == "THIN_PRISM_FISHEYE":
         prism = (number(values, "sx1") or 0.0, 0.0, number(values, "sy1") or 0.0, 0.0)
         return Polynomial(radial=radial, tangential=tangential, prism=prism, fisheye=True)
     if fisheye:
         return Polynomial(radial=radial, fisheye=True)
+    if model == "FULL_OPENCV":
+        rational = tuple(number(values, name) or 0.0 for name in _RATIONAL[:3])
+        return Polynomial(radial=radial[:3], rational=rational, tangential=tangential).or_none()
     return Polynomial(radial=radial, tangential=tangential).or_none()

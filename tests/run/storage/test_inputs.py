@@ -9,7 +9,8 @@ import pytest
 
 from splat_cli.config import TrainConfig
 from splat_cli.errors import UsageError
-from splat_cli.run.storage.inputs import changed_inputs, inputs_of, refuse_other_inputs, summary_of
+from splat_cli.run.storage.inputs import changed_inputs, inputs_of, refuse_other_inputs, summary_of, warning_of_copies
+from splat_cli.scene.images.fingerprint import UNREADABLE
 from splat_cli.scene.lens import Lens, RollingShutter
 from splat_cli.scene.lens.distortion import Polynomial
 from splat_cli.scene.view import DepthFile
@@ -150,3 +151,15 @@ def test_changes_are_those_of_trained_views_and_of_what_all_commands_read(tmp_pa
     other = changed(3, views=masked, mask=tmp_path / "b")
     assert changed_inputs(run_of(masked), other) == ["a_03.jpg has another mask"]
     assert changed_inputs(run_of(masked), VIEWS) == ["a_01.jpg has another mask", "a_03.jpg has another mask"]
+
+
+@pytest.mark.parametrize(
+    ("turn", "offset", "is_same"), [(0, 0, True), (1e-3, 3e-3, True), (5e-3, 0, False), (0, 1e-2, False)]
+)
+def test_photographs_at_one_pose_are_copies(turn, offset, is_same):
+    """Unreadable files are not the same file."""
+    copy = dataclasses.replace(changed(0, turn=turn, offset=offset)[0], name="copy.jpg")
+    inputs = {name: {**one, "files": {"photograph": UNREADABLE}} for name, one in inputs_of([*VIEWS, copy]).items()}
+    warning = warning_of_copies([copy], inputs)
+    assert warning is None if not is_same else f"(copy.jpg is {VIEWS[0].name})" in warning
+    assert warning_of_copies([copy], {"copy.jpg": inputs["copy.jpg"]}) is None
