@@ -19,8 +19,7 @@ import click
 import numpy as np
 from PIL import Image, ImageFilter
 
-from splat_cli.commands.city.cells import cell_numbers
-from splat_cli.commands.city.plan import CityPlan, read_plan
+from splat_cli.commands.city.plan import CityPlan, cell_numbers, read_plan
 from splat_cli.device import Backend, open_backend
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.gaussians.splats import Splats

@@ -17,8 +17,7 @@ import numpy as np
 from splat_cli.cli.param_types import Size
 from splat_cli.device.launch import ceil_div
 from splat_cli.scene.read import read_scene
-from splat_cli.scene.trajectories.camera_path import CameraPath, shares_seen
-from splat_cli.scene.trajectories.interpolate import with_size
+from splat_cli.scene.trajectories.camera_path import CameraPath, shares_seen, with_size
 from splat_cli.scene.view import View
 
 _SHARES = (0.5, 0.8, 0.9)

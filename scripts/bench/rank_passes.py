@@ -25,7 +25,7 @@ import numpy as np
 from rank_recorder import FOLDER, KERNELS_AT, Records, recorder_of
 
 from splat_cli.cli.main import run
-from splat_cli.ranks.followers import Followers
+from splat_cli.ranks.watch import Followers
 from splat_cli.run import ranks as ranks_of_a_run
 from splat_cli.run.storage.run_dir import RunDir
 

@@ -23,8 +23,7 @@ from splat_cli.device.backend import Timer
 from splat_cli.ranks.channel import Channel
 from splat_cli.run import follower
 from splat_cli.train.density_control import DensityControl
-from splat_cli.train.ranked.ranked_scores import RankedScorer
-from splat_cli.train.ranked.ranked_step import RankedStep
+from splat_cli.train.ranked.sharded import RankedScorer, RankedStep
 from splat_cli.train.ranked.shares import SharedSplats
 from splat_cli.train.step import StepLoop
 from splat_cli.train.trainer import Trainer

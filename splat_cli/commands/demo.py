@@ -21,7 +21,7 @@ from splat_cli.run.storage.result import RunSummary
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.train_scene import train_scene
 from splat_cli.sample import make_sample_scene
-from splat_cli.scene.trajectories.interpolate import interpolate_path
+from splat_cli.scene.trajectories.camera_path import interpolate_path
 from splat_cli.terminal.console import Display
 
 _NUM_FRAMES = 60

@@ -31,9 +31,8 @@ from splat_cli.run.storage.find_run import find_splats
 from splat_cli.run.storage.load_splats import field_path, warn_of_earlier_step
 from splat_cli.scene.cameras_json import read_cameras
 from splat_cli.scene.georeferenced import relative_point, relative_views
-from splat_cli.scene.trajectories.camera_path import DEFAULT_FPS, CameraPath, up_of
+from splat_cli.scene.trajectories.camera_path import DEFAULT_FPS, CameraPath, up_of, with_size
 from splat_cli.scene.trajectories.focus import focus_point, levelled, middle_of, overview
-from splat_cli.scene.trajectories.interpolate import with_size
 from splat_cli.scene.view import View
 from splat_cli.terminal.console import Display
 

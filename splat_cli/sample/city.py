@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from splat_cli.sample.patterns import cell_random, mix, noise, palette, rgb, smooth
 from splat_cli.sample.photographs import look_at
 from splat_cli.sample.shapes import EPSILON, Box, Cylinder, Room, Shape, Sphere, Texture, blocked, nearest
-from splat_cli.sample.textures import plain
+from splat_cli.sample.textures import cell_random, mix, noise, palette, plain, rgb, smooth
 
 _PLASTER = palette("c9785a", "d9c39a", "a9b6b0", "e6dccb", "b5483a", "7f8f9f", "c7a15a", "8c6a5a")
 _STOREY, _BAY = 1.5, 1.4

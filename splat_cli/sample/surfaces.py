@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from splat_cli.sample.patterns import cell_random, mix, noise, palette, rgb, smooth, wood
+from splat_cli.sample.textures import cell_random, mix, noise, palette, rgb, smooth, wood
 
 HALF = (3.1, 3.1, 1.35)
 """Half the room's width, depth and height."""

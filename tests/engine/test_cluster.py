@@ -26,7 +26,7 @@ from tests.subprocesses import (
 
 pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
 
-from splat_cli.engine import slurm
+from splat_cli.engine import clusters
 from tests.engine.dask_cluster import dask_cluster
 
 OPTIONS = ["--device", "cpu", "--save-at", "", "--no-report"]
@@ -146,7 +146,7 @@ def test_scene_is_resumed_after_its_job_in_slurm_is_cancelled(splat, scene, tmp_
     """Uses the small SLURM of docs/experiments/clusters.md."""
     if not _has_slurm():
         pytest.skip("no SLURM of this machine runs")
-    monkeypatch.setattr(slurm, "_RESUBMIT", 1.0)
+    monkeypatch.setattr(clusters, "_RESUBMIT", 1.0)
     options = ("--deterministic", "--steps=4000", "--checkpoint-every=20")
     assert splat("batch", scene, "-o", tmp_path / "plain", *OPTIONS, *options).code == 0
     run, settings, name = tmp_path / "out" / scene.name, tmp_path / "slurm.toml", f"splat-{os.getpid()}"

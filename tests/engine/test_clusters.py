@@ -19,7 +19,7 @@ pytest.importorskip("distributed", reason="clusters need the extra `cluster`")
 import dask
 import distributed
 
-from splat_cli.engine import clusters, slurm
+from splat_cli.engine import clusters
 from splat_cli.errors import UsageError
 from tests.engine.dask_cluster import LEFT_OPEN
 
@@ -133,7 +133,7 @@ def test_pages_of_the_scheduler_of_slurm_jobs_are_on_loopback_only(tmp_path, mon
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     (tmp_path / "slurm.toml").write_text('jobs = 1\nmemory = "1GB"\ninterface = "lo"\n')
     before = _listening()
-    with slurm.slurm_cluster(tmp_path / "slurm.toml"):
+    with clusters.slurm_cluster(tmp_path / "slurm.toml"):
         assert {host for host, _ in _listening() - before} == {"127.0.0.1"}
 
 

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 
-from splat_cli.ranks import followers, watch
+from splat_cli.ranks import watch
 from splat_cli.run import resume
 from tests.ranks.disturbances import kill, lost, restarts
 from tests.ranks.runs import SETTINGS, children
@@ -15,7 +15,7 @@ def test_rank_0_that_waits_for_a_lost_rank_ends(monkeypatch, capfd):
     codes = []
     monkeypatch.setattr(watch, "_GRACE", 0.0)
     monkeypatch.setattr(os, "_exit", codes.append)
-    others = followers.Followers("splat_cli.run.follower", 2)
+    others = watch.Followers("splat_cli.run.follower", 2)
     others.is_waiting = lambda: not codes
     wait_until(children)  # just after its start, a process has no command line
     kill(children()[-1], 0)

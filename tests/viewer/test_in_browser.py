@@ -24,8 +24,8 @@ from splat_cli.run.storage.load_splats import load_splats_for_viewers
 from splat_cli.run.train_scene import train_scene
 from splat_cli.sample import make_sample_scene
 from splat_cli.scene.cameras_json import read_cameras
+from splat_cli.scene.trajectories.camera_path import with_size
 from splat_cli.scene.trajectories.focus import UP, look_at
-from splat_cli.scene.trajectories.interpolate import with_size
 from splat_cli.scene.view import View
 from splat_cli.terminal.console import Display
 from splat_cli.viewer.html import Stop, write_html

@@ -5,8 +5,10 @@ Rank 0 leads: it runs the session, and sends the others the calls of its trainer
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -14,21 +16,159 @@ import numpy as np
 
 from splat_cli.config import ResolvedConfig
 from splat_cli.data.training_images import TrainingImages
+from splat_cli.density.ratings import add_scores, mean_scores
+from splat_cli.device import DeviceArray
 from splat_cli.gaussians.splats import Splats
 from splat_cli.model.model import Model, rounded_capacity
 from splat_cli.ranks.agreement import SharedMemoryError, all_or_none, fatal_out_of_memory, numbers_of_all
 from splat_cli.ranks.protocol import RankError, Ranks
 from splat_cli.ranks.share import Share
+from splat_cli.render.iter_state import IterState
+from splat_cli.render.project_backward import SEEN_WARPS, UNSEEN_WARPS, project_backward
 from splat_cli.train.buffers import PAIRS_PER_SPLAT, initial_pairs
-from splat_cli.train.ranked.ranked_scores import OwnViews, RankedScorer
-from splat_cli.train.ranked.ranked_step import RankedStep
-from splat_cli.train.ranked.ranked_views import RankedViews
+from splat_cli.train.ranked.ranked_views import RankedViews, Stages
 from splat_cli.train.ranked.shares import SharedSplats
 from splat_cli.train.sharding import Sharding
 from splat_cli.train.step import BatchStep
+from splat_cli.train.view_scores import ViewScorer, ViewsToScore
 
 if TYPE_CHECKING:
     from splat_cli.train.trainer import Trainer, TrainingInputs
+
+
+class RankedStep(Stages):
+    """Stages of a training batch.
+
+    Exchanges overlap with kernels: projections as in `Stages.queue_projections`; the gradients of an own view with the
+    rendering of the next; losses and overflows with the backward pass of the last view; its gradients with the update
+    of splats that no view shows.
+    """
+
+    keeps_steps = False
+
+    def __init__(self, batch_step: BatchStep, views: RankedViews) -> None:
+        super().__init__(batch_step.rasterizer)
+        self.batch_step, self.views = batch_step, views
+
+        def begin() -> None:
+            views.begin(views.batch, "begin_batch", batch_step.schedule, batch_step.order)
+
+        self.queue_projections(views, views.batch, begin, batch_step.config.dropout)
+        last = views.num_views - 1
+        for view in range(last):
+            self.capture(f"render {view}", partial(self._render, view, differentiate=True))
+            self.add(f"send gradients {view}", partial(self._send_gradients, view))
+        self.capture(f"render {last}", partial(self._render, last, differentiate=False))
+        self.add("send results", lambda: views.exchange.begin_results())
+        self.capture(f"differentiate {last}", partial(self._differentiate, last))
+        self.add("receive results", views.ranks.end_exchanges)
+        self.add(f"send gradients {last}", partial(self._send_gradients, last))
+        self.capture("update unseen", self._update_unseen)
+        self.add("receive gradients", views.ranks.end_exchanges)
+        self.capture("update", partial(self._project_backward, SEEN_WARPS))
+
+    def grow_if_overflowed(self, state: IterState) -> bool:
+        """See RankedViews.grow_if_overflowed."""
+        return self.views.grow_if_overflowed(state)
+
+    def _render(self, view: int, differentiate: bool) -> None:
+        """Queue the picture and the loss of the rank's `view`-th view, and its gradients if they come at once."""
+        with self.views.rendered(view, self.views.num_views):
+            self.batch_step.measure_loss()
+            self.views.exchange.send_result(view, self.batch_step.state)
+            if differentiate:
+                self._differentiate(view)
+
+    def _differentiate(self, view: int) -> None:
+        self.views.select(view)
+        self.batch_step.differentiate()
+        self.views.exchange.send(view, self.batch_step.state, self.batch_step.rasterizer.projection)
+
+    def _send_gradients(self, view: int) -> None:
+        self.views.exchange.begin_gradients(view)
+
+    def _update_unseen(self) -> None:
+        self.views.exchange.agree(self.batch_step.state, self.views.batch)
+        if self.batch_step.update_options().dense:
+            self._project_backward(UNSEEN_WARPS)
+
+    def _project_backward(self, warps: int) -> None:
+        step, raster, whole = self.batch_step, self.batch_step.rasterizer, self.views.exchange.whole
+        update = dataclasses.replace(step.update_options(), warps=warps)
+        project_backward(step.model.splats, raster.cameras, step.state, raster.settings.antialias, whole, update)
+
+
+class OwnViews(ViewsToScore):
+    """The views of one rank: rank j % ranks renders the j-th view."""
+
+    def __init__(self, views: RankedViews, images: TrainingImages) -> None:
+        self._views, self._ranks, self._images = views, views.ranks, images
+
+    @property
+    def at_once(self) -> int:
+        """Number of views that are exchanged together."""
+        return self._views.batch
+
+    def load(self, views: np.ndarray, reset: Callable[[], None]) -> None:
+        """See ViewsToScore.load. SharedMemoryError if a rank runs out of memory."""
+        with all_or_none(self._ranks, self._views.rasterizer.backend):
+            self._images.load(views[self._ranks.rank :: self._ranks.size])
+            reset()
+
+    def graph(self, count: int, views: DeviceArray, cursor: DeviceArray, score: Callable[[], None]) -> Stages:
+        """See ViewsToScore.graph. All ranks know afterwards whether one of the views overflowed."""
+        ranked = self._views
+        stages, num_own = Stages(ranked.rasterizer), ranked.num_own(count)
+
+        def render_views() -> None:
+            for view in range(num_own):
+                with ranked.rendered(view, num_own):
+                    score()
+                    ranked.exchange.send_result(view, ranked.state)
+
+        stages.queue_projections(ranked, count, lambda: ranked.begin(count, "next_views", views, cursor))
+        stages.capture("render", render_views)
+        stages.add("send results", lambda: ranked.exchange.begin_results())
+        stages.add("receive results", self._ranks.end_exchanges)
+        stages.capture("agree", lambda: ranked.exchange.agree(ranked.state, count))
+        return stages
+
+    def grow_if_overflowed(self, state: IterState) -> bool:
+        """See RankedViews.grow_if_overflowed."""
+        return self._views.grow_if_overflowed(state)
+
+    def release(self) -> None:
+        """Free the buffers between the ranks."""
+        self._views.release()
+
+
+class RankedScorer(ViewScorer):
+    """Scores from the sums of all ranks, the same on each of them. All call `scores` at the same point."""
+
+    def __init__(self, batch_step: BatchStep, views: OwnViews, rng: np.random.Generator, ranks: Ranks) -> None:
+        super().__init__(batch_step, views, rng)
+        self._ranks = ranks
+
+    def scores(self, num_views: int) -> tuple[DeviceArray, DeviceArray]:
+        """See ViewScorer.scores. Rank 0 adds the sums and sends the means to the others."""
+        views, ranks, backend = self.draw(num_views), self._ranks, self.rasterizer.backend
+        num = int(self.batch_step.state.read()["num_splats"])
+        with all_or_none(ranks, backend):
+            means = backend.xp.empty((2, num), "float32")
+            part = backend.xp.empty((num, self.sums_width), "float32") if ranks.rank == 0 else None
+        with fatal_out_of_memory(ranks):
+            sums = self.sums(views)
+            if part is None:
+                ranks.send(sums[:num], 0)
+                ranks.receive(means, 0)
+                return means[0], means[1]
+            for rank in range(1, ranks.size):
+                ranks.receive(part, rank)
+                add_scores(backend, part, sums)
+            means = mean_scores(backend, sums, num, len(views))
+            for rank in range(1, ranks.size):
+                ranks.send(means, rank)
+        return means[0], means[1]
 
 
 class Sharded(Sharding):

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from splat_cli.commands.city.cells import MARGIN, MIN_SPLATS, Cell, cell_numbers, ground_axes, rounds_of, split_cells
+from splat_cli.commands.city.plan import MARGIN, MIN_SPLATS, Cell, cell_numbers, ground_axes, rounds_of, split_cells
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from splat_cli.commands.city.cells import Cell
-from splat_cli.commands.city.plan import CellPlan, CityPlan, read_plan, write_plan
+from splat_cli.commands.city.plan import Cell, CellPlan, CityPlan, read_plan, write_plan
 from splat_cli.errors import FormatError
 
 

@@ -10,7 +10,7 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.render.output.render_sequence import coarser, finer, samples_as_fine
 from splat_cli.render.rendered_maps import RenderedMaps, render_maps
 from splat_cli.render.view import ViewRenderer
-from splat_cli.scene.trajectories.interpolate import with_size
+from splat_cli.scene.trajectories.camera_path import with_size
 from tests.gaussians.some_splats import some_splats
 from tests.views import ring_of_views
 

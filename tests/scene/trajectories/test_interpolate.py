@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from splat_cli.scene.trajectories.interpolate import interpolate_path, with_size
+from splat_cli.scene.trajectories.camera_path import interpolate_path, with_size
 from tests.views import ring_of_views
 
 
