@@ -13,7 +13,7 @@ from splat_cli.errors import FormatError
 from splat_cli.gaussians.arrays import MAX_FILE_SH_DEGREE, MAX_SH_DEGREE, SplatArrays
 from splat_cli.gaussians.init import SH_C0
 from splat_cli.io.files import replacing
-from splat_cli.io.ply_header import check_header, damage_of, header_comments, plain_name
+from splat_cli.io.ply_header import check_header, color_levels, damage_of, header_comments, plain_name
 
 MEANS = ("x", "y", "z")
 NORMALS = ("nx", "ny", "nz")
@@ -112,7 +112,7 @@ def read_ply(path: str | Path) -> SplatArrays:
     if scales != SCALES:
         log_scales = np.column_stack([log_scales, log_scales.min(axis=1) - np.float32(_FLATNESS)])
     if colors == _RGB:
-        sh0 = (sh0 / 255 - np.float32(0.5)) / np.float32(SH_C0)
+        sh0 = (color_levels([vertices[name] for name in _RGB]) / 255 - np.float32(0.5)) / np.float32(SH_C0)
     by_coefficient = rest.reshape(len(vertices), 3, rest.shape[1] // 3).transpose(0, 2, 1)
     splats = SplatArrays(
         means,

@@ -1,7 +1,10 @@
-"""PLY headers: checks before memory is allocated, number of elements, comments."""
+"""PLY headers: checks before memory is allocated, number of elements, comments; ranges of colours."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
 
 from splat_cli.errors import FormatError, reason_of
 from splat_cli.io.files import regular
@@ -50,6 +53,18 @@ def damage_of(error: Exception) -> str:
 def plain_name(name: str) -> str:
     """Name of a property without the prefix that CloudCompare gives to unknown properties."""
     return _PREFIX.sub("", name)
+
+
+def color_levels(columns: Sequence[np.ndarray]) -> np.ndarray:
+    """Colours of vertices from 0 to 255, float32 [N, columns]; in files up to 255, 65535 (PDAL) or, as floats, 1.
+
+    Bright colours may lie somewhat above the range.
+    """
+    levels = np.stack(columns, axis=1).astype(np.float32)
+    largest = np.max(levels, initial=0, where=np.isfinite(levels))
+    if largest > 4 * 255:
+        return levels / np.float32(257)
+    return levels * np.float32(255) if columns[0].dtype.kind == "f" and largest <= 4 else levels
 
 
 def header_comments(path: Path) -> list[str]:

@@ -9,7 +9,7 @@ from splat_cli.gaussians import ply
 from splat_cli.gaussians.formats import read_splats, write_splats
 from splat_cli.gaussians.init import SH_C0
 from splat_cli.gaussians.ply import count_splats, ply_bytes, read_ply, splat_rows, stated_origin, write_ply
-from splat_cli.scene.points.point_cloud import is_point_cloud
+from splat_cli.scene.points.point_cloud import is_point_cloud, read_point_cloud
 from tests.gaussians.some_splats import some_splats
 
 NUM_REST = {0: 0, 1: 9, 2: 24, 3: 45}
@@ -192,19 +192,22 @@ def test_unwritable_place(tmp_path):
         write_ply(tmp_path / "file" / "a.ply", some_splats())
 
 
-def test_files_of_nerfstudio_with_colours(tmp_path):
-    """`ns-export gaussian-splat --ply-color-mode rgb`: bytes instead of f_dc."""
+@pytest.mark.parametrize(("kind", "white"), [("u1", 255), ("<u2", 65535), ("<f4", 1), ("<f4", 255)])
+def test_files_of_nerfstudio_with_colours(tmp_path, kind, white):
+    """`ns-export gaussian-splat --ply-color-mode rgb`: bytes instead of f_dc; other programs write other ranges."""
     splats = some_splats(20, degree=0)
     columns = {name: column for name, column in columns_of(splats).items() if not name.startswith("f_dc")}
-    rows = np.zeros(20, [*((name, "<f4") for name in columns), *((name, "u1") for name in ("red", "green", "blue"))])
+    rows = np.zeros(20, [*((name, "<f4") for name in columns), *((name, kind) for name in ("red", "green", "blue"))])
     for name, column in columns.items():
         rows[name] = column
-    rows["red"], rows["green"], rows["blue"] = 255, 0, np.arange(20)
+    rows["red"], rows["green"], rows["blue"] = white, 0, np.arange(20) * white / 255
     plyfile.PlyData([plyfile.PlyElement.describe(rows, "vertex")]).write(str(tmp_path / "a.ply"))
     found = read_ply(tmp_path / "a.ply")
     colors = 0.5 + SH_C0 * found.sh0
     np.testing.assert_allclose(colors, np.column_stack([np.ones(20), np.zeros(20), np.arange(20) / 255]), atol=1e-6)
     np.testing.assert_array_equal(found.log_scales, splats.log_scales)
+    points = read_point_cloud(tmp_path / "a.ply")
+    np.testing.assert_allclose(points.colors, np.rint(255 * colors), atol=1)
 
 
 def test_files_of_2d_gaussian_splatting(tmp_path):

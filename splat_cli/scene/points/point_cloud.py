@@ -10,7 +10,7 @@ import plyfile
 
 from splat_cli.errors import FormatError, UsageError, reason_of
 from splat_cli.io.files import regular
-from splat_cli.io.ply_header import MAX_HEADER_BYTES, check_header, damage_of, plain_name
+from splat_cli.io.ply_header import MAX_HEADER_BYTES, check_header, color_levels, damage_of, plain_name
 from splat_cli.processes.child_process import ending, kill, receive, start_worker
 from splat_cli.scene.dataset import Points
 from splat_cli.scene.points import las_worker
@@ -101,12 +101,10 @@ def read_point_cloud(path: Path) -> Points:
 
 
 def _colors(vertices: np.ndarray) -> np.ndarray:
-    """uint8 [P, 3]; grey where the file has none. Floating-point colours go from 0 to 1."""
+    """uint8 [P, 3]; grey where the file has none."""
     names = vertices.dtype.names or ()
     for wanted in _COLOR_NAMES:
         if all(name in names for name in wanted):
-            stacked = np.stack([vertices[name] for name in wanted], axis=1)
-            if stacked.dtype.kind == "f":
-                stacked = np.nan_to_num(stacked, nan=0.5) * 255
-            return np.clip(stacked, 0, 255).astype(np.uint8)
+            levels = np.nan_to_num(color_levels([vertices[name] for name in wanted]), nan=GREY)
+            return np.clip(levels, 0, 255).astype(np.uint8)
     return np.full((len(vertices), 3), GREY, np.uint8)
