@@ -16,8 +16,7 @@ import numpy as np
 from splat_cli.commands.clean import find_reasons
 from splat_cli.device import open_backend
 from splat_cli.eval.cleaning import Reason
-from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.attributes import opacities
+from splat_cli.gaussians.arrays import SplatArrays, opacities
 from splat_cli.gaussians.editing.selection import merged
 from splat_cli.run.storage.load_images import read_run_scene
 from splat_cli.run.storage.load_splats import load_trained_splats

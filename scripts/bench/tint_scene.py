@@ -20,10 +20,9 @@ import numpy as np
 from PIL import Image
 
 from splat_cli.device import open_backend
-from splat_cli.eval.evaluate import evaluate
+from splat_cli.eval.evaluate import TrainedModel, evaluate
 from splat_cli.eval.left_halves import half
 from splat_cli.eval.metrics import mean_score
-from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.io.image_files import open_image
 from splat_cli.render.images import to_8bit
 from splat_cli.run.storage.find_run import find_splats

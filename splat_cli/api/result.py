@@ -16,9 +16,8 @@ from PIL import Image
 
 from splat_cli.config import TrainConfig
 from splat_cli.errors import UsageError
-from splat_cli.eval.evaluate import evaluate
+from splat_cli.eval.evaluate import TrainedModel, evaluate
 from splat_cli.eval.metrics import Score, mean_score, side_by_side
-from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.field.bake_sh import bake_field
 from splat_cli.field.coloring import FieldColoring
 from splat_cli.field.parameters import Parameters

@@ -13,7 +13,7 @@ from splat_cli.config import TrainConfig
 from splat_cli.config.presets import load_config, with_settings
 from splat_cli.device import Backend, shared_backend
 from splat_cli.errors import UsageError
-from splat_cli.eval.trained_model import TrainedModel
+from splat_cli.eval.evaluate import TrainedModel
 from splat_cli.report import try_report
 from splat_cli.run.device import open_device
 from splat_cli.run.session import OnProgress, ProgressCallback, StoppedByCallback

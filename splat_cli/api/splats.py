@@ -13,8 +13,8 @@ from splat_cli.commands.export import ExportJob, ExportTarget
 from splat_cli.config import TrainConfig
 from splat_cli.device import shared_backend
 from splat_cli.errors import UsageError, name_advice
+from splat_cli.eval.evaluate import TrainedModel
 from splat_cli.eval.evaluate import evaluate as evaluate_images
-from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.edits import Edits
 from splat_cli.gaussians.editing.move import with_origin

@@ -12,9 +12,8 @@ import numpy as np
 from splat_cli.device import Backend
 from splat_cli.errors import SceneError, UsageError
 from splat_cli.eval.cleaning import Photographed, Reason, reasons_by_shape, reasons_by_views
-from splat_cli.eval.evaluate import evaluate
+from splat_cli.eval.evaluate import TrainedModel, evaluate
 from splat_cli.eval.metrics import mean_score
-from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.init import SH_C0
 from splat_cli.gaussians.splats import Splats

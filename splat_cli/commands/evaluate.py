@@ -10,10 +10,9 @@ import numpy as np
 
 from splat_cli.device import Backend
 from splat_cli.errors import DiskError, UsageError
-from splat_cli.eval.evaluate import evaluate
+from splat_cli.eval.evaluate import TrainedModel, evaluate
 from splat_cli.eval.free_space import free_space_metrics
 from splat_cli.eval.metrics import Lpips, Score, mean_score, side_by_side
-from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.gaussians.splats import Splats
 from splat_cli.io.folder_lock import locked_file

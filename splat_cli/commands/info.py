@@ -9,8 +9,7 @@ from splat_cli.config import SETTINGS
 from splat_cli.config.presets import changed_settings
 from splat_cli.errors import UsageError
 from splat_cli.field.file import read_field
-from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.attributes import opacities
+from splat_cli.gaussians.arrays import SplatArrays, opacities
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.formats.spz import stated_axes_of
 from splat_cli.run.storage.find_run import find_splats, is_run, runs_in

@@ -16,7 +16,7 @@ from splat_cli.errors import UsageError
 from splat_cli.field.coloring import FieldColoring
 from splat_cli.field.file import FieldFile, read_field
 from splat_cli.field.parameters import Parameters
-from splat_cli.gaussians.attributes import dense_cells
+from splat_cli.gaussians.arrays import dense_cells
 from splat_cli.gaussians.editing.move import resized
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.ply import origin_of_file

@@ -15,8 +15,7 @@ from splat_cli.device.arguments import Parameter, check_count, check_launch, che
 from splat_cli.device.backend import Backend, Kernel, Unit, Uploads
 from splat_cli.device.compilation.host_compiler import check_preloaded, find_compiler
 from splat_cli.device.compilation.kernel_cache import load_library
-from splat_cli.device.compilation.sources import KernelSource, read_source, source_folders
-from splat_cli.device.compiled_units import CompiledUnits
+from splat_cli.device.compilation.sources import CompiledUnits, KernelSource, read_source, source_folders
 from splat_cli.device.host import how_limited, main_memory, num_cores, peak_memory
 from splat_cli.errors import MemoryLimit, ShapeError, UsageError
 

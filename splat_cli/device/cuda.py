@@ -27,8 +27,13 @@ from splat_cli.device.arguments import (
     struct_value,
 )
 from splat_cli.device.backend import Backend, DeviceArray, Kernel, Unit, Uploads
-from splat_cli.device.compilation.sources import KernelSource, headers_digest, read_source, source_folders
-from splat_cli.device.compiled_units import CompiledUnits
+from splat_cli.device.compilation.sources import (
+    CompiledUnits,
+    KernelSource,
+    headers_digest,
+    read_source,
+    source_folders,
+)
 from splat_cli.device.host import main_memory
 from splat_cli.device.split_memory import SplitMemory, can_map_host_memory, driver
 from splat_cli.errors import DeviceError, KernelError

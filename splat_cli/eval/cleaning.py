@@ -14,8 +14,7 @@ import numpy as np
 
 from splat_cli.device import Backend
 from splat_cli.eval.evaluate import decoded_ahead
-from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.attributes import opacities, rotations
+from splat_cli.gaussians.arrays import SplatArrays, opacities, rotations
 from splat_cli.gaussians.splats import Splats
 from splat_cli.joint.depth.free_space import FreeSpaceRays
 from splat_cli.render.view import ViewRenderer, last_contributions

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -14,13 +15,27 @@ from splat_cli.device.host import num_cores
 from splat_cli.errors import SceneError
 from splat_cli.eval.left_halves import fit_held_out_embeddings, fit_held_out_poses, half, half_mask, has_appearances
 from splat_cli.eval.metrics import Lpips, PictureScorer, Score, flip
-from splat_cli.eval.trained_model import TrainedModel
+from splat_cli.field.color_field import ColorField
+from splat_cli.gaussians.splats import Splats
 from splat_cli.joint.appearance.camera_response import CameraResponse
 from splat_cli.processes.threads import run_in_threads
 from splat_cli.render.images import background_color, to_8bit
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.images.image_set import ImageSet
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """Input of an evaluation. field: colours the splats, or None. background: RGB, 0 to 1; None: from the settings.
+
+    responses: vignetting and response by camera id, with --appearance camera; applied only by evaluation.
+    """
+
+    splats: Splats
+    field: ColorField | None = None
+    background: tuple[float, float, float] | None = None
+    responses: Mapping[int, CameraResponse] = dataclasses.field(default_factory=dict)
 
 
 def fit_color_on_left_half(

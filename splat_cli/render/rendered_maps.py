@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.device import DeviceArray
-from splat_cli.gaussians.attributes import rotations
+from splat_cli.gaussians.arrays import rotations
 from splat_cli.gaussians.splats import LOG_SCALES, MEANS, QUATS, Splats
 from splat_cli.render.view import ViewRenderer
 

@@ -13,9 +13,8 @@ import numpy as np
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.device.host import num_cores
-from splat_cli.eval.evaluate import evaluate
+from splat_cli.eval.evaluate import TrainedModel, evaluate
 from splat_cli.eval.metrics import Score, error_map
-from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.field.color_field import ColorField
 from splat_cli.gaussians.splats import Splats
 from splat_cli.processes.threads import run_in_threads

@@ -4,16 +4,15 @@ import numpy as np
 
 from splat_cli.config import TrainConfig
 from splat_cli.errors import DiskError, SceneError
-from splat_cli.eval.evaluate import evaluate
+from splat_cli.eval.evaluate import TrainedModel, evaluate
 from splat_cli.eval.free_space import free_space_metrics
 from splat_cli.eval.metrics import Score, mean_score
-from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.io.folder_lock import locked_file
 from splat_cli.run.export_splats import RunSplats, polished, save_splats, splats_of_run
-from splat_cli.run.logging.tensorboard_logger import TensorBoardLogger
 from splat_cli.run.setup.training_data import TrainingData
 from splat_cli.run.storage.result import updated_metrics
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.run.training_log import TensorBoardLogger
 from splat_cli.terminal.console import Display
 from splat_cli.train.refined_views import refined_views
 from splat_cli.train.trainer import Trainer

@@ -12,13 +12,13 @@ from splat_cli.ranks.protocol import RankError
 from splat_cli.run.checkpoints.checkpointer import Checkpointer, checkpoint_path, checkpoint_paths
 from splat_cli.run.checkpoints.file import Checkpoint, read_checkpoint
 from splat_cli.run.checkpoints.state import restore_state
-from splat_cli.run.logging.run_log import RunLog
 from splat_cli.run.plan import RunPlan
 from splat_cli.run.resume import resume_advice
 from splat_cli.run.run_writer import RunWriter
 from splat_cli.run.setup.training_data import TrainingData
 from splat_cli.run.storage.result import RunSummary
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.run.training_log import RunLog
 from splat_cli.terminal.console import Display, Progress
 from splat_cli.terminal.interrupt import Interrupted, deferred_interrupt
 from splat_cli.terminal.phase_timer import Stopwatch

@@ -19,7 +19,6 @@ from splat_cli.run.checkpoints.file import Checkpoint
 from splat_cli.run.checkpoints.state import checkpoint_bytes, needs_initial_state
 from splat_cli.run.cpu_duration import warn_of_duration
 from splat_cli.run.device import prepare_kernels
-from splat_cli.run.logging.tensorboard_logger import require_tensorboard
 from splat_cli.run.plan import RunPlan
 from splat_cli.run.ranks import started_ranks
 from splat_cli.run.resume import Restarts, changed_defaults, free_memory, interruption
@@ -33,6 +32,7 @@ from splat_cli.run.storage.inputs import inputs_of, refuse_other_inputs, summary
 from splat_cli.run.storage.records import Inputs
 from splat_cli.run.storage.result import RunSummary
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.run.training_log import require_tensorboard
 from splat_cli.scene.formats import scene_folder
 from splat_cli.scene.split import write_split
 from splat_cli.terminal.console import Display

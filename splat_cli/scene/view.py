@@ -12,8 +12,8 @@ import numpy as np
 
 from splat_cli.errors import UsageError
 from splat_cli.scene.lens import MAX_SIDE, Lens, RollingShutter
+from splat_cli.scene.lens.camera import FieldOfView, field_of_view
 from splat_cli.scene.lens.distortion import Distortion
-from splat_cli.scene.lens.field_of_view import FieldOfView, field_of_view
 from splat_cli.scene.quaternion import camera_center, is_rotation
 
 T = TypeVar("T")

@@ -9,8 +9,7 @@ import numpy as np
 from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.device import Backend
 from splat_cli.errors import FormatError, SceneError, UsageError
-from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.attributes import limit_sh_degree
+from splat_cli.gaussians.arrays import SplatArrays, limit_sh_degree
 from splat_cli.gaussians.editing.move import with_origin
 from splat_cli.gaussians.formats import format_for, read_splats
 from splat_cli.gaussians.formats.quantize import unit_quats

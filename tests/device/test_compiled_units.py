@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from splat_cli.device.compiled_units import CompiledUnits
+from splat_cli.device.compilation.sources import CompiledUnits
 from splat_cli.errors import DeviceError
 from tests.subprocesses import HANG
 

@@ -5,9 +5,8 @@ import pytest
 
 from splat_cli.config.presets import load_config
 from splat_cli.device import Backend
-from splat_cli.eval.evaluate import evaluate
+from splat_cli.eval.evaluate import TrainedModel, evaluate
 from splat_cli.eval.metrics import Score
-from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.field.coloring import FieldColoring
 from splat_cli.field.parameters import Parameters
 from splat_cli.gaussians.splats import Splats

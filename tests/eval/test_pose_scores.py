@@ -5,10 +5,9 @@ import pytest
 
 from splat_cli.config.presets import load_config
 from splat_cli.device import Backend
-from splat_cli.eval.evaluate import evaluate
+from splat_cli.eval.evaluate import TrainedModel, evaluate
 from splat_cli.eval.left_halves import fit_held_out_poses
 from splat_cli.eval.metrics import Score
-from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.gaussians.splats import Splats
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.images.image_set import ImageSet

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.attributes import limit_sh_degree, opacities
+from splat_cli.gaussians.arrays import SplatArrays, limit_sh_degree, opacities
 
 
 def _splats(num, coefficients=15):

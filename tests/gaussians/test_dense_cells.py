@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from splat_cli.gaussians.attributes import dense_cells
+from splat_cli.gaussians.arrays import dense_cells
 from tests.gaussians.some_splats import some_splats
 
 

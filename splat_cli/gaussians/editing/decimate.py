@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.attributes import opacities, rotations
+from splat_cli.gaussians.arrays import SplatArrays, opacities, rotations
 from splat_cli.gaussians.editing.selection import in_morton_order
 from splat_cli.scene.quaternion import quats_from_matrices
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from splat_cli.errors import UsageError
-from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.attributes import limit_sh_degree, opacities
+from splat_cli.gaussians.arrays import SplatArrays, limit_sh_degree, opacities
 from splat_cli.gaussians.editing.move import rotated, rotation_about_axes, scaled, translated
 from splat_cli.gaussians.editing.selection import coverage, in_morton_order, keep_largest
 from splat_cli.scene.crop import Crop

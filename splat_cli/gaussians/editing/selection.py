@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.attributes import opacities
+from splat_cli.gaussians.arrays import SplatArrays, opacities
 from splat_cli.gaussians.editing.move import with_origin
 from splat_cli.gaussians.morton import curve_positions
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.attributes import opacities
+from splat_cli.gaussians.arrays import SplatArrays, opacities
 
 _SQRT_HALF = np.sqrt(0.5)
 """Maximum of all components but the largest of a unit quaternion."""

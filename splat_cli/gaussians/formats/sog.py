@@ -22,7 +22,6 @@ from splat_cli.device.launch import ceil_div
 from splat_cli.errors import ZIP_ERRORS, FormatError, reason_of
 from splat_cli.gaussians.arrays import SplatArrays, splat_bytes
 from splat_cli.gaussians.editing.selection import in_morton_order
-from splat_cli.gaussians.formats.content import entry, json_object, numbers
 from splat_cli.gaussians.formats.quantize import (
     from_smallest_three,
     logits_from_bytes,
@@ -36,6 +35,7 @@ from splat_cli.gaussians.ply import finite_splats
 from splat_cli.io.archives import max_unpacked_bytes, open_zip, read_member
 from splat_cli.io.files import replacing
 from splat_cli.io.image_files import open_image
+from splat_cli.io.json_input import entry, json_object, numbers
 from splat_cli.processes.threads import run_in_threads
 
 CODES = 256

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from splat_cli.errors import DiskError, UsageError
-from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.attributes import opacities
+from splat_cli.gaussians.arrays import SplatArrays, opacities
 from splat_cli.gaussians.editing.decimate import extents
 from splat_cli.gaussians.editing.move import rotated
 from splat_cli.gaussians.formats.quantize import unit_quats

@@ -10,8 +10,7 @@ import numpy as np
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.errors import OutOfMemory
-from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.attributes import limit_sh_degree
+from splat_cli.gaussians.arrays import SplatArrays, limit_sh_degree
 from splat_cli.model.model import RowsOnDevice
 from splat_cli.ranks.protocol import Ranks
 from splat_cli.run.plan import RunPlan, resolve_plan

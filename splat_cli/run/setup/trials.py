@@ -22,9 +22,8 @@ import numpy as np
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.errors import OutOfMemory
-from splat_cli.eval.evaluate import evaluate
+from splat_cli.eval.evaluate import TrainedModel, evaluate
 from splat_cli.eval.metrics import Score
-from splat_cli.eval.trained_model import TrainedModel
 from splat_cli.run.plan import BUDGET, LONG_START, budget_by_detail, default_batch, default_steps
 from splat_cli.run.resume import free_memory
 from splat_cli.run.setup.build_trainer import build_trainer_within_memory

@@ -172,10 +172,10 @@ class ImageLocator:
         raise SceneError(f"there is no folder {masks}; name the folder of the masks with --masks DIR")
 
     def _mask(self, frame: Frame) -> Path | None:
-        """The file named by the dataset, unless --masks is given; else masks/NAME.jpg.png or masks/NAME.png."""
+        """masks/NAME.jpg.png, masks/NAME.png, or the file named by the dataset."""
         if self.options.masks == NO_MASKS:
             return None
-        if frame.mask is not None and self.options.masks is None:
+        if frame.mask is not None:
             return file_inside(self.root, frame.mask, from_elsewhere=True)
         if self.masks is None:
             return None

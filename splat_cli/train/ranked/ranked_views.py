@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from splat_cli.device import DeviceArray
-from splat_cli.ranks.agreement import all_or_none
-from splat_cli.ranks.protocol import Ranks
+from splat_cli.ranks.protocol import Ranks, all_or_none
 from splat_cli.ranks.share import Share
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import THREADS, num_buffers

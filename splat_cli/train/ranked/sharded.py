@@ -20,8 +20,14 @@ from splat_cli.density.ratings import add_scores, mean_scores
 from splat_cli.device import DeviceArray
 from splat_cli.gaussians.splats import Splats
 from splat_cli.model.model import Model, rounded_capacity
-from splat_cli.ranks.agreement import SharedMemoryError, all_or_none, fatal_out_of_memory, numbers_of_all
-from splat_cli.ranks.protocol import RankError, Ranks
+from splat_cli.ranks.protocol import (
+    RankError,
+    Ranks,
+    SharedMemoryError,
+    all_or_none,
+    fatal_out_of_memory,
+    numbers_of_all,
+)
 from splat_cli.ranks.share import Share
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project_backward import SEEN_WARPS, UNSEEN_WARPS, project_backward

@@ -17,8 +17,7 @@ from splat_cli.device.memory_cost import MemoryCost
 from splat_cli.gaussians.splats import OPACITIES, Splats
 from splat_cli.model.columns import ROWS_AT_ONCE, copy_columns
 from splat_cli.model.model import Model, Moments
-from splat_cli.ranks.agreement import all_or_none
-from splat_cli.ranks.protocol import Ranks
+from splat_cli.ranks.protocol import Ranks, all_or_none
 from splat_cli.ranks.share import WHOLE, Share
 
 FILE = "density/shares"

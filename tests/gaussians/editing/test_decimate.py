@@ -4,8 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.attributes import rotations
+from splat_cli.gaussians.arrays import SplatArrays, rotations
 from splat_cli.gaussians.editing.decimate import extents, halved
 from splat_cli.gaussians.splats import Splats
 from tests.gaussians.some_splats import some_splats

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from splat_cli.errors import DiskError, UsageError
-from splat_cli.gaussians.attributes import opacities
+from splat_cli.gaussians.arrays import opacities
 from splat_cli.gaussians.formats import usd
 from splat_cli.gaussians.formats.usd import write_usd
 from tests.gaussians.formats.test_round_trips import splats_in_range

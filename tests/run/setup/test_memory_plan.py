@@ -15,8 +15,7 @@ from splat_cli.data.image_streamer import ImageBudget
 from splat_cli.device import open_backend
 from splat_cli.device.cpu import CpuBackend
 from splat_cli.errors import OutOfMemory
-from splat_cli.eval.evaluate import evaluate
-from splat_cli.eval.trained_model import TrainedModel
+from splat_cli.eval.evaluate import TrainedModel, evaluate
 from splat_cli.run.plan import resolve_plan
 from splat_cli.run.setup.memory_plan import plan_memory
 from splat_cli.scene.images.image_set import ImageSet

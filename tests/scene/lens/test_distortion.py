@@ -7,8 +7,8 @@ from splat_cli.device import open_backend
 from splat_cli.errors import SceneError
 from splat_cli.scene.colmap.model import CAMERA_MODELS, Camera
 from splat_cli.scene.lens import Lens, lens_of, undistort
+from splat_cli.scene.lens.camera import field_of_view
 from splat_cli.scene.lens.distortion import Division, Equirectangular, Eucm, Fov, FTheta, Polynomial
-from splat_cli.scene.lens.field_of_view import field_of_view
 from tests.scene.colmap_cameras import distorted_cameras
 from tests.scene.lens.colmap_compared import compared_with_colmap, textured
 

@@ -7,8 +7,8 @@ import pytest
 
 from splat_cli.errors import UsageError
 from splat_cli.eval.metrics import Score
-from splat_cli.run.logging import tensorboard_logger as module
-from splat_cli.run.logging.tensorboard_logger import TensorBoardLogger
+from splat_cli.run import training_log as module
+from splat_cli.run.training_log import TensorBoardLogger
 from tests.gaussians.some_splats import some_splats
 
 pytest.importorskip("tensorboard")

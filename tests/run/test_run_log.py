@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from splat_cli.run.logging import run_log as module
-from splat_cli.run.logging.run_log import RunLog
+from splat_cli.run import training_log as module
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.run.training_log import RunLog
 from splat_cli.terminal.console import Display, Progress
 
 
