@@ -88,11 +88,12 @@ def convert(source: str | Path, target: str | Path, **edits: Any) -> SplatArrays
         splat.convert("runs/garden", "garden.html")
 
     The suffixes of both names determine the formats (docs/formats.md). edits: see `Edits`, the options of `splat
-    export`; crop may be text, as for --crop. UsageError, FormatError.
+    export`; crop may be text, as for --crop, and replaces the run's. UsageError, FormatError.
     """
     source, target = Path(source), Path(target)
+    own_crop = edits.get("crop") is None
     if isinstance(edits.get("crop"), str):
-        edits["crop"] = parse_crop(edits["crop"])
+        edits["crop"] = None if edits["crop"] == "none" else parse_crop(edits["crop"])
     known = [field.name for field in dataclasses.fields(Edits)]
     for name in edits:
         if name not in known:
@@ -100,7 +101,7 @@ def convert(source: str | Path, target: str | Path, **edits: Any) -> SplatArrays
             raise UsageError(f"{name!r} is not an edit; {advice}")
     out = ExportTarget(target)
     out.check()
-    job = ExportJob([source], Edits(**edits), bake=not out.is_page)
+    job = ExportJob([source], Edits(**edits), bake=not out.is_page, crop_runs=own_crop)
     write = out.writer(job) if out.is_page else write_splats  # which warns of losses
     splats = job.splats()
     for note in job.notes:

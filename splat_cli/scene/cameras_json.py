@@ -16,9 +16,11 @@ import numpy as np
 from splat_cli.errors import FormatError, reason_of
 from splat_cli.io.files import replacing
 from splat_cli.io.json_input import parse_json, read_json_text
+from splat_cli.scene.dataset import Unusable
 from splat_cli.scene.lens import MAX_SIDE, RollingShutter
 from splat_cli.scene.lens.distortion import distortion_from_dict, distortion_to_dict
 from splat_cli.scene.quaternion import is_rotation, world_to_camera
+from splat_cli.scene.readers.document import refuse_coefficients
 from splat_cli.scene.view import MAX_NUMBER, View
 
 
@@ -78,6 +80,9 @@ def _view(entry: Any, where: str) -> View:
         radial = float(entry.get("k1", 0)), float(entry.get("k2", 0))
         lens = distortion_from_dict(entry["lens"]) if "lens" in entry else None
         shutter = RollingShutter.from_dict(entry["rolling_shutter"]) if "rolling_shutter" in entry else None
+        refuse_coefficients(entry, ("k1", "k2"))
+    except Unusable as reason:
+        raise FormatError(f"{where}: {reason}") from None
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         wanted = "img_name, width, height, position [3], rotation [3][3], fx and fy"
         raise FormatError(f"{where}: expected {wanted} (wrong: {reason_of(error)})") from None

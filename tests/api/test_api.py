@@ -122,6 +122,8 @@ def test_saved_splats_are_those_of_splat_export(scene, tmp_path):
     exported = splat.convert(tmp_path / "run", tmp_path / "exported.ply")
     assert 0 < len(exported) < len(result.splats)
     assert (tmp_path / "saved.ply").read_bytes() == (tmp_path / "exported.ply").read_bytes()
+    larger = splat.convert(tmp_path / "run", tmp_path / "larger.ply", crop="0,0,0,0.9")  # instead of the run's
+    assert len(exported) < len(larger) < len(splat.convert(tmp_path / "run", tmp_path / "all.ply", crop="none"))
     splat.convert(tmp_path / "run", tmp_path / "still.html")
     splat.convert(tmp_path / "run", tmp_path / "moved.html", translate=(0, 0, 3))
     moved = first_camera(tmp_path / "moved.html") - first_camera(tmp_path / "still.html")

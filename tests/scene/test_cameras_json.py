@@ -68,6 +68,7 @@ def test_principal_point_defaults_to_the_middle(tmp_path):
         ({"lens": {"family": "fov", "omega": float("nan")}}, "camera 0: expected img_name"),
         ({"lens": {"family": "division"}}, "camera 0: expected img_name"),
         ({"fx": 0}, "focal lengths > 0"),
+        ({"k1": 0.1, "k3": 0.1}, "camera 0: its lens has `k3`, which"),
         ({"width": 0}, "not the size"),
         ({"width": 10**9}, "not the size"),
         ({"position": [0, 0]}, "expected img_name"),

@@ -120,11 +120,13 @@ def render_sequence(
 
     UsageError if that would overwrite an image of another program. source: digest of the splats' file; with it, frames
     are kept if all their files carry the key of the same source, view and settings. on_frame: called with the
-    number of frames just done. colorings: colour models by view number, used instead of spherical harmonics.
+    number of frames just done. colorings: colour models by view number, used instead of spherical harmonics; frames of
+    another number are then others.
     """
     pictures = [folder / name for name in png_names([view.name for view in views])]
     paths = [settings.files.paths(picture, folder) for picture in pictures]
-    keys = ["" if source is None else frame_key(source, view, settings) for view in views]
+    kinds = [f"{source} {number}" if colorings else source or "" for number in range(len(views))]
+    keys = ["" if source is None else frame_key(kind, view, settings) for kind, view in zip(kinds, views, strict=True)]
     missing = [i for i in range(len(views)) if source is None or not settings.files.are_there(paths[i], keys[i])]
     refuse_foreign(path for i in missing for path in paths[i].values())
     written = SequenceResult(pictures, num_kept=len(views) - len(missing))

@@ -66,6 +66,8 @@ def read_path(path: Path) -> tuple[list[View], float | None]:
         )
     if (kind := content.get("camera_type", "perspective")) != "perspective":
         raise FormatError(f"{path}: `camera_type` is {str(kind)[:40]!a}, expected perspective: export such a path")
+    if content.get("crop"):
+        raise FormatError(f"{path}: `crop` is not read here: remove it, and render splats of `splat export --crop`")
     return [_view(entry, number, width, height, f"{path}: camera {number}") for number, entry in enumerate(frames)], fps
 
 

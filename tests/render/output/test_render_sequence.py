@@ -27,8 +27,8 @@ def splats(backend):
 def write(backend, splats, tmp_path):
     """`write(views, settings)` renders into a folder and returns (SequenceResult, modification times by file name)."""
 
-    def call(views, settings, source="these splats"):
-        written = render_sequence(backend, splats, views, tmp_path / "out", settings, source)
+    def call(views, settings, source="these splats", **options):
+        written = render_sequence(backend, splats, views, tmp_path / "out", settings, source, **options)
         files = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
         return written, {str(path.relative_to(tmp_path / "out")): path.stat().st_mtime_ns for path in files}
 
@@ -95,6 +95,14 @@ def test_changed_frames_are_rendered_again(write):
         write(views, settings)
     assert write(views, settings)[0].num_kept == 2
     assert write(views, RenderSettings())[0].num_kept == 2  # the color image is the same
+
+
+def test_frames_of_other_numbers_have_other_appearances(write):
+    """Along a transition; the same view, first and last."""
+    views, options = ring_of_views(2), {"settings": RenderSettings(), "colorings": lambda numbers: None}
+    write(views, **options)
+    assert write(views, **options)[0].num_kept == 2
+    assert write(views[::-1], **options)[0].num_kept == 0
 
 
 def test_files_of_others_are_never_overwritten(write, tmp_path):

@@ -22,7 +22,7 @@ def nerfstudio_path(tmp_path, **changes):
     return CameraPath(str(tmp_path / "path.json")), views
 
 
-@pytest.mark.parametrize("changes", [{}, {"camera_type": "perspective"}])
+@pytest.mark.parametrize("changes", [{}, {"camera_type": "perspective", "crop": None}])
 def test_path_of_nerfstudio(tmp_path, changes):
     path, views = nerfstudio_path(tmp_path, **changes)
     frames, fps = path.through([])
@@ -50,6 +50,7 @@ def test_path_of_cameras_json(tmp_path):
         {"render_height": None},
         {"fps": -1},
         {"camera_type": "equirectangular"},
+        {"crop": {"crop_center": [0, 0, 0], "crop_scale": [1, 1, 1]}},
     ],
 )
 def test_broken_path_files_are_refused(tmp_path, changes):
