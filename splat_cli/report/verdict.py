@@ -188,8 +188,12 @@ def _next(data: RunData, steps: Sequence[Markup]) -> Iterator[Markup]:
         yield from steps
     if any(">--" in step for step in steps):
         yield prose(f"Add such options to the command of this training: `{_training(data)}`.")
-    page = shlex.quote(f"{data.run.path.resolve().name}.html")
+    page, ply, glb = (shlex.quote(data.run.path.resolve().name + suffix) for suffix in (".html", ".ply", ".glb"))
     yield prose(f"Show the scene to others: `splat export {run} {page}` writes a page.")
+    yield prose(
+        f"Open it in other programs: `splat export {run} {ply}` writes splats for any viewer, and for Blender, "
+        f"Unity and Unreal with a plugin for splats; `splat mesh {run} {glb}` writes triangles, which need none."
+    )
 
 
 def _training(data: RunData) -> str:
