@@ -232,6 +232,7 @@ def test_report_compares_photographs_with_the_scene(chromium, sample_run, tmp_pa
     page.mouse.move(box["x"] + 160, box["y"] + 110, steps=5)
     page.mouse.up()
     wait_for(page, photograph.is_hidden)
+    assert page.evaluate("getComputedStyle(document.getElementById('veil'), '::after').display") == "none"
     assert errors == []
 
 
