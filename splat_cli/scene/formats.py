@@ -7,7 +7,7 @@ from pathlib import Path
 
 from splat_cli.errors import SceneError, quoted
 from splat_cli.io.image_files import PHOTOGRAPH_SUFFIXES
-from splat_cli.scene.colmap import FILES, has_model
+from splat_cli.scene.colmap import FILES, find_model, has_model
 from splat_cli.scene.colmap.dataset import find_colmap, read_colmap
 from splat_cli.scene.dataset import Dataset
 from splat_cli.scene.options import SceneOptions
@@ -95,11 +95,13 @@ def scene_folder(path: Path, format: str = "auto") -> tuple[Path, str]:
             raise SceneError(reason)
         if path.stem not in FILES:
             raise SceneError(f"{path} is not a scene: {_advice(path)}")
+        if path.suffix == ".txt" and path.with_suffix(".bin").is_file():
+            raise SceneError(f"{path.with_suffix('.bin')} is read before {path.name}: move one of both elsewhere")
         path = path.parent
     for tail in map(Path, _MODEL_TAILS):
         whole = path if len(path.parts) > len(tail.parts) else path.resolve()
         root = whole.parents[len(tail.parts) - 1] if len(whole.parts) > len(tail.parts) else whole
-        if root / tail == whole and has_model(root):
+        if root / tail == whole and has_model(root) and whole in ((model := find_model(root)), *model.parents):
             return root, format
     return path, format
 

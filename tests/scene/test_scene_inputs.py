@@ -39,6 +39,23 @@ def test_folder_of_a_model_is_read_as_its_scene(scene, tail, monkeypatch):
     assert len(read_scene(tail).views) == 9
 
 
+@pytest.mark.parametrize("model", ["sparse/1", "colmap/sparse/0"])
+def test_another_model_of_a_scene_has_its_masks_and_depth_maps(scene, tmp_path, model):
+    """It is the one that is read, though sparse/0 comes first for the scene's own folder."""
+    folder = shutil.copytree(scene, tmp_path / "scene")
+    shutil.copytree(folder / "sparse" / "0", folder / model)
+    for name in ("masks", "depths"):
+        (folder / name).mkdir()
+        (folder / name / "a_03.jpg.png").touch()
+    for path in (folder / model, folder / model / "images.bin"):
+        found = read_scene(path)
+        assert f"model in {folder / model}" in found.found
+        assert [view.name for view in found.views if view.mask and view.depth] == ["a_03.jpg"]
+    (folder / model / "images.txt").touch()
+    with pytest.raises(SceneError, match=r"images\.bin is read before images\.txt: move one"):
+        read_scene(folder / model / "images.txt")
+
+
 def test_file_of_a_dataset_chooses_the_format(scene, tmp_path, splat):
     folder = shutil.copytree(scene, tmp_path / "garden")
     views = ring_of_views(3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from splat_cli.errors import SceneError
 from splat_cli.io.image_files import PHOTOGRAPH_SUFFIXES
 from splat_cli.io.json_input import parse_json, read_json_text
+from splat_cli.scene.colmap import has_model
 from splat_cli.scene.dataset import Dataset, Frame, Unusable, file_inside, sanitize_name
 from splat_cli.scene.depth_maps.files import DEPTH_SUFFIXES
 from splat_cli.scene.images.decode import image_size
@@ -73,7 +75,8 @@ class ImageLocator:
 
     def __init__(self, root: Path, dataset: Dataset, options: SceneOptions) -> None:
         self.root, self.photos, self.options = root, dataset.photos, options
-        self.masks, self.depths = self._mask_folder(), DepthLocator(root, options.depths)
+        self._homes = _homes(root, dataset.photos)
+        self.masks, self.depths = self._mask_folder(), DepthLocator(root, self._homes, options.depths)
         self._lenses: dict[tuple[Lens, int, int], Lens] = {}
         self._ids: dict[Lens, int] = {}
         self._index = ImageIndex(dataset.photos)
@@ -164,7 +167,8 @@ class ImageLocator:
         masks = self.options.masks
         if masks == NO_MASKS:
             return None
-        for folder in [self.root / "masks"] if masks is None else [self.root / masks, Path(masks)]:
+        folders = [home / (masks or "masks") for home in self._homes]
+        for folder in folders if masks is None else [*folders, Path(masks)]:
             if folder.is_dir():
                 return folder
         if masks is None:
@@ -181,6 +185,12 @@ class ImageLocator:
             return None
         named = self.masks / f"{frame.file}.png"
         return next((path for path in (named, (self.masks / frame.file).with_suffix(".png")) if path.is_file()), None)
+
+
+def _homes(root: Path, photos: Path) -> list[Path]:
+    """Folders of masks and depth maps: `root`, and that of the photographs if `root` is a model in it (sparse/1)."""
+    above = photos.resolve().parent
+    return [root, above] if has_model(root) and above in root.resolve().parents else [root]
 
 
 def _checked_size(path: Path, lens: Lens) -> tuple[int, int]:
@@ -207,13 +217,14 @@ def _other_size(width: int, height: int, lens: Lens) -> str:
 class DepthLocator:
     """Finds the depth maps of frames.
 
-    wanted: folder, in the scene or elsewhere; None: maps that the dataset names, else the scene's `depths` or `depth`;
-    "none": no maps. SceneError for a folder that is missing, or a depth_params.json that cannot be read.
+    homes: folders that may hold that of the maps. wanted: its name in one of these, or its path; None: maps that the
+    dataset names, else `depths` or `depth`; "none": no maps. SceneError for a folder that is missing, or a
+    depth_params.json that cannot be read.
     missing: maps that the dataset names and that are missing, as "photograph: reason".
     """
 
-    def __init__(self, root: Path, wanted: str | Path | None) -> None:
-        self.root, self.is_off, self.is_given = root, wanted == NO_DEPTHS, wanted is not None
+    def __init__(self, root: Path, homes: Sequence[Path], wanted: str | Path | None) -> None:
+        self.root, self.homes, self.is_off, self.is_given = root, homes, wanted == NO_DEPTHS, wanted is not None
         self.missing: list[str] = []
         self.folder = None if self.is_off else self._folder(wanted)
         self.scales = None if self.folder is None else self._read_scales()
@@ -251,8 +262,8 @@ class DepthLocator:
 
     def _folder(self, wanted: str | Path | None) -> Path | None:
         if wanted is None:
-            return next((self.root / name for name in DEPTH_FOLDERS if (self.root / name).is_dir()), None)
-        folder = next((path for path in (self.root / wanted, Path(wanted)) if path.is_dir()), None)
+            return next(filter(Path.is_dir, (home / name for home in self.homes for name in DEPTH_FOLDERS)), None)
+        folder = next(filter(Path.is_dir, (*(home / wanted for home in self.homes), Path(wanted))), None)
         if folder is None:
             raise SceneError(f"there is no folder {wanted}; name the folder of the depth maps with --depths DIR")
         return folder
