@@ -13,6 +13,8 @@ from splat_cli.errors import UsageError, one_line
 from splat_cli.io.files import replacing
 
 _QUALITY = 95
+_SQUARE_PIXELS = ["-vf", "scale=round(iw*sar):ih"]
+"""Options of ffmpeg: poses are estimated for pixels as wide as they are high."""
 
 
 def extract_frames(video: Path, images: Path, num_frames: int, progress: Callable[[int], object]) -> list[str]:
@@ -30,7 +32,7 @@ def extract_frames(video: Path, images: Path, num_frames: int, progress: Callabl
     names: list[str] = []
     try:
         total = max(1, imageio_ffmpeg.count_frames_and_secs(str(video))[0])
-        with closing(imageio_ffmpeg.read_frames(str(video))) as frames:
+        with closing(imageio_ffmpeg.read_frames(str(video), output_params=_SQUARE_PIXELS)) as frames:
             for pixels in _sharpest(frames, total, min(num_frames, total)):
                 names.append(_save(images, len(names) + 1, pixels))
                 progress(1)
@@ -48,7 +50,7 @@ def _sharpest(frames: Generator[Any, None, None], num_frames: int, num_windows: 
     width, height = next(frames)["size"]
     best: tuple[float, np.ndarray] | None = None
     done = 0
-    for number, data in enumerate(frames, 1):
+    for number, data in enumerate(_distinct(frames), 1):
         pixels = np.frombuffer(data, np.uint8).reshape(height, width, 3)
         sharpness = _sharpness(pixels)
         if best is None or sharpness > best[0]:
@@ -56,6 +58,15 @@ def _sharpest(frames: Generator[Any, None, None], num_frames: int, num_windows: 
         if number * num_windows // num_frames > done:
             yield best[1]
             best, done = None, done + 1
+
+
+def _distinct(frames: Iterator[bytes]) -> Iterator[bytes]:
+    """The frames, each once: ffmpeg repeats those of a variable rate, as phones film, for a constant one."""
+    previous = b""
+    for frame in frames:
+        if frame != previous:
+            yield frame
+        previous = frame
 
 
 def _sharpness(pixels: np.ndarray) -> float:

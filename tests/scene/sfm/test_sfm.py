@@ -203,6 +203,21 @@ def test_frames_of_an_interrupted_attempt_are_kept(tmp_path, monkeypatch):
     assert mapped == [(["frame_00001.jpg", "frame_00002.jpg"], "EQUIRECTANGULAR", True)] * 3
 
 
+def test_frames_of_a_variable_rate_come_once_and_pixels_are_square(tmp_path):
+    ffmpeg = pytest.importorskip("imageio_ffmpeg")
+    source = ["-f", "lavfi", "-i", "testsrc=size=64x48:rate=10:duration=1", "-vf", "setpts=N*N/20/TB,setsar=2"]
+    command = [ffmpeg.get_ffmpeg_exe(), "-loglevel", "error", *source, "-fps_mode", "vfr", tmp_path / "a.mp4"]
+    subprocess.run(command, check=True, timeout=HANG)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        names = extract_frames(tmp_path / "a.mp4", tmp_path / "images", 20, lambda count: None)
+        gc.collect()
+    frames = {(tmp_path / "images" / name).read_bytes() for name in names}
+    assert 8 <= len(names) == len(frames) <= 10
+    with Image.open(tmp_path / "images" / names[0]) as frame:
+        assert frame.size == (128, 48)
+
+
 def test_a_video_of_a_phone_held_upright_is_turned_without_a_remark(tmp_path, capfd, caplog):
     ffmpeg = pytest.importorskip("imageio_ffmpeg")
     program, options = ffmpeg.get_ffmpeg_exe(), ["-loglevel", "error"]
