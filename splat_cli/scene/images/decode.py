@@ -202,6 +202,7 @@ def decode_mask(path: Path, photo: Path, size: tuple[int, int], inverted: bool) 
         with _opened(io.BytesIO(_content(path))) as image:
             if image.width * image.height > _MAX_MASK_SHARE * photo_size[0] * photo_size[1]:
                 raise ValueError(f"is {image.width}x{image.height}, the photograph {photo_size[0]}x{photo_size[1]}")
+            _refuse_colors(image)
             mask = image.convert("I" if image.mode.startswith("I") else "L")
             values = np.asarray(mask)
     except Exception as error:
@@ -209,6 +210,16 @@ def decode_mask(path: Path, photo: Path, size: tuple[int, int], inverted: bool) 
     if abs(mask.width * size[1] / (mask.height * size[0]) - 1) > _RATIO_TOLERANCE:
         raise ValueError(f"its mask {path.name} is {mask.width}x{mask.height}, the photograph {size[0]}x{size[1]}")
     return _mask_of(_is_white(values) != inverted, size)
+
+
+def _refuse_colors(mask: Image.Image) -> None:
+    """ValueError for a cut-out photograph or a map of classes, of which only the bright pixels would count."""
+    if mask.has_transparency_data and np.asarray(mask.convert("RGBA").getchannel("A")).min() < _WHITE:
+        raise ValueError("is transparent in places, expected black and white")
+    if mask.mode in ("RGB", "RGBA", "P", "PA", "CMYK"):
+        red, *others = mask.convert("RGB").split()
+        if any(np.asarray(ImageChops.difference(red, other)).max() >= _WHITE // 2 for other in others):
+            raise ValueError("is a colour picture, expected black and white")
 
 
 def _is_white(values: np.ndarray) -> np.ndarray:

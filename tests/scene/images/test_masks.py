@@ -97,6 +97,8 @@ def test_mask_that_keeps_all_pixels_is_dropped(tmp_path):
         (Picture.new("L", (40, 30), 0), "excludes all pixels"),
         (Picture.new("L", (30, 40), 255), "is 30x40, the photograph 40x30"),
         (Picture.new("L", (400, 300), 255), "is 400x300"),
+        (Picture.fromarray(np.dstack([gradient(), np.asarray(half_black())])), "mask.png is transparent in places"),
+        (Picture.fromarray(gradient()).quantize(8), "mask.png is a colour picture, expected black and white"),
     ],
 )
 def test_mask_that_cannot_be_used(tmp_path, mask, reason):
