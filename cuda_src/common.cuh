@@ -57,6 +57,10 @@ struct Share {
 };
 #define RANK_BLOCK 4096
 
+// Owner of splat i, and its index in the owner's share; the inverse is splat_of.
+__device__ __forceinline__ int rank_of(int num_ranks, int i) { return i / RANK_BLOCK % num_ranks; }
+__device__ __forceinline__ int place_in_share(int num_ranks, int i) { return i / (RANK_BLOCK * num_ranks) * RANK_BLOCK + i % RANK_BLOCK; }
+
 // Index of the j-th splat of a share.
 __device__ __forceinline__ int splat_of(const Share& s, int j)
 {

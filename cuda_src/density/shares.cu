@@ -1,6 +1,6 @@
 // Splats that change their rank in a round of density control. One thread owns one splat. Splats are numbered from 1, so that the zeros
 // of new and cleared columns mean none.
-#include "raster/share.cuh"
+#include "common.cuh"
 
 // Numbers all splats before a round. The round copies, moves and clears the numbers like parameters and moments.
 extern "C" __global__ void number_splats(

@@ -1,4 +1,4 @@
-// Lenses: where a camera sees a point in any direction, and the gradient of that place. Only with LENS. One file per family.
+// Lenses: where a camera sees a point in any direction, and the gradient of that place. Only with LENS.
 //
 //     point (x, y, z) -> radius of its image, from r = |(x, y)| and z -> polynomial terms, if any -> fx, fy, cx, cy -> pixel
 //
@@ -7,13 +7,7 @@
 #pragma once
 #include "common.cuh"
 #include "vectors.cuh"
-#include "lens/division.cuh"
-#include "lens/equirectangular.cuh"
-#include "lens/eucm.cuh"
-#include "lens/fisheye.cuh"
-#include "lens/fov.cuh"
-#include "lens/ftheta.cuh"
-#include "lens/perspective.cuh"
+#include "lens/families.cuh"
 #include "lens/polynomial.cuh"
 
 #define FAMILY_PERSPECTIVE 0        // polynomial after x / z

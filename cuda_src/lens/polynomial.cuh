@@ -1,7 +1,7 @@
 // Radial, rational, tangential and thin-prism terms of COLMAP's and OpenCV's models.
 // c: radial [6], rational [3], p1, p2, prism [4], skew, as in splat_cli/scene/lens/distortion.py.
 #pragma once
-#include "lens/place.cuh"
+#include "lens/families.cuh"
 
 // Terms of a lens: the other coefficients are zero, and neither read nor multiplied.
 #define TERMS_HIGH 1                // c[2] to c[5]

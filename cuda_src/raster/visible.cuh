@@ -8,7 +8,7 @@
 // sent, and the batch is repeated (`agree` in exchange.cu).
 #pragma once
 #include "numbers.cuh"
-#include "raster/share.cuh"
+#include "common.cuh"
 
 #define PROJECTED 10                // floats per projected splat
 #define GROUPS_AT 4                 // word of a message at which its groups begin
