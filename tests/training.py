@@ -10,7 +10,7 @@ from splat_cli.config.presets import load_config
 from splat_cli.run.checkpoints.checkpointer import Checkpointer, checkpoint_paths
 from splat_cli.run.device import open_device
 from splat_cli.run.resume import plan_resumption
-from splat_cli.run.storage.find_run import existing_run, new_run_folder
+from splat_cli.run.storage.find_run import locked_run, new_locked_run
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.train_scene import train_scene
 from splat_cli.terminal.console import Display
@@ -51,7 +51,7 @@ class Trained:
 
     def new(self, path, callback=None, timer=None, **changes):
         config = load_config(None, {**SETTINGS, **changes})
-        with new_run_folder(path) as run:
+        with new_locked_run(path) as run:
             backend = open_device("cpu", config, self.display)
             with _every_checkpoint():
                 self.result = train_scene(
@@ -60,7 +60,7 @@ class Trained:
         return run
 
     def resume(self, path, **changes):
-        with existing_run(path) as run:
+        with locked_run(path) as run:
             plan = plan_resumption(run, None, changes, self.display)
             backend = open_device("cpu", plan.config, self.display)
             with _every_checkpoint():

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from splat_cli.config import TrainConfig
 from splat_cli.config.presets import load_config
 from splat_cli.device import Backend, open_backend
-from splat_cli.run.storage.find_run import new_run_folder
+from splat_cli.run.storage.find_run import new_locked_run
 from splat_cli.run.train_scene import train_scene
 from splat_cli.sample import make_sample_scene
 from splat_cli.terminal.console import Display, Progress
@@ -105,7 +105,7 @@ def main() -> None:
         scene = Path(folder) / "scene"
         make_sample_scene(scene, num_views=9, width=48, height=36)
         watch = MemoryWatch(backend)
-        with new_run_folder(Path(folder) / "run") as run:
+        with new_locked_run(Path(folder) / "run") as run:
             train_scene(scene, run, settings(args.steps), backend, watch)
     growth = watch.growth()
     print("growth in MiB: " + ", ".join(f"{name} {size / _MIB:.2f}" for name, size in growth._asdict().items()))

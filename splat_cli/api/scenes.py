@@ -20,7 +20,7 @@ from splat_cli.run.session import OnProgress, ProgressCallback, StoppedByCallbac
 from splat_cli.run.setup.initial_state import build_trainer_from_data
 from splat_cli.run.setup.training_data import TrainingData, load_data, read_checked, with_initial_points
 from splat_cli.run.setup.trials import choose_settings
-from splat_cli.run.storage.find_run import find_splats, new_run_folder, step_of
+from splat_cli.run.storage.find_run import find_splats, new_locked_run, step_of
 from splat_cli.run.storage.inputs import inputs_of, warning_of_copies
 from splat_cli.run.storage.load_images import load_run_images
 from splat_cli.run.storage.load_splats import load_model, warn_of_earlier_step
@@ -119,7 +119,7 @@ def _train_into(
     out: Path, scene: Path, config: TrainConfig, device: str, on_progress: OnProgress | None, display: Display
 ) -> TrainedScene:
     callback = ProgressCallback(on_progress) if on_progress else None
-    with new_run_folder(out) as run:
+    with new_locked_run(out) as run:
         backend = open_device(device, config, display)
         try:
             train_into_run(scene, run, config, backend, display, callback=callback)

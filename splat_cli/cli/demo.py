@@ -26,10 +26,10 @@ def command(out: Path | None, device: str, display: "Display", **options: Any) -
     from splat_cli.config.presets import load_config
     from splat_cli.report import try_report
     from splat_cli.run.device import open_device
-    from splat_cli.run.storage.find_run import new_run_folder, unused_folder
+    from splat_cli.run.storage.find_run import new_locked_run, unused_folder
 
     config = load_config("demo", given(options))
-    with new_run_folder(out or unused_folder(Path("splat-demo"))) as folder:
+    with new_locked_run(out or unused_folder(Path("splat-demo"))) as folder:
         backend = open_device(device, config, display)
         demo = run_demo(folder.path, config, backend, display)
         report = try_report(demo.result.run, backend, display)

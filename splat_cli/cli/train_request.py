@@ -15,7 +15,7 @@ from splat_cli.config.combinations import unused_options
 from splat_cli.config.presets import load_config
 from splat_cli.errors import UsageError, quoted
 from splat_cli.run.resume import FinishedError, Resumption, interrupted_run, plan_resumption
-from splat_cli.run.storage.find_run import existing_run, new_run_folder, numbered_folders, unused_folder
+from splat_cli.run.storage.find_run import locked_run, new_locked_run, numbered_folders, unused_folder
 from splat_cli.run.storage.result import RunSummary
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.formats import scene_folder
@@ -69,7 +69,7 @@ class TrainRequest:
         return self.out or unused_folder(_default_folder(scene))
 
     def _resumed_run(self, path: Path, display: Display) -> Iterator[LockedRun]:
-        with existing_run(path) as run:
+        with locked_run(path) as run:
             start: Resumption | None = None
             try:
                 start = plan_resumption(run, self.scene, self.changes, display)
@@ -92,12 +92,12 @@ class TrainRequest:
         unfinished = interrupted_run([self.out] if self.out else begun, scene, config)
         if unfinished and is_made:
             display.say(f"Continuing {unfinished}, which was interrupted")
-            with existing_run(unfinished) as run:
+            with locked_run(unfinished) as run:
                 yield run, plan_resumption(run, scene, {}, display)
             return
-        if unfinished and not self.out:  # with --out, new_run_folder reports it
+        if unfinished and not self.out:  # with --out, new_locked_run reports it
             display.say(f"{unfinished} is not finished: splat train --resume {quoted(unfinished)} continues it")
-        with new_run_folder(self._new_folder(scene)) as run:
+        with new_locked_run(self._new_folder(scene)) as run:
             yield run, Resumption(scene, config, None)
 
 

@@ -85,7 +85,7 @@ class Projection:
     def allocate(cls, backend: Backend, capacity: int, max_tiles: int) -> Projection:
         """Buffers for `capacity` splats of a view that is only rendered."""
         settings = RasterizationSettings()
-        return allocate_views(ProjectedBatch.allocate(backend, capacity, settings), backend, max_tiles, settings)[0]
+        return ProjectedBatch.allocate(backend, capacity, settings).projections(backend, max_tiles, settings)[0]
 
 
 @dataclass
@@ -132,36 +132,33 @@ class ProjectedBatch:
             views=xp.zeros((batch, BATCH_VIEW_BYTES), "uint8") if batch > 1 else None,
         )
 
-    def of_view(self, slot: int) -> dict[str, DeviceArray | None]:
-        """Arrays of one view's Projection."""
+    def projections(self, backend: Backend, max_tiles: int, settings: RasterizationSettings) -> list[Projection]:
+        """Each view as a Projection of these arrays. Views share new buffers, which only rendering needs.
+
+        Two views alternate between means2d and conic_opacity: one is projected while the last one is differentiated.
+        """
+        empty, zeros, capacity = backend.xp.empty, backend.xp.zeros, self.columns
+        buffers = range(num_buffers(settings.batch))
+        means2d, conics = ([empty((capacity, n), "float32") for _ in buffers] for n in (2, 4))
+        tile_counts, large_splats = zeros((max_tiles, COUNT_STRIDE), "uint32"), empty(capacity, "uint32")
+        fixed_sums = zeros((capacity, 2 * SPLAT_SUMS), "float32") if settings.deterministic else None
+        return [
+            Projection(
+                means2d=means2d[slot % 2],
+                conic_opacity=conics[slot % 2],
+                tile_counts=tile_counts,
+                large_splats=large_splats,
+                fixed_sums=fixed_sums,
+                **self._of_view(slot),
+            )
+            for slot in range(settings.batch)
+        ]
+
+    def _of_view(self, slot: int) -> dict[str, DeviceArray | None]:
         arrays = {name: getattr(self, name) for name in ("depths", "colors", "d_splats", "d_means")}
         if self.views is None:
             return arrays
         return {name: None if array is None else array[slot] for name, array in arrays.items()}
-
-
-def allocate_views(
-    batch: ProjectedBatch, backend: Backend, max_tiles: int, settings: RasterizationSettings
-) -> list[Projection]:
-    """The projections of a batch's views. Views share the buffers that only rendering needs.
-
-    Two views alternate between means2d and conic_opacity: one is projected while the previous one is differentiated.
-    """
-    empty, zeros, capacity = backend.xp.empty, backend.xp.zeros, batch.columns
-    means2d, conics = ([empty((capacity, n), "float32") for _ in range(num_buffers(settings.batch))] for n in (2, 4))
-    tile_counts, large_splats = zeros((max_tiles, COUNT_STRIDE), "uint32"), empty(capacity, "uint32")
-    fixed_sums = zeros((capacity, 2 * SPLAT_SUMS), "float32") if settings.deterministic else None
-    return [
-        Projection(
-            means2d=means2d[slot % 2],
-            conic_opacity=conics[slot % 2],
-            tile_counts=tile_counts,
-            large_splats=large_splats,
-            fixed_sums=fixed_sums,
-            **batch.of_view(slot),
-        )
-        for slot in range(settings.batch)
-    ]
 
 
 def num_buffers(batch: int) -> int:

@@ -15,7 +15,6 @@ from splat_cli.render.project import (
     ProjectedBatch,
     Projection,
     RasterizationSettings,
-    allocate_views,
     num_buffers,
     project,
 )
@@ -114,7 +113,7 @@ class Rasterizer:
         """Allocate buffers for `capacity` splats, after these were reallocated; the contents are lost."""
         self.generation += 1
         self.projected_batch = ProjectedBatch.allocate(self.backend, capacity, self.settings)
-        self.projections = allocate_views(self.projected_batch, self.backend, self.cameras.max_tiles, self.settings)
+        self.projections = self.projected_batch.projections(self.backend, self.cameras.max_tiles, self.settings)
         self.projection = self.projections[0]
         if self.coloring:
             self.coloring.resize(capacity)
@@ -159,10 +158,6 @@ class Rasterizer:
     def blend_values(self, state: IterState, values: DeviceArray, light_left: int | None = None) -> None:
         """Blend again into `picture`, with values float32 [num, C <= 3] instead of colours. light_left: see `blend`."""
         self.projection.colors[: values.shape[0], : values.shape[1]] = values
-        self.blend_again(state, light_left)
-
-    def blend_again(self, state: IterState, light_left: int | None = None) -> None:
-        """Blend again into `picture`, after projection.colors were replaced."""
         blend(self.cameras, state, self.projection, self.tiles, self.picture, light_left)
 
     def score(self, state: IterState, errors: DeviceArray, scores: DeviceArray, fixed_sums: bool = False) -> None:

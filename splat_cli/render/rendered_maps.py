@@ -59,9 +59,11 @@ def render_maps(
     if "depth" in maps:
         positions = in_camera(renderer.splats, w2c)
         depths = renderer.backend.xp.linalg.norm(positions, axis=1, keepdims=True) if distances else positions[:, 2:]
-        depth = np.where(seen, renderer.blended(index, depths)[..., 0] / np.maximum(alpha, MIN_ALPHA), 0)
+        total = renderer.backend.download(renderer.blended(index, depths)[0])
+        depth = np.where(seen, total / np.maximum(alpha, MIN_ALPHA), 0)
     if "normal" in maps:
-        total = renderer.blended(index, splat_normals(renderer.splats, w2c))
+        blended = renderer.backend.download(renderer.blended(index, splat_normals(renderer.splats, w2c)))
+        total = np.ascontiguousarray(blended.transpose(1, 2, 0))
         length = np.linalg.norm(total, axis=-1, keepdims=True)
         normal = np.where(seen[..., None], total / np.maximum(length, 1e-12), 0)
     return RenderedMaps(color, alpha if "alpha" in maps else None, depth, normal)

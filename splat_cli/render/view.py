@@ -101,21 +101,12 @@ class ViewRenderer:
         view = self.cameras.views[index]
         return 1 - self.rasterizer.picture.final_T[: view.height * view.width].reshape(view.height, view.width)
 
-    def blended(self, index: int, values: DeviceArray) -> np.ndarray:
+    def blended(self, index: int, values: DeviceArray, light_left: int | None = None) -> DeviceArray:
         """Blend values other than colours in the last view, `index`, over zero.
 
-        values: float32 [num, C] on the device, C <= 3, of any sign. Returns float32 [H, W, 3] with C used channels.
+        values: float32 [num, C] on the device, C <= 3, of any sign. light_left: see `render.blend.blend`. Returns
+        float32 [3, H, W] on the device, of which the first C planes are used; valid until the next render.
         """
-        self.blended_planes(index, values)
-        return self._download(index)
-
-    def blended_plane(self, index: int, values: DeviceArray, light_left: int | None = None) -> np.ndarray:
-        """`blended` for C = 1: float32 [H, W]. Downloads a third of the bytes. light_left: see `render.blend.blend`."""
-        plane: np.ndarray = self.backend.download(self.blended_planes(index, values, light_left)[0])
-        return plane
-
-    def blended_planes(self, index: int, values: DeviceArray, light_left: int | None = None) -> DeviceArray:
-        """`blended` on the device, float32 [3, H, W]; valid until the next render."""
         self.state.write(background=(0.0, 0.0, 0.0))
         self.rasterizer.blend_values(self.state, values, light_left)
         return self.rasterizer.image(index)

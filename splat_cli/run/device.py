@@ -46,15 +46,27 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
 
     config: settings as requested. device: "cuda" or "cpu".
     """
+    config = dataclasses.replace(config, batch=_batch_size(config))
+    units = _step_kernels(config, device)
+    if config.smooth_3d > 0:
+        units.append(("optim/smooth_3d", {"LENS": 1} if config.lens == "keep" else {}))
+    units += _initialization_kernels(config) + _density_kernels(config, device) + joint_kernels(config)
+    return units + [*SCORE_KERNELS, *FREE_SPACE_KERNELS] if config.eval else units
+
+
+def _batch_size(config: TrainConfig) -> int:
+    """Number of views per batch; before the plan of a run sets it, that of most scenes."""
+    return config.batch or default_batch(config, config.steps or STEPS_RANGE[0], MIN_VIEWS_OF_BATCH)
+
+
+def _step_kernels(config: TrainConfig, device: str) -> list[Unit]:
+    """Kernels of a training step, except those of joint models."""
     fixed = {"FIXED_SUMS": 1} if config.deterministic and device == "cuda" else {}
     absgrad = {"ABSGRAD": 1} if config.absgrad and config.strategy == "adc" else {}
-    config = dataclasses.replace(config, batch=_batch_size(config))
-    batch = batch_size_defines(config.batch_size)
-    update = {"FUSED_ADAM": 1} | ({} if config.frozen is None else {"FROZEN": 1}) | batch
-    radial = (
-        {"RADIAL_DISTORTION": 1} if config.pose_opt and config.refine_intrinsics and config.refine_distortion else {}
-    )
-    projection = {"LENS": 1} if config.lens == "keep" else radial
+    update = {"FUSED_ADAM": 1} | ({} if config.frozen is None else {"FROZEN": 1})
+    update |= batch_size_defines(config.batch_size)
+    has_distortion = config.pose_opt and config.refine_intrinsics and config.refine_distortion
+    projection = {"LENS": 1} if config.lens == "keep" else {"RADIAL_DISTORTION": 1} if has_distortion else {}
     units: list[Unit] = [
         ("raster/blend_backward", absgrad | fixed or ({"MATRIX_SUMS": 1} if device == "cuda" else {})),
         ("raster/blend", {}),
@@ -80,15 +92,7 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
     if fixed:
         units.append(("raster/fixed_to_float", {}))
         units += [("optim/free_space", fixed)] if uses_free_space(config) else []
-    if config.smooth_3d > 0:
-        units.append(("optim/smooth_3d", {"LENS": 1} if config.lens == "keep" else {}))
-    units += _initialization_kernels(config) + _density_kernels(config, device) + joint_kernels(config)
-    return units + [*SCORE_KERNELS, *FREE_SPACE_KERNELS] if config.eval else units
-
-
-def _batch_size(config: TrainConfig) -> int:
-    """Number of views per batch; before the plan of a run sets it, that of most scenes."""
-    return config.batch or default_batch(config, config.steps or STEPS_RANGE[0], MIN_VIEWS_OF_BATCH)
+    return units
 
 
 def _initialization_kernels(config: TrainConfig) -> list[Unit]:

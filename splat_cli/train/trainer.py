@@ -85,8 +85,8 @@ class Trainer:
         self.backend, self.config, self.notices = backend, config, list[str]()
         self.timer = timer or PhaseTimer("training")
         self.extent = scene_extent(images.views)
-        own = splats if self.sharding.share.num_ranks == 1 else zero_splats(1, 0)  # until `load`
-        self.model = make_model(backend, config, own, frozen, on_device)
+        initial = splats if self.sharding.share.num_ranks == 1 else zero_splats(1, 0)  # until `_start`
+        self.model = make_model(backend, config, initial, frozen, on_device)
         order = view_order(len(images.views), config.steps, config.seed, config.batch_size)
         self.images = TrainingImages(
             backend, images, order, inputs.budget, downscale_at(config, 0), config.batch_size, self.sharding.share
@@ -113,10 +113,13 @@ class Trainer:
         self.density = DensityControl(self.batch_step, self.extent, self.scorer, self.scratch, rng, self.sharding)
         self._whole: Splats | None = None  # splats of all ranks, gathered since the last change
         self.set_size(scene_size(images.views, splats.means))
-        if self.sharding.share.rank > 0:
-            return  # rank 0 sends what comes next
-        if own is not splats:
-            self.load_planes({"params": splats.parameter_rows()}, initial_capacity(config, len(splats)), 0)
+        if self.sharding.share.rank == 0:  # the others execute what it sends
+            self._start(splats)
+
+    def _start(self, splats: SplatArrays) -> None:
+        """Give each of several ranks its initial splats, and constrain the splats."""
+        if self.sharding.share.num_ranks > 1:
+            self.load_planes({"params": splats.parameter_rows()}, initial_capacity(self.config, len(splats)), 0)
         self._together("constrain")
 
     @property

@@ -11,7 +11,7 @@ from PIL import Image
 
 from splat_cli.config.presets import load_config
 from splat_cli.run.device import open_device
-from splat_cli.run.storage.find_run import new_run_folder
+from splat_cli.run.storage.find_run import new_locked_run
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.train_scene import train_scene
 from splat_cli.terminal.console import Display
@@ -33,7 +33,7 @@ def runs(tmp_path_factory):
     }
     for name, values in settings.items():
         config = load_config(None, values)
-        with new_run_folder(folder / name) as run:
+        with new_locked_run(folder / name) as run:
             train_scene(scene, run, config, open_device("cpu", config, Display()), Display())
     return {name: folder / name for name in settings}
 

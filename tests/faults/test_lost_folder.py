@@ -9,7 +9,7 @@ from splat_cli.errors import DiskError
 from splat_cli.io.files import replacing, replacing_together
 from splat_cli.io.folder_lock import LOCK_NAME, FolderLost, locked_folder, require_held
 from splat_cli.run.checkpoints import checkpointer
-from splat_cli.run.storage.find_run import new_run_folder
+from splat_cli.run.storage.find_run import new_locked_run
 from splat_cli.run.storage.run_dir import RunDir
 from tests.ranks.runs import Callback
 from tests.subprocesses import wait_until
@@ -63,7 +63,7 @@ def test_an_empty_folder_of_another_process_is_not_removed(tmp_path):
     path = tmp_path / "run"
 
     def lose():
-        with new_run_folder(path):
+        with new_locked_run(path):
             shutil.rmtree(path)
             path.mkdir()
             (path / LOCK_NAME).touch()

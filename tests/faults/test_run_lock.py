@@ -10,21 +10,21 @@ import pytest
 
 from splat_cli.errors import UsageError
 from splat_cli.io.folder_lock import LOCK_NAME, locked_folder
-from splat_cli.run.storage.find_run import new_run_folder
+from splat_cli.run.storage.find_run import new_locked_run
 from tests.subprocesses import started
 
 _TAKE = """
 import sys, time
 from pathlib import Path
 from splat_cli.errors import UsageError
-from splat_cli.run.storage.find_run import new_run_folder
+from splat_cli.run.storage.find_run import new_locked_run
 print("here", flush=True)
 for line in sys.stdin:
     path, begin = line.split()
     while time.time() < float(begin):
         pass
     try:
-        with new_run_folder(Path(path)) as run:
+        with new_locked_run(Path(path)) as run:
             time.sleep(0.02)
             run.log.append({"step": 1})
         print("done", flush=True)
@@ -55,7 +55,7 @@ def test_one_of_two_processes_gets_the_folder(tmp_path):
 def test_the_second_process_does_not_remove_the_folder(tmp_path, monkeypatch):
     """Both processes find no folder; one locks it before the other creates it."""
     path, mkdir = tmp_path / "run", Path.mkdir
-    first = new_run_folder(path)
+    first = new_locked_run(path)
 
     def mkdir_after_first(self, *args, **kwargs):
         monkeypatch.undo()
@@ -63,7 +63,7 @@ def test_the_second_process_does_not_remove_the_folder(tmp_path, monkeypatch):
         mkdir(self, *args, **kwargs)
 
     monkeypatch.setattr(Path, "mkdir", mkdir_after_first)
-    with pytest.raises(UsageError, match="in use"), new_run_folder(path):
+    with pytest.raises(UsageError, match="in use"), new_locked_run(path):
         pass
     assert path.is_dir()
     first.__exit__(None, None, None)
@@ -73,13 +73,13 @@ def test_a_folder_that_its_user_removed_is_made_again(tmp_path):
     """The lock of a removed folder does not count."""
 
     def fail(number):
-        with pytest.raises((ZeroDivisionError, UsageError)) as caught, new_run_folder(tmp_path / "run"):
+        with pytest.raises((ZeroDivisionError, UsageError)) as caught, new_locked_run(tmp_path / "run"):
             raise ZeroDivisionError
         return caught.type
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(fail, range(200)))
-    with new_run_folder(tmp_path / "run") as run:
+    with new_locked_run(tmp_path / "run") as run:
         run.log.append({"step": 1})
     assert run.log.path.is_file()
 

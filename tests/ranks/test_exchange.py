@@ -18,7 +18,6 @@ from splat_cli.render.project import (
     ProjectedBatch,
     Projection,
     RasterizationSettings,
-    allocate_views,
     project,
 )
 from splat_cli.render.rasterizer import Rasterizer
@@ -169,7 +168,7 @@ def test_memory_cost_of_projections_is_what_they_allocate(backend: Backend, name
     """On several ranks, the update has no buffers."""
     settings = RasterizationSettings(training=True, **{name: name != "updates"})
     batch = ProjectedBatch.allocate(backend, CAPACITY, settings)
-    (projection,) = allocate_views(batch, backend, 10, settings)
+    (projection,) = batch.projections(backend, 10, settings)
     arrays = [*vars(projection).values(), *([batch.d_rays] if settings.updates else [])]
     taken = sum(array.nbytes for array in arrays if array is not None)
     cost = Projection.memory_cost(settings)

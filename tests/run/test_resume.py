@@ -8,7 +8,7 @@ import pytest
 from splat_cli.errors import UsageError
 from splat_cli.gaussians.ply import read_ply, write_ply
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
-from splat_cli.run.storage.find_run import existing_run, new_run_folder
+from splat_cli.run.storage.find_run import locked_run, new_locked_run
 from splat_cli.run.storage.run_dir import RunDir
 
 
@@ -104,9 +104,9 @@ def test_start_from_a_ply_of_another_degree(training, finished, tmp_path):
 
 
 def test_folder_is_locked(training, copy):
-    with existing_run(copy.path), pytest.raises(UsageError, match="in use by another process"):
+    with locked_run(copy.path), pytest.raises(UsageError, match="in use by another process"):
         training.resume(copy.path)
-    with new_run_folder(copy.path.parent / "new") as run, pytest.raises(UsageError, match="in use"):
+    with new_locked_run(copy.path.parent / "new") as run, pytest.raises(UsageError, match="in use"):
         training.new(run.path)
 
 

@@ -19,7 +19,7 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.render.images import to_8bit
 from splat_cli.report import write_report
 from splat_cli.run.device import open_device
-from splat_cli.run.storage.find_run import new_run_folder
+from splat_cli.run.storage.find_run import new_locked_run
 from splat_cli.run.storage.load_splats import load_splats_for_viewers
 from splat_cli.run.train_scene import train_scene
 from splat_cli.sample import make_sample_scene
@@ -49,7 +49,7 @@ def sample_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sample")
     make_sample_scene(folder / "scene")
     config = load_config("demo", {"steps": 300, "eval": False})
-    with new_run_folder(folder / "run") as run:
+    with new_locked_run(folder / "run") as run:
         train_scene(folder / "scene", run, config, open_device("cpu", config, Display()), Display())
     return run
 

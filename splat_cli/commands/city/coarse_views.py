@@ -55,7 +55,8 @@ class CoarseViews:
         """
         picture = self._renderer.render(index, self._background)
         weights = self._weights()
-        return picture, self._renderer.blended_plane(index, inside), weights
+        coverage = self.backend.download(self._renderer.blended(index, inside)[0])
+        return picture, coverage, weights
 
     def _weights(self) -> np.ndarray:
         """Weights in the view that was rendered last."""

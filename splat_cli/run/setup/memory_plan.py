@@ -131,20 +131,17 @@ def plan_memory(
     budget: number of resident images, if not all are. num_frozen: number of splats of --frozen.
     depth_bytes: memory of depth maps. If the splats do not fit, or with --offload on, some rows are in host memory.
     """
-    images, shares = [photo_bytes(view) for view in views], [Share(rank, config.gpus) for rank in range(config.gpus)]
-    parts = [sum(images[view] for view in own_views(len(views), config.batch_size, share)) for share in shares]
+    images = [photo_bytes(view) for view in views]
+    resident = _largest_part(images, config) if budget is None else budget.resident * max(images)
     pixels = max(view.width * view.height for view in views)
     tiles = max(ceil_div(view.width, TILE) * ceil_div(view.height, TILE) for view in views)
-    available = int(_USABLE * backend.memory()[0])
-    if config.max_memory is not None:
-        available = min(available, int(config.max_memory * _GIB))
-
+    available = _available(backend, config)
     rows = num_rows(config.trained_sh_degree, config.num_features)
 
     def plan(on_device: RowsOnDevice | None = None) -> MemoryPlan:
         cost = training_memory(config, len(views), config.deterministic and backend.name == "cuda", on_device)
         return MemoryPlan(
-            photographs=depth_bytes + (max(parts) if budget is None else budget.resident * max(images)),
+            photographs=depth_bytes + resident,
             pictures=math.ceil(cost.fixed + cost.per_pixel * pixels + cost.per_tile * tiles),
             per_splat=cost.per_splat,
             per_pair=cost.per_pair,
@@ -166,6 +163,18 @@ def plan_memory(
         return in_memory
     least = plan(RowsOnDevice(SHN.start, SHN.start))
     return plan(_rows_that_fit(least)) if config.offload == "auto" else least
+
+
+def _available(backend: Backend, config: ResolvedConfig) -> int:
+    """Bytes of device memory that the run may use."""
+    usable = int(_USABLE * backend.memory()[0])
+    return usable if config.max_memory is None else min(usable, int(config.max_memory * _GIB))
+
+
+def _largest_part(images: Sequence[int], config: ResolvedConfig) -> int:
+    """Bytes of the photographs of a rank, for the rank with most. images: bytes of each photograph."""
+    shares = [Share(rank, config.gpus) for rank in range(config.gpus)]
+    return max(sum(images[view] for view in own_views(len(images), config.batch_size, share)) for share in shares)
 
 
 def _can_offload(config: ResolvedConfig) -> bool:

@@ -1,4 +1,8 @@
-"""Run folders: found, created, locked (only one process at a time writes to a folder), and the splats in them."""
+"""Run folders: found, created, locked, and the splats in them.
+
+Commands that only read take `open_run` or `find_splats`. Commands that write take `locked_run` or `new_locked_run`,
+because only one process at a time may write to a folder.
+"""
 
 import itertools
 from collections.abc import Iterator
@@ -89,7 +93,7 @@ def step_of(ply: Path) -> int:
 
 
 @contextmanager
-def new_run_folder(path: Path) -> Iterator[RunDir]:
+def new_locked_run(path: Path) -> Iterator[RunDir]:
     """Create and lock `path` for a new run; removed if an error leaves it empty.
 
     UsageError if it cannot be created or written, or is not empty. Files of a run that was killed before it began
@@ -108,7 +112,7 @@ def new_run_folder(path: Path) -> Iterator[RunDir]:
 
 
 @contextmanager
-def existing_run(path: Path) -> Iterator[RunDir]:
+def locked_run(path: Path) -> Iterator[RunDir]:
     """The run at `path`, locked for writing. UsageError if no run is there, or another process has locked it."""
     run = open_run(path)
     with locked_folder(path):

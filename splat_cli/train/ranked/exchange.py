@@ -102,19 +102,19 @@ class Exchange:
 
     def begin_projections(self) -> None:
         """Begin to send projections into the ranks' first views, concurrent with work queued later."""
-        self.ranks.begin_exchange([self._of_views(self._splats, 0)])
+        self.ranks.begin_exchange([self._pair_of(self._splats, 0)])
 
     def exchange_projections(self, views: range) -> None:
         """Send projections into the ranks' `views`-th views, in stream order."""
-        self.ranks.exchange([self._of_views(self._splats, view) for view in views])
+        self.ranks.exchange([self._pair_of(self._splats, view) for view in views])
 
     def begin_results(self) -> None:
         """Begin to send the results of all views to all ranks, concurrent with work queued later."""
-        self.ranks.begin_exchange([self._of_views(self._results, view) for view in range(self.num_views)])
+        self.ranks.begin_exchange([self._pair_of(self._results, view) for view in range(self.num_views)])
 
     def begin_gradients(self, view: int) -> None:
         """Begin to send gradients of the ranks' `view`-th views to the splats' owners, concurrent with later work."""
-        self.ranks.begin_exchange([self._of_views(self._sums, view)])
+        self.ranks.begin_exchange([self._pair_of(self._sums, view)])
 
     def receive(self, view: int, cameras: CameraTable, state: IterState, out: Projection) -> None:
         """Queue the outputs of `project` from the splats that the ranks have sent for this rank's `view`-th view.
@@ -132,7 +132,7 @@ class Exchange:
 
     def send(self, view: int, state: IterState, projection: Projection) -> None:
         """Queue the gradients of the rank's `view`-th view to be sent."""
-        sent, kept = self._of_views(self._sums, view)
+        sent, kept = self._pair_of(self._sums, view)
         messages, shape = self._view_messages(view), (self.columns, self.rows)
         self._kernel("send_sums")(
             (ceil_div(self.capacity, THREADS),),
@@ -147,7 +147,7 @@ class Exchange:
 
     def send_result(self, view: int, state: IterState) -> None:
         """Queue the result of the rank's `view`-th view to be sent: its loss, and whether it exceeded the buffers."""
-        sent, kept = self._of_views(self._results, view)
+        sent, kept = self._pair_of(self._results, view)
         arrays = state.array, self._view_messages(view), self.columns, self.rows, kept, sent
         self._kernel("send_result")((1,), (1,), *arrays)
 
@@ -162,7 +162,7 @@ class Exchange:
         own, received = self.sent[first + rank], self._splats[1][first]
         return np.array((address(own), address(received), self._stride, rank, self.ranks.size), VIEW_MESSAGES_DTYPE)
 
-    def _of_views(self, arrays: list[DeviceArray], view: int) -> tuple[DeviceArray, DeviceArray]:
+    def _pair_of(self, arrays: list[DeviceArray], view: int) -> tuple[DeviceArray, DeviceArray]:
         """Sent and received rows of the ranks' `view`-th views, each [ranks, ...]."""
         return arrays[0][self._rounds[view]], arrays[1][self._rounds[view]]
 

@@ -9,7 +9,7 @@ import pytest
 
 from splat_cli.config.presets import load_config
 from splat_cli.errors import FormatError, UnreadableError, UsageError
-from splat_cli.run.storage.find_run import find_splats, new_run_folder, open_run, unused_folder
+from splat_cli.run.storage.find_run import find_splats, new_locked_run, open_run, unused_folder
 from splat_cli.run.storage.run_dir import RunDir
 from tests.views import ring_of_views
 
@@ -30,7 +30,7 @@ def _save(run, step):
 
 
 def test_new_folder_is_removed_after_an_error_with_the_parents_made_for_it(tmp_path):
-    with pytest.raises(ZeroDivisionError), new_run_folder(tmp_path / "a" / "b"):
+    with pytest.raises(ZeroDivisionError), new_locked_run(tmp_path / "a" / "b"):
         raise ZeroDivisionError
     assert list(tmp_path.iterdir()) == []
 
@@ -40,14 +40,14 @@ def test_new_folder_keeps_what_was_saved_before_an_error(tmp_path):
         run.log.append({"step": 1})
         raise ZeroDivisionError
 
-    with pytest.raises(ZeroDivisionError), new_run_folder(tmp_path / "a") as run:
+    with pytest.raises(ZeroDivisionError), new_locked_run(tmp_path / "a") as run:
         save_and_fail(run)
     assert (tmp_path / "a" / "train.jsonl").is_file()
 
 
 def test_folder_with_something_in_it_is_refused_and_left_alone(tmp_path):
     (tmp_path / "mine.txt").touch()
-    with pytest.raises(UsageError, match="holds other files"), new_run_folder(tmp_path):
+    with pytest.raises(UsageError, match="holds other files"), new_locked_run(tmp_path):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
@@ -57,10 +57,10 @@ def test_a_split_of_the_user_is_not_one_of_a_killed_run(tmp_path, names):
     """A run writes inputs.json before it."""
     for name in names:
         (tmp_path / name).touch()
-    with pytest.raises(UsageError, match="holds other files"), new_run_folder(tmp_path):
+    with pytest.raises(UsageError, match="holds other files"), new_locked_run(tmp_path):
         pass
     (tmp_path / "inputs.json").touch()
-    with new_run_folder(tmp_path):
+    with new_locked_run(tmp_path):
         pass
 
 
@@ -82,7 +82,7 @@ def test_a_new_run_uses_no_split_or_trials_of_a_killed_one(splat, scene, trained
 def test_a_new_run_does_not_overwrite_another(trained):
     with (
         pytest.raises(UsageError, match=r"holds a run: `splat train --resume .*` continues it"),
-        new_run_folder(trained),
+        new_locked_run(trained),
     ):
         pass
     assert (trained / "config.toml").is_file()
@@ -90,7 +90,7 @@ def test_a_new_run_does_not_overwrite_another(trained):
 
 def test_folder_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match="cannot be written"), new_run_folder(tmp_path / "file" / "run"):
+    with pytest.raises(UsageError, match="cannot be written"), new_locked_run(tmp_path / "file" / "run"):
         pass
 
 
