@@ -88,7 +88,7 @@ struct IterState {
     float reference_size;           // world units; a splat of this size moves at the learning rate of positions. 0: all sizes do
     unsigned skipped_updates;       // updates of single splats skipped since the start because of a non-finite gradient
     unsigned skipped_steps;         // steps skipped because of a non-finite loss
-    unsigned num_frozen;            // number of first splats that are rendered but never trained
+    unsigned num_frozen;            // number of splats at the beginning that are rendered but never trained
 };
 
 __device__ __forceinline__ bool is_finite(float x) { return fabsf(x) < 1e30f; }     // and is far from overflow

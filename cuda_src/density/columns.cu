@@ -13,7 +13,7 @@ extern "C" __global__ void copy_columns(
     const long long* __restrict__ target,   // [num]; null: k
     int num,
     const long long* __restrict__ limit,    // [1] maximum number of columns to copy; may be null
-    long long from_missing, long long to_missing)   // number of first splats without a column
+    long long from_missing, long long to_missing)   // number of splats at the beginning without a column
 {
     const int k = blockIdx.x * blockDim.x + threadIdx.x;
     if (k >= num || (limit && k >= *limit)) return;
@@ -28,7 +28,7 @@ extern "C" __global__ void clear_columns(
     const long long* __restrict__ index,    // [num]; may be null
     long long first,
     int num,
-    long long missing)                      // number of first splats without a column
+    long long missing)                      // number of splats at the beginning without a column
 {
     const int k = blockIdx.x * blockDim.x + threadIdx.x;
     const long long i = k < num ? (index ? index[k] : first + k) - missing : -1;

@@ -68,7 +68,7 @@ extern "C" __global__ void rate_splats(
 // Mean screen-space gradient per view since the last round.
 extern "C" __global__ void rate_gradients(
     const float* __restrict__ stats,            // [2, columns] sums, number of views
-    int columns, int missing,                   // number of first splats without a column
+    int columns, int missing,                   // number of splats at the beginning without a column
     int num_frozen, int num,
     float threshold,
     bool* __restrict__ chosen,                  // [num] mean >= threshold

@@ -4,7 +4,7 @@
 // Marks trained splats that were last seen before a step.
 extern "C" __global__ void mark_unseen(
     const float* __restrict__ last_seen,        // [num - missing] step of the last gradient
-    int missing,                                // number of first splats without a column
+    int missing,                                // number of splats at the beginning without a column
     int num_frozen, int num,                    // frozen splats come first
     float before,                               // step
     bool* __restrict__ mask)                    // [num]
@@ -19,7 +19,7 @@ extern "C" __global__ void set_numbers(
     int count,
     float value,
     float* __restrict__ numbers,                // [num - missing]
-    int missing)                                // number of first splats without a column
+    int missing)                                // number of splats at the beginning without a column
 {
     const int k = blockIdx.x * blockDim.x + threadIdx.x;
     if (k < count) numbers[index[k] - missing] = value;

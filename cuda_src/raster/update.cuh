@@ -34,7 +34,7 @@ __device__ __forceinline__ vbool trainable(const IterState& state, int first)
     return (splat < (int)state.num_splats) & (splat >= (int)state.num_frozen);
 }
 
-// Number of first splats without moments and statistics: the frozen ones, rounded down to whole warps, which keeps columns aligned.
+// Number of splats at the beginning without moments and statistics: the frozen ones, in whole warps, which keeps columns aligned.
 __device__ __forceinline__ int num_without_moments(const IterState& state)
 {
 #ifdef FROZEN

@@ -206,7 +206,7 @@ def _other_options(scene: BatchScene) -> list[str]:
     run, names = RunDir(scene.run), ["format", "images", "masks", "invert_masks"]
     if scene.config.steps:
         names.append("steps")  # a longer run is finished, too
-    with suppress(SplatError):  # damaged files are told by commands that use them
+    with suppress(SplatError):  # commands that use damaged files report them
         read = {name: getattr(run.config(), name) for name in names}
         return other_options(run, with_fixed_paths(dataclasses.replace(scene.config, **read), run.scene_path()))
     return []

@@ -38,7 +38,7 @@ _ELEVATION = np.radians(35)
 
 @dataclass(frozen=True)
 class Cleaning:
-    """Splats as trained, the run that they come from, if any, and why some of them go: `Reason` int8 [N]."""
+    """Splats as trained, the run that they come from, if any, and the reason to remove each: `Reason` int8 [N]."""
 
     splats: SplatArrays
     run: RunDir | None

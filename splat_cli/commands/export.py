@@ -68,7 +68,7 @@ class ExportJob:
 
     bake: adapt sizes and opacities to viewers without antialiasing. crop_runs: apply each run's own crop. appearance:
     training photograph whose appearance is baked, for runs with a colour field. notes: messages for the user. display:
-    of what takes long.
+    shows the progress of long work.
     """
 
     sources: Sequence[Path]
@@ -298,7 +298,7 @@ class ExportTarget:
         return lambda path, splats: write_as(found, path, splats, self.spz_axes)
 
     def check(self, cameras: Path | None = None) -> None:
-        """UsageError for options that do not fit, or if a file to write holds something else than splats or a page.
+        """UsageError for options that do not fit, or if a file to write holds something other than splats or a page.
 
         cameras: another file that the command writes.
         """
@@ -346,7 +346,7 @@ class ExportTarget:
         return lines, {"file": self.out, "counts": counts, "bytes": size}
 
     def _format_with_the_same_losses(self) -> Format:
-        """The format of OUT; of a page the SOG inside, of OpenUSD, which also keeps everything, glTF."""
+        """The format of OUT; for a page, SOG, which it embeds; for OpenUSD, glTF, which keeps as much."""
         if self.is_page:
             return FORMATS["sog"]
         return FORMATS["glb"] if self.is_usd else format_for(self.out, self.format_name)

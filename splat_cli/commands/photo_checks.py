@@ -52,7 +52,7 @@ class Checked:
     """Results of `check`. scene: None without poses; places: where more photographs would help, best first.
 
     pairs: photographs that share points. poses_seconds: None if poses are known; training_seconds: None with a GPU,
-    which takes about a minute.
+    where training takes about a minute.
     """
 
     source: Path

@@ -27,9 +27,9 @@ _MAX_DIFFERENCE = 0.08
 _MIN_RAYS = 1.0
 """Minimum number of clear rays through a floater."""
 _BLOCKED = 1.0
-"""Number of clear rays that one ray outweighs whose photograph shows something else, perhaps the splat."""
+"""A ray whose photograph shows something else, perhaps the splat, outweighs this many clear rays."""
 _ENDING = 0.5
-"""Number of clear rays that one ray outweighs which ends at the splat."""
+"""A ray that ends at the splat outweighs this many clear rays."""
 _MAX_LOSS = 0.02
 """PSNR that floaters may cost on training photographs, dB: haze also explains differences between photographs."""
 _HIDING = 0.01
@@ -37,7 +37,7 @@ _HIDING = 0.01
 _SHARE = 0.03
 """Pixels of an unneeded splat, relative to the mean of all splats."""
 _SEEN = 0.5
-"""Contribution to a view, in pixels, from which the view sees a splat."""
+"""Minimum contribution to a view, in pixels, of a splat that the view sees."""
 _FEW_VIEWS = 0.05
 """A lone splat or a needle is not a part of the scene if at most this share of the views sees it."""
 _MIN_NEAR, _MIN_AT_ENDS = 3, 2
@@ -51,7 +51,7 @@ _CORE = (0.1, 0.9)
 _CELL = 0.02
 """Edge of the smallest cells, relative to the diagonal of the core."""
 _WIDTH = 2.0
-"""Edge of a splat's cells, at least, in standard deviations of its longest axis."""
+"""Minimum edge of a splat's cells, in standard deviations of its longest axis."""
 _MIN_RATIO = 30.0
 """Ratio of the two longest axes of a needle."""
 _ENDS = 2.0
@@ -129,7 +129,7 @@ def reasons_by_views(
 
 
 def reasons_by_shape(splats: SplatArrays, strength: float) -> np.ndarray:
-    """The `Reason` of each splat, int8 [N], by opacities, sizes and neighbors alone; strength as above."""
+    """The `Reason` of each splat, int8 [N], by opacities, sizes and neighbours alone; strength as above."""
     reasons = np.where(opacities(splats) < strength * _FAINT, Reason.UNNEEDED, Reason.NONE).astype(np.int8)
     staying = reasons == Reason.NONE
     reasons[staying] = _reasons_by_isolation(splats.select(staying), strength)
@@ -210,7 +210,7 @@ def _is_clear(found: Observations, views: Sequence[View], seen: Photographed) ->
 
 
 def _shows(image: np.ndarray, row: np.ndarray, column: np.ndarray, colors: np.ndarray) -> np.ndarray:
-    """Whether one of the nine pixels around each place [P] of the image has about the given color [P, 3]."""
+    """Whether one of the nine pixels around each place [P] of the image has about the given colour [P, 3]."""
     squares = np.full(len(row), np.inf, np.float32)
     for down in (-1, 0, 1):
         for right in (-1, 0, 1):
@@ -222,8 +222,8 @@ def _shows(image: np.ndarray, row: np.ndarray, column: np.ndarray, colors: np.nd
 def isolation(splats: SplatArrays) -> tuple[np.ndarray, np.ndarray]:
     """Numbers of other splats near the centre of each splat, and near the lonelier end if it is a needle: int64 [N].
 
-    Near is what lies in the 27 cells around a point. A splat's cells are as wide as the splat, but at least 2 % of the
-    scene's core, so that small splats on a surface of large ones have neighbors, and so do large ones in the distance.
+    Splats in the 27 cells around a point are near it. A splat's cells are as wide as the splat, but at least 2 % of the
+    scene's core, so that small splats on a surface of large ones have neighbours, and so do large ones in the distance.
     """
     num = len(splats)
     if num == 0:

@@ -1,7 +1,7 @@
 """Copying, clearing and partitioning of splats in parameter planes: host side of cuda_src/density/columns.cu.
 
-Planes are float32 [rows, columns]; each column is a splat. Indices are int64, masks bool. missing: number of first
-splats that have no column in a plane; they are left alone.
+Planes are float32 [rows, columns]; each column is a splat. Indices are int64, masks bool. missing: number of splats at
+the beginning that have no column in a plane; they do not change.
 """
 
 from __future__ import annotations

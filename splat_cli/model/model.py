@@ -27,9 +27,9 @@ from splat_cli.model.columns import (
 class Moments:
     """First and second moments of the parameters, float32 [rows, columns], in the layout of the splats' planes.
 
-    `second` lacks the rows of view-dependent colours, which use the second moment of the constant colour.
-    missing: number of first splats without moments.
-    rows_on_device: those of `first`, see Backend.planes; default all.
+    `second` lacks the rows of view-dependent colours, which use the second moment of the constant colour. missing:
+    number of splats at the beginning without moments. rows_on_device: those of `first`, see Backend.planes; default
+    all.
     """
 
     def __init__(self, splats: Splats, rows_on_device: int | None = None, missing: int = 0) -> None:
@@ -117,7 +117,7 @@ class Model:
     ) -> MemoryCost:
         """Device memory of all planes, and of one more array of parameters during growth.
 
-        Not `grows`: room for all splats from the start; then sorting takes the most temporary memory.
+        If not `grows`, there is room for all splats from the start; then sorting takes the most temporary memory.
         """
         rows = num_rows(sh_degree, num_features)
         on_device = on_device or RowsOnDevice(rows, rows)
@@ -136,11 +136,11 @@ class Model:
 
     @property
     def num_without_moments(self) -> int:
-        """Number of first splats without moments and statistics (see cuda_src/raster/update.cuh)."""
+        """Number of splats at the beginning without moments and statistics (see cuda_src/raster/update.cuh)."""
         return num_without_moments(self.num_frozen)
 
     def missing(self, name: str) -> int:
-        """Number of first splats without a column in the plane `name`."""
+        """Number of splats at the beginning without a column in the plane `name`."""
         return 0 if name in ("params", "filters") else self.num_without_moments
 
     @property
@@ -288,7 +288,7 @@ class Model:
 
 
 def num_without_moments(num_frozen: int) -> int:
-    """Number of first splats without moments and statistics: the frozen ones, rounded down to whole warps."""
+    """Number of splats at the beginning without moments and statistics: the frozen ones, in whole warps."""
     return num_frozen // WARP * WARP
 
 

@@ -167,7 +167,7 @@ def _num_tiles(view: View) -> tuple[int, int]:
 
 
 def _lens_row(view: View) -> np.ndarray:
-    """The lens of a view; of a view without one, that of a pinhole camera."""
+    """The lens of a view; for a view without one, that of a pinhole camera."""
     lens, row, field = view.distortion or Polynomial(), np.zeros((), LENS_MODEL_DTYPE), view.field_of_view
     coefficients = lens.coefficients()
     row["c"][: len(coefficients)] = coefficients

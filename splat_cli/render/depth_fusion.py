@@ -20,7 +20,7 @@ from splat_cli.scene.view import View, evenly_spread
 MIN_ALPHA = 0.5
 """Opacity of a pixel that shows a surface."""
 _LIGHT_LEFT = (50, 60, 70, 80)
-"""Percentages of the light, one of which is left behind a surface. Pixels with MIN_ALPHA have such a surface."""
+"""Candidates for the percentage of the light that is left behind a surface; pixels with MIN_ALPHA have one."""
 _NUM_VIEWS, _STRIDE = 24, 4
 """Views that choose the percentage, and every how many pixels they are compared, in rows and columns."""
 _MIN_FACING = 0.1

@@ -76,7 +76,7 @@ def scene_in_3d(
 ) -> Markup | None:
     """The splats of the run in about `max_bytes` of HTML, not more; None if hardly any would fit.
 
-    Where all do not fit, view-dependent colours become coarser, and only splats are shown that contribute most.
+    If not all fit, view-dependent colours become coarser, and only the splats that contribute most are shown.
     """
     splats = dataclasses.replace(splats, antialiased=data.config.antialias)
     views = data.run.views("all")

@@ -53,7 +53,7 @@ def _with_scene(
     scene: Path | None,
     most: float,
 ) -> str | None:
-    """The page with the scene in 3D, at most `most` bytes; None if it cannot have it."""
+    """The page with the scene in 3D, at most `most` bytes; None if hardly any splats would fit."""
     if not splats or not most or not data.run.views("all"):
         return None
     stops = stops_of(data, compared, scene, backend)

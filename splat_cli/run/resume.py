@@ -121,7 +121,7 @@ def _refuse_fixed(changes: dict[str, Any]) -> None:
 
 
 def changed_defaults(run: RunDir, requested: TrainConfig, config: ResolvedConfig, checkpoint: Checkpoint) -> list[str]:
-    """Defaults with other values until the checkpoint, such as "--dropout 0.1 -> 0.3"; empty if settings were changed.
+    """Defaults that differed before the checkpoint, such as "--dropout 0.1 -> 0.3"; empty if settings were changed.
 
     Another version of this program may choose them otherwise, and the limit of splats depends on free memory.
     config: settings from now on.

@@ -50,7 +50,7 @@ def write_photographs(
     poses: float64 [V, 4, 4], world to camera; the world's z points up. bounds: [2, 3], of outlier points. shutters:
     motion of each camera; `transforms.json` then has its poses at both edges, and the COLMAP model those at mid-height.
     depths: also write exact depth maps, `depths/`, 16-bit PNG with DEPTH_LEVELS per world unit. Pixels that the camera
-    does not see are black, and `masks/` says so.
+    does not see are black, also in `masks/`.
     """
     width, height = camera.width, camera.height
     names = [f"view_{i:03d}.jpg" for i in range(len(poses))]

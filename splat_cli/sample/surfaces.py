@@ -146,7 +146,7 @@ def _ceiling(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def room_glow(points: np.ndarray, faces: np.ndarray) -> np.ndarray:
-    """Light sent out, linear RGB [3, n]: the sky in the window's panes and the lamp on the ceiling."""
+    """Emitted light, linear RGB [3, n]: the sky in the window's panes and the lamp on the ceiling."""
     glow = np.zeros_like(points)
     for face, emission in ((0, _window_glow), (5, _lamp_glow)):
         index = np.flatnonzero(faces == face)

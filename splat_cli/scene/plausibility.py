@@ -184,7 +184,7 @@ def _has_fisheye(view: View) -> bool:
 
 
 def _impossible_lenses(scene: Scene) -> str | None:
-    """Cameras that distort more than any lens, the result of a camera model of another kind of lens."""
+    """Cameras that distort more than any lens: their camera model is of another kind of lens."""
     impossible = [line for line in scene.skipped if IMPOSSIBLE in line]
     if len(impossible) <= _MAX_IMPOSSIBLE * len(scene.views):
         return None
@@ -257,7 +257,7 @@ def _gray(path: Path) -> Image.Image | None:
         with open_image(path) as image:
             image.draft("L", (4 * _SIDE, 4 * _SIDE))
             gray = image.convert("L")
-    except Exception:  # damaged photographs are told elsewhere
+    except Exception:  # damaged photographs are reported elsewhere
         return None
     gray.thumbnail((_SIDE, _SIDE), Image.Resampling.BOX)
     return gray

@@ -19,7 +19,7 @@ def moved_pose(w2c: np.ndarray, offset: np.ndarray) -> np.ndarray:
 
 
 def moved_views(views: Sequence[View], offsets: np.ndarray) -> list[View]:
-    """The views, each moved by its row of `offsets` [V, 6]; [V, 9] and [V, 11] go on with offsets of intrinsics."""
+    """The views, each moved by its row of `offsets` [V, 6]; in [V, 9] or [V, 11], offsets of intrinsics follow."""
     rows = offsets.astype(np.float64)
     return [moved_intrinsics(_moved(view, row[:6]), row[6:]) for view, row in zip(views, rows, strict=True)]
 

@@ -21,7 +21,7 @@ T = TypeVar("T")
 MAX_NUMBER = 1e18
 """Maximum magnitude of a camera's numbers: the square is finite in float32."""
 _SHUTTER_ITERATIONS = 8
-"""Of the time at which a point is seen; each reduces its error to the share of the picture that it moves meanwhile."""
+"""Iterations for the time at which a point is seen; each multiplies its error by the share of the picture it moves."""
 _MARGIN = 0.15  # relative to an image's size, as in cuda_src/raster/projection.cuh
 
 

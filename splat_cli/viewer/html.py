@@ -149,9 +149,9 @@ def splats_in_3d(
     """The part of a page, in its body, that shows the splats from the first stop and walks to the others.
 
     up: unit vector, float64 [3]. framed: points [P, 3] that the command "Frame Scene" shows, by default the splats'
-    core. embedded: the page has other contents, which keys and the wheel belong to until a click into the scene.
-    Antialiased splats are rendered with antialiasing. max_entries: see `write_sog`. to_source: matrix [4, 4] from the
-    splats' coordinates to those in which measured points are given, by default the same.
+    core. embedded: the page has other contents, which get keys and the wheel until a click into the scene. Antialiased
+    splats are rendered with antialiasing. max_entries: see `write_sog`. to_source: matrix [4, 4] from the splats'
+    coordinates to those in which measured points are given, by default the same.
     """
     rotation = upright_rotation(up, stops[0].view)
     to_viewer = _FLIPPED @ rotation

@@ -54,7 +54,7 @@ def variants(path: Path) -> list[dict[str, int]]:
     """All combinations of the defines that a kernel file tests with #ifdef or #elif defined; the empty one first.
 
     Includes defines of headers that the file itself includes, but not of headers further down: there would be too many
-    combinations. Without the compilers' own. LENS and RADIAL_DISTORTION exclude each other.
+    combinations. Leaves out the compilers' own. LENS and RADIAL_DISTORTION exclude each other.
     """
     folders = source_folders(path.parent)
     texts = [path.read_text(encoding="utf-8")]

@@ -80,7 +80,7 @@ class Edits:
     def apply(self, splats: SplatArrays, found: SplatStats | None = None) -> SplatArrays:
         """The edited splats; positions out of the range of float32 become infinite.
 
-        found: contributions, for min_contribution and max_splats, and what goes, for clean.
+        found: contributions, for min_contribution and max_splats, and the splats to clean away.
         """
         found = found or SplatStats()
         strengths = coverage(splats) if found.contributions is None else found.contributions

@@ -58,7 +58,7 @@ class TrainingData:
 def read_data(
     scene_path: Path, config: TrainConfig, backend: Backend, display: Display, is_new: bool = True
 ) -> TrainingData:
-    """`load_data` of the scene in a folder. is_new: whether the run is; scenes are not refused later."""
+    """`load_data` of the scene in a folder. is_new: the run begins now; only then are scenes refused."""
     return load_data(read_checked(scene_path, config, display, is_new), config, backend, display, is_new)
 
 

@@ -29,7 +29,7 @@ from splat_cli.terminal.console import Display
 def save_cameras(sources: Sequence[Path], edits: Edits, out: Path) -> None:
     """Write the cameras of the only run among `sources` as JSON, transformed by `edits`.
 
-    UsageError if `out` is another file than such cameras.
+    UsageError if `out` is a file of another kind.
     """
     _refuse_other_file(out)
     runs = [run for _, run in map(find_splats, sources) if run is not None]

@@ -103,13 +103,13 @@ _RECORDS = (
 
 _REMOVE, _RESTORE = "remove the file", "restore it"
 _TRAIN_ON = f"{_RESTORE}, or resume the run with more --steps, which writes it again"
-"""Advice for lost or damaged files. Without those of the last kind, pictures and scores would be other ones."""
+"""Advice for lost or damaged files. Without those of the last kind, pictures and scores would differ."""
 
 
 def is_record(path: Path) -> bool:
     """Whether a path, relative to a run's folder, is one of its records, checkpoints or saved splats.
 
-    In any case: some file systems ignore it.
+    Upper and lower case count as equal, as on some file systems.
     """
     path = Path(str(path).lower())
     return str(path) in _RECORDS or path.parts[0] == "checkpoints" or path.match("point_cloud/*/point_cloud.ply")

@@ -96,7 +96,7 @@ def _scale(center: float, size: int, low: np.ndarray, high: np.ndarray) -> float
 
 
 _MARGIN = 0.15
-"""Of the image's size: splats so far outside are projected as exactly as those inside."""
+"""Relative to the image's size: splats up to this far outside are projected as exactly as those inside."""
 _ANGLES = np.linspace(0, np.pi, 3000, endpoint=False)[1:]
 _AZIMUTHS = np.linspace(0, 2 * np.pi, 32, endpoint=False)
 _CIRCLE = np.deg2rad(125)

@@ -455,10 +455,10 @@ class SavedModels:
 
 
 def _is_shared(pycolmap: Any, models: Sequence[Any], guessed: Set[str], num: int) -> bool:
-    """Whether the photographs `guessed` to be of one camera fit as well as with a camera each.
+    """Whether the photographs `guessed` to be of one camera fit as well with one camera as with one for each.
 
-    Zoom lenses and two phones do not: photographs are left out, or a camera each lowers the reprojection error, with
-    focal lengths that differ.
+    Photographs of a zoom lens or of two phones do not: some are left out, or separate cameras have a lower reprojection
+    error and different focal lengths.
     """
     if not models or models[0].num_reg_images() < _MIN_REGISTERED * num:
         return False

@@ -260,8 +260,8 @@ def map_photographs(
 ) -> Mapping:
     """Create scene/sparse/0 from scene/images; keeps scene/database.db, and continues with an existing one.
 
-    is_video: whether the photographs are the frames of a video. pairs: those to match, of small copies, which are
-    enlarged for features only with are_enlarged; by default chosen by the matcher. UsageError if pycolmap is missing,
+    is_video: whether the photographs are the frames of a video. pairs: pairs of small copies to match; by default the
+    matcher chooses. are_enlarged: whether features are searched in enlarged copies. UsageError if pycolmap is missing,
     SceneError if no two photographs match.
     """
     require_pycolmap()

@@ -78,7 +78,7 @@ class RankedStep(Stages):
         return self.views.grow_if_overflowed(state)
 
     def _render(self, view: int, differentiate: bool) -> None:
-        """Queue the picture and the loss of the rank's `view`-th view, and its gradients if they come at once."""
+        """Queue the picture and the loss of the rank's `view`-th view, and, if `differentiate`, its gradients."""
         with self.views.rendered(view, self.views.num_views):
             self.batch_step.measure_loss()
             self.views.exchange.send_result(view, self.batch_step.state)
