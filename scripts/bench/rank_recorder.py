@@ -20,7 +20,7 @@ from live_passes import timed_launches
 
 from splat_cli.device import Backend
 from splat_cli.device.backend import Timer
-from splat_cli.ranks.channel import Channel
+from splat_cli.ranks.protocol import Channel
 from splat_cli.run import follower
 from splat_cli.train.density_control import DensityControl
 from splat_cli.train.ranked.sharded import RankedScorer, RankedStep

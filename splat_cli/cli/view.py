@@ -21,7 +21,7 @@ def command(source: Path, host: str, port: int, spz_axes: str | None, device: st
     """
     from splat_cli.device import open_backend
     from splat_cli.terminal.console import Display
-    from splat_cli.viewer.browse import browse
+    from splat_cli.viewer.window import browse
 
     axes = spz_axes_of(spz_axes, source)
     found = browse(source, open_backend(device), host, port, Display(), axes)

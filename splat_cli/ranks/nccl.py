@@ -12,8 +12,7 @@ from typing import Any
 
 from splat_cli.device import DeviceArray
 from splat_cli.errors import DeviceError
-from splat_cli.ranks.channel import Channel
-from splat_cli.ranks.protocol import Pair
+from splat_cli.ranks.protocol import Channel, Pair
 
 _NOT_READY = 600  # value of cudaErrorNotReady
 _FIRST_BYTES = 1 << 22  # size of the first transfer between each pair of ranks

@@ -11,8 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 import numpy as np
 
 from splat_cli.device import DeviceArray
-from splat_cli.ranks.channel import Channel
-from splat_cli.ranks.protocol import Pair
+from splat_cli.ranks.protocol import Channel, Pair
 
 _POLL = 5e-5  # seconds between two polls of the counters
 

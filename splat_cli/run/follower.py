@@ -9,8 +9,7 @@ from multiprocessing.connection import Connection
 
 from splat_cli.data.view_order import own_views
 from splat_cli.errors import DeviceError, SplatError, one_line
-from splat_cli.ranks.channel import Channel
-from splat_cli.ranks.protocol import OUT_OF_MEMORY_ADVICE, RankError
+from splat_cli.ranks.protocol import OUT_OF_MEMORY_ADVICE, Channel, RankError
 from splat_cli.ranks.share import Share
 from splat_cli.ranks.watch import Heartbeat
 from splat_cli.run.device import open_device, prepare_kernels

@@ -16,10 +16,9 @@ from splat_cli.config.run import MAX_GPUS
 from splat_cli.device import Backend
 from splat_cli.device.cuda import visible_gpus
 from splat_cli.errors import UsageError
-from splat_cli.ranks.channel import Channel
 from splat_cli.ranks.links import LinkedFollowers, inherited_links
 from splat_cli.ranks.nccl import NcclRanks, why_no_nccl
-from splat_cli.ranks.protocol import Ranks, SingleRank
+from splat_cli.ranks.protocol import Channel, Ranks, SingleRank
 from splat_cli.ranks.shared import SharedRanks, make_shared_memory
 from splat_cli.ranks.watch import Followers, RankWatch
 

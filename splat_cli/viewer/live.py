@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.terminal.console import Display, Progress
 from splat_cli.train.trainer import Trainer
-from splat_cli.viewer.browse import serve_until_interrupt
 from splat_cli.viewer.server import serving
 from splat_cli.viewer.splat_source import LiveSource
-from splat_cli.viewer.window import Window
+from splat_cli.viewer.window import Window, serve_until_interrupt
 
 if TYPE_CHECKING:
     from viser import ViserServer

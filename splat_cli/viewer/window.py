@@ -1,10 +1,11 @@
-"""Contents of a viewer: splats as viser shows them, cameras, the panel and its crop."""
+"""The viewer of splats: their contents as viser shows them, cameras, the panel and its crop; `browse` serves it."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splat_cli.device import DeviceArray
+from splat_cli.device import Backend, DeviceArray
 from splat_cli.gaussians.arrays import rotations
 from splat_cli.gaussians.init import SH_C0
 from splat_cli.gaussians.splats import LOG_SCALES, MEANS, OPACITY, QUATS, SH0, Splats
@@ -24,13 +25,14 @@ from splat_cli.scene.crop import Box, Crop
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.trajectories.focus import UP, overview, up_direction
 from splat_cli.scene.view import View, evenly_spread
+from splat_cli.terminal.console import Display
 from splat_cli.viewer.html import pivot_point, pivot_share
 from splat_cli.viewer.panels.cameras import FRUSTUM, Cameras
 from splat_cli.viewer.panels.comparison import Comparison
 from splat_cli.viewer.panels.measure import Measure, surface_point
 from splat_cli.viewer.panels.saved_views import SavedViews
-from splat_cli.viewer.server import field_of_view, view_from
-from splat_cli.viewer.splat_source import SplatSource, picture
+from splat_cli.viewer.server import field_of_view, require_viser, serving, view_from
+from splat_cli.viewer.splat_source import SplatSource, open_source, picture
 
 if TYPE_CHECKING:
     from viser import ViserServer
@@ -288,3 +290,28 @@ def _same(a: View | None, b: View | None) -> bool:
     if a is None or b is None:
         return a is b
     return np.array_equal(a.w2c, b.w2c) and (a.width, a.height) == (b.width, b.height)
+
+
+_NUM_VIEWS = 64
+
+
+def browse(path: Path, backend: Backend, host: str, port: int, display: Display, spz_axes: str = "RUB") -> Path | None:
+    """Show a run or a file until Ctrl-C; returns the file of saved views, None if none was saved.
+
+    spz_axes: see read_splats.
+    """
+    require_viser()
+    source = open_source(path, backend, display, spz_axes)
+    kept = (source.run.path if source.run else Path()) / "views.json"
+    window = None
+    with serving(host, port, display) as server, suppress(KeyboardInterrupt):
+        window = Window(server, source, kept, _NUM_VIEWS)
+        display.say("Press Ctrl-C to stop")
+        serve_until_interrupt(window)
+    return window.saved_views.file if window else None
+
+
+def serve_until_interrupt(window: Window) -> None:
+    """Process tasks of browsers until KeyboardInterrupt (Ctrl-C)."""
+    while True:
+        window.wait()

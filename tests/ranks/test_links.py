@@ -8,9 +8,8 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from splat_cli.ranks import links
-from splat_cli.ranks.channel import Channel
 from splat_cli.ranks.links import LinkedFollowers, Links, accepted, inherited_links, joined, listening
-from splat_cli.ranks.protocol import FailedRankError, RankError
+from splat_cli.ranks.protocol import Channel, FailedRankError, RankError
 from tests.subprocesses import wait_until
 
 KEY = b"key"

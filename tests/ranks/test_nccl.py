@@ -11,7 +11,7 @@ import pytest
 
 from splat_cli.errors import DeviceError
 from splat_cli.ranks import nccl
-from splat_cli.ranks.channel import Channel
+from splat_cli.ranks.protocol import Channel
 
 cuda = pytest.importorskip("cupy").cuda
 FIRST = nccl._FIRST_BYTES
