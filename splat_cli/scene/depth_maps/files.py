@@ -27,9 +27,12 @@ def read_depths(path: Path, max_pixels: int) -> np.ndarray:
 
 
 def read_confidence(path: Path, max_pixels: int) -> np.ndarray:
-    """Confidences float32 [h, w], 0 to 1, of levels 0 to 2 (ARKit's) or 0 to 255 (Polycam's)."""
+    """Confidences float32 [h, w], 0 to 1, of levels 0 to 2 (ARKit's), 255 (Polycam's) or 65535, or floats 0 to 1."""
     levels = read_depths(path, max_pixels)
-    return np.clip(levels / np.float32(2 if levels.max() <= 2 else 255), 0, 1).astype(np.float32)
+    largest = np.max(levels, initial=0, where=~np.isnan(levels))
+    is_share = levels.dtype.kind == "f" and largest <= 1
+    most = 1 if is_share else next((most for most in (2, 255) if largest <= most), 65535)
+    return np.clip(levels / np.float32(most), 0, 1).astype(np.float32)
 
 
 def _read_npy(path: Path, max_pixels: int) -> np.ndarray:

@@ -109,7 +109,16 @@ def test_a_damaged_exr_is_refused_and_prints_no_result(tmp_path, capfd, damage):
     assert capfd.readouterr().out == ""
 
 
-@pytest.mark.parametrize(("levels", "expected"), [([0, 1, 2], [0, 0.5, 1]), ([0, 54, 255], [0, 54 / 255, 1])])
-def test_confidences_of_arkit_and_polycam(tmp_path, levels, expected):
-    write_map(tmp_path / "a.png", np.array([levels], np.uint8))
-    np.testing.assert_allclose(read_confidence(tmp_path / "a.png", MANY), [expected], rtol=1e-6)
+@pytest.mark.parametrize(
+    ("name", "levels", "expected"),
+    [
+        ("arkit.png", np.uint8([0, 1, 2]), [0, 0.5, 1]),
+        ("polycam.png", np.uint8([0, 54, 255]), [0, 54 / 255, 1]),
+        ("deep.png", np.uint16([0, 32768, 65535]), [0, 32768 / 65535, 1]),
+        ("network.npy", np.float32([0, 0.25, 1]), [0, 0.25, 1]),
+        ("holes.npy", np.float32([np.nan, 1, 2]), [np.nan, 0.5, 1]),
+    ],
+)
+def test_confidences(tmp_path, name, levels, expected):
+    write_map(tmp_path / name, levels[None])
+    np.testing.assert_allclose(read_confidence(tmp_path / name, MANY), [expected], rtol=1e-6)
