@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -28,9 +29,9 @@ from splat_cli.scene.colmap import find_model, other_groups
 from splat_cli.scene.coverage import Gap, gaps, helpful_places, shared_points
 from splat_cli.scene.lens.distortion import Equirectangular
 from splat_cli.scene.photograph import find_pairs
-from splat_cli.scene.plausibility import MIN_SHARED_POINTS, signs_of_wrong_poses
+from splat_cli.scene.plausibility import MIN_SHARED_POINTS, matched_photographs, signs_of_wrong_poses
 from splat_cli.scene.read import read_scene
-from splat_cli.scene.sfm import is_video, rough_scene
+from splat_cli.scene.sfm import is_video, rough_name, rough_scene
 from splat_cli.scene.sfm.photographs import source_files
 from splat_cli.scene.sfm.video import extract_frames
 from splat_cli.scene.view import Scene
@@ -40,7 +41,7 @@ from splat_cli.terminal.console import Counting
 _ONE_SIDE, _HOLE, _OUTWARD_HOLE = 145.0, 45.0, 90.0  # degrees without a camera
 _HOLE_SHARE, _MIN_HOLE = 0.25, 25.0  # of the arc of a capture from one side; degrees
 _NUM_PLACES = 5
-_MOST_PLACED, _MIN_PLACED = 500, 0.8  # photographs; fraction of them
+_MOST_PLACED, _MIN_PLACED, _FEW_PLACED = 500, 0.8, 1 / 3  # photographs; fractions of them
 _MIN_SECOND = 0.2  # fraction of the photographs in a group of their own
 
 
@@ -77,44 +78,82 @@ def _check_without_poses(source: Path, paths: Sequence[Path], counting: Counting
     """Check photographs, and their directions by rough poses, from more features if few photographs get one."""
     checked = check_photographs(source, paths, counting)
     num = len(checked.names)
-    finding = _groups(0, 0, num)
+    finding = _unknown(0, num)
     for are_enlarged in (False, True) if checked.pairs and num <= _MOST_PLACED else ():
-        scene, second = _rough(checked, are_enlarged, counting)
-        placed = 0 if scene is None else len(scene.views)
-        if scene is not None and placed >= _MIN_PLACED * num:
-            return _with_directions(checked, scene, finding)
-        if not are_enlarged:
-            finding = _groups(placed, second, num)
+        rough = _rough(checked, are_enlarged, counting)
+        if rough is not None and len(rough.scene.views) >= _MIN_PLACED * num:
+            places = helpful_places(rough.scene, _NUM_PLACES)
+            findings = [*checked.findings, _rough_directions(rough)]
+            return dataclasses.replace(checked, findings=findings, scene=rough.scene, places=places)
+        finding = _groups(len(rough.scene.views), rough.num_apart, num) if rough else _groups(0, 0, num)
     return dataclasses.replace(checked, findings=[*checked.findings, finding])
 
 
-def _rough(checked: Checked, are_enlarged: bool, counting: Counting) -> tuple[Scene | None, int]:
-    """Rough poses, and the number of photographs in the second group."""
+@dataclass(frozen=True)
+class _Rough:
+    """Rough poses. num_apart: photographs in the largest other group that no match connects with those of the scene;
+    matched: pairs of photographs that show the same."""
+
+    scene: Scene
+    num_apart: int
+    matched: list[tuple[str, str]]
+
+
+def _rough(checked: Checked, are_enlarged: bool, counting: Counting) -> _Rough | None:
     with tempfile.TemporaryDirectory() as folder:
         paths = [one.path for one in checked.photographs]
         scene = rough_scene(paths, checked.pairs, Path(folder), counting, are_enlarged)
-        return scene, max(map(len, other_groups(find_model(scene.root)).values()), default=0) if scene else 0
+        if scene is None:
+            return None
+        groups = list(other_groups(find_model(scene.root)).values())
+        matched = matched_photographs(scene.root)
+    of_copy = {rough_name(number): name for number, name in enumerate(checked.names)}
+    views = [dataclasses.replace(view, name=of_copy[view.name]) for view in scene.views]
+    num_apart = _num_apart({view.name for view in scene.views}, groups, matched)
+    pairs = [(of_copy[one], of_copy[other]) for one, other in matched]
+    return _Rough(dataclasses.replace(scene, views=views), num_apart, pairs)
 
 
-def _with_directions(checked: Checked, scene: Scene, groups: Finding) -> Checked:
-    """With the directions of rough poses. groups: the finding without them, an alarm that only a closed circle ends.
+def _num_apart(placed: set[str], groups: Sequence[set[str]], matched: Sequence[tuple[str, str]]) -> int:
+    """Size of the largest group without a match with `placed` or with groups that have one.
 
-    Features that connect two groups after all say nothing about photographs that are missing on the other side.
+    Matches between groups show that mapping failed, not that photographs are missing.
     """
-    views = [dataclasses.replace(view, name=checked.names[int(view.name)]) for view in scene.views]
-    scene, found = dataclasses.replace(scene, views=views), gaps(views)
-    finding = directions(found)
-    if finding.ok and found[0].degrees >= _ONE_SIDE and not groups.ok:
-        finding = groups
-    findings = [*checked.findings, finding]
-    return dataclasses.replace(checked, findings=findings, scene=scene, places=helpful_places(scene, _NUM_PLACES))
+    left, grown = list(groups), True
+    while grown:
+        near = {other for pair in matched for one, other in (pair, pair[::-1]) if one in placed}
+        placed = placed.union(*(group for group in left if group & near))
+        grown = len(left) > len(left := [group for group in left if not group & near])
+    return max(map(len, left), default=0)
 
 
-def _groups(placed: int, second: int, num: int) -> Finding:
-    """Directions of `num` photographs if only `placed` have rough poses, and `second` others among themselves."""
-    if second >= _MIN_SECOND * num:
-        text = f"{placed} and {second} of {num} fit together only among themselves: add some that connect both groups"
-        return Finding("directions", False, text)
+def _rough_directions(rough: _Rough) -> Finding:
+    """An alarm only if no matches contradict it: photographs on both sides of a gap do not show the same."""
+    finding = directions(gaps(rough.scene.views))
+    ways = {
+        view.name: view.w2c[2, :3] for view in rough.scene.views if not isinstance(view.distortion, Equirectangular)
+    }
+    opposite = [pair for pair in rough.matched if ways.keys() >= set(pair) and ways[pair[0]] @ ways[pair[1]] < 0]
+    if finding.ok or not opposite:
+        return finding
+    text = f"unknown: {' and '.join(opposite[0])} show the same, but by rough poses they look over 90 degrees apart"
+    return Finding("directions", True, f"{text}; something may look alike from several sides", opposite[0])
+
+
+def _groups(placed: int, num_apart: int, num: int) -> Finding:
+    """Directions of `num` photographs if only `placed` have rough poses, and `num_apart` others among themselves."""
+    if num_apart >= _MIN_SECOND * num:
+        text = (
+            f"{placed} and {num_apart} of {num} fit together only among themselves: add some that connect both groups"
+        )
+    elif placed < _FEW_PLACED * num:
+        text = f"only {placed} of {num} fit together: take more that overlap by two thirds"
+    else:
+        return _unknown(placed, num)
+    return Finding("directions", False, text)
+
+
+def _unknown(placed: int, num: int) -> Finding:
     text = f"unknown, {placed} of {num} have a rough pose: run `splat sfm`, then check its scene"
     return Finding("directions", True, text)
 

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -91,15 +92,29 @@ def _num_unregistered(root: Path) -> int:
 
 def _turn_share(database: Path) -> float:
     """Share of matches in pairs that differ by a rotation of the camera or show a plane; 0 without a database."""
+    query = "SELECT sum(rows), sum(rows * (config IN (4, 5, 6))) FROM two_view_geometries"
+    ((num, turned),) = _rows(database, query) or [(0, 0)]
+    return turned / num if num else 0.0
+
+
+def matched_photographs(root: Path) -> list[tuple[str, str]]:
+    """Names of photographs that show the same, pair by pair, by the matches of `splat sfm`; empty without any."""
+    query = (
+        "SELECT one.name, other.name FROM two_view_geometries JOIN images one ON one.image_id = pair_id / 2147483647 "
+        f"JOIN images other ON other.image_id = pair_id % 2147483647 WHERE rows >= {MIN_SHARED_POINTS}"
+    )
+    return _rows(root / "database.db", query)
+
+
+def _rows(database: Path, query: str) -> list[tuple[Any, ...]]:
+    """Rows of COLMAP's database; none if it is missing, damaged, or from another program."""
     import sqlite3  # here, because colmap_worker.py must not load it
 
-    query = "SELECT sum(rows), sum(rows * (config IN (4, 5, 6))) FROM two_view_geometries"
     try:
         with closing(sqlite3.connect(f"{database.resolve().as_uri()}?immutable=1", uri=True)) as opened:
-            num, turned = opened.execute(query).fetchone()
-    except sqlite3.Error:  # the database is missing, damaged, or from another program
-        return 0.0
-    return turned / num if num else 0.0
+            return opened.execute(query).fetchall()
+    except sqlite3.Error:
+        return []
 
 
 def panoramas_or_fisheyes(paths: Sequence[Path], camera_model: str = "") -> str | None:

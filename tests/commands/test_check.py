@@ -3,7 +3,7 @@
 import json
 import re
 import shutil
-from dataclasses import make_dataclass, replace
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,12 +11,13 @@ import pytest
 from PIL import Image, ImageFilter
 
 from splat_cli.commands import check, photo_checks
-from splat_cli.commands.check import _groups, directions
+from splat_cli.commands.check import _groups, _num_apart, _rough_directions, directions
 from splat_cli.commands.photo_checks import _pose_seconds, check_photographs, look, overlap, training_seconds
 from splat_cli.config import TrainConfig
 from splat_cli.run.cpu_duration import step_seconds
 from splat_cli.run.plan import resolve_plan
 from splat_cli.scene.coverage import Gap
+from splat_cli.scene.lens.distortion import Equirectangular
 from splat_cli.scene.photograph import Pair
 from splat_cli.scene.sfm.photographs import source_files
 from splat_cli.terminal.console import Display
@@ -139,18 +140,37 @@ def test_a_third_of_the_circle_is_missing_by_rough_poses(splat, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("placed", "second", "ok", "text"),
+    ("placed", "num_apart", "ok", "text"),
     [
         (44, 20, False, "44 and 20 of 65 fit together only among themselves: add some that connect both groups"),
         (44, 12, True, "unknown, 44 of 65 have a rough pose: run `splat sfm`, then check its scene"),
+        (22, 12, True, "unknown, 22 of 65 have a rough pose"),
+        (21, 12, False, "only 21 of 65 fit together: take more that overlap by two thirds"),
     ],
 )
-def test_directions_of_photographs_that_do_not_fit_together(placed, second, ok, text):
-    finding = _groups(placed, second, 65)
-    assert (finding.ok, finding.text) == (ok, text)
+def test_directions_of_photographs_that_do_not_fit_together(placed, num_apart, ok, text):
+    finding = _groups(placed, num_apart, 65)
+    assert finding.ok == ok
+    assert finding.text.startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("matched", "num_apart"),
+    [
+        ([], 3),
+        ([("a", "d"), ("h", "i")], 2),
+        ([("d", "a")], 2),
+        ([("a", "h"), ("h", "d")], 0),  # by the other group
+        ([("d", "h")], 3),
+    ],
+)
+def test_a_group_that_matches_is_not_apart(matched, num_apart):
+    assert _num_apart({"a", "b"}, [{"d", "e", "f"}, {"h", "i"}], matched) == num_apart
 
 
 ALL, SIDE = ring_of_views(20), ring_of_views(40)[:20]
+OPEN = ring_of_views(30)[:20]
+SPHERES = [replace(view, distortion=Equirectangular()) for view in OPEN]
 
 
 @pytest.mark.parametrize(
@@ -158,34 +178,45 @@ ALL, SIDE = ring_of_views(20), ring_of_views(40)[:20]
     [
         (SIDE[:16], None, "evenly from 135 of 360 degrees"),
         (SIDE[:14], ALL, "from all around"),
-        (SIDE[:14], ring_of_views(30)[:20], "no photograph from 132 of 360 degrees"),
-        (SIDE[:14], SIDE, "14 and 6 of 20 fit together only"),  # connected after all, but on one side
-        (SIDE[:14], SIDE[:15], "14 and 6 of 20 fit together only"),
-        (SIDE[:14], [], "14 and 6 of 20 fit together only"),
+        (SIDE[:14], OPEN, "no photograph from 132 of 360 degrees"),
+        (SIDE[:14], SIDE[:15], "15 and 5 of 20 fit together only"),
+        (SIDE[:14], [], "only 0 of 20 fit together"),
         ([], SIDE, "evenly from 171 of 360 degrees"),
-        ([], SIDE[:14], "unknown, 0 of 20"),
     ],
 )
-def test_only_a_closed_circle_ends_the_alarm_of_two_groups(monkeypatch, tmp_path, first, second, text):
+def test_enlarged_copies_decide_if_few_photographs_have_a_rough_pose(monkeypatch, tmp_path, first, second, text):
     """first, second: views with rough poses, from few features and, unless that suffices, from more."""
-    rough, looks = make_dataclass("Rough", ["root", "views"]), iter([(False, first), (True, second)])
+    looks = iter([(False, first), (True, second)])
 
-    def rough_scene(paths, pairs, folder, counting, are_enlarged):
+    def rough(checked, are_enlarged, counting):
         expected, views = next(looks)
         assert are_enlarged == expected
-        return rough(len(views), [replace(view, name=f"{i}") for i, view in enumerate(views)]) if views else None
+        return check._Rough(SimpleNamespace(views=views), 20 - len(views), []) if views else None
 
-    photographs = [SimpleNamespace(path=tmp_path / f"{number}.jpg") for number in range(20)]
-    names = [one.path.name for one in photographs]
-    found = photo_checks.Checked(tmp_path, photographs, names, [], None, [], 1.0, None, [(0, 1)])
+    found = photo_checks.Checked(tmp_path, [], [f"{i}" for i in range(20)], [], None, [], 1.0, None, [(0, 1)])
     monkeypatch.setattr(check, "check_photographs", lambda *args: found)
-    monkeypatch.setattr(check, "rough_scene", rough_scene)
-    monkeypatch.setattr(check, "find_model", lambda num: num)
-    monkeypatch.setattr(check, "other_groups", lambda num: {1: range(20 - num)})
+    monkeypatch.setattr(check, "_rough", rough)
     monkeypatch.setattr(check, "helpful_places", lambda scene, num: [])
     (finding,) = check._check_without_poses(tmp_path, [], Display().counting).findings
     assert finding.text.startswith(text)
     assert (next(looks, None) is None) == (second is not None)
+
+
+@pytest.mark.parametrize(
+    ("views", "pair", "text"),
+    [
+        (OPEN, (0, 6), "no photograph from 132 of 360 degrees"),  # they look 72 degrees apart
+        (OPEN, (0, 8), "unknown: a_00.jpg and a_08.jpg show the same, but by rough poses they look over 90 degrees"),
+        (SPHERES, (0, 8), "no photograph from 132 of 360 degrees"),
+        (OPEN, (0, 21), "no photograph from 132 of 360 degrees"),  # one has no rough pose
+        (ALL, (0, 8), "from all around"),
+    ],
+)
+def test_matches_that_contradict_rough_poses_end_an_alarm(views, pair, text):
+    matched = [(OPEN[0].name, OPEN[1].name), tuple(f"a_{number:02d}.jpg" for number in pair)]
+    finding = _rough_directions(check._Rough(SimpleNamespace(views=views), 0, matched))
+    assert finding.text.startswith(text)
+    assert finding.ok != text.startswith("no ")
 
 
 def looked_at(topic, sharpness=(0.2,) * 20, pairs=(), thumbnails=range(0, 2000, 100)):

@@ -13,7 +13,12 @@ from splat_cli.scene import read_scene
 from splat_cli.scene.colmap import read_model
 from splat_cli.scene.colmap.write import write_model
 from splat_cli.scene.lens import IMPOSSIBLE
-from splat_cli.scene.plausibility import refuse_photographs, refuse_scene, signs_of_wrong_poses
+from splat_cli.scene.plausibility import (
+    matched_photographs,
+    refuse_photographs,
+    refuse_scene,
+    signs_of_wrong_poses,
+)
 from splat_cli.scene.view import Scene
 from tests.scene.sfm.exif import camera_exif
 from tests.small_scene import write_small_scene
@@ -222,6 +227,19 @@ def test_the_cause_is_a_camera_that_only_turned(tmp_path, matches, is_named):
     assert signs_of_wrong_poses(good_scene(tmp_path)) == [], "all have a pose: perhaps a wall"
     (tmp_path / "unregistered.txt").write_text("x.jpg\n" * 13)
     assert ("by a turn of the camera only" in one_sign(good_scene(tmp_path))) == is_named
+
+
+def test_photographs_that_show_the_same(tmp_path):
+    pycolmap = pytest.importorskip("pycolmap")
+    assert matched_photographs(tmp_path) == []
+    found = [(pycolmap.image_pair_to_pair_id(7, 3), 30), (pycolmap.image_pair_to_pair_id(3, 12), 29)]
+    with sqlite3.connect(tmp_path / "database.db") as database:
+        database.execute("CREATE TABLE images (image_id INTEGER, name TEXT)")
+        database.executemany("INSERT INTO images VALUES (?, ?)", [(3, "c.jpg"), (7, "g.jpg"), (12, "l.jpg")])
+        database.execute("CREATE TABLE two_view_geometries (pair_id INTEGER, rows INTEGER)")
+        database.executemany("INSERT INTO two_view_geometries VALUES (?, ?)", found)
+    database.close()
+    assert matched_photographs(tmp_path) == [("c.jpg", "g.jpg")]
 
 
 def noise(width, height):

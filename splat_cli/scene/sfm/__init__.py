@@ -23,7 +23,7 @@ from splat_cli.scene.view import Scene
 from splat_cli.terminal.console import Counting
 from splat_cli.terminal.interrupt import Interrupted
 
-__all__ = ["Mapping", "SfmOptions", "find_masks", "is_video", "job_record", "make_scene", "rough_scene"]
+__all__ = ["Mapping", "SfmOptions", "find_masks", "is_video", "job_record", "make_scene", "rough_name", "rough_scene"]
 
 _SHOWN = 5
 _ROUGH_SIDE, _ROUGH_QUALITY = 800, 92  # longer side in pixels; of JPEG
@@ -73,12 +73,12 @@ def rough_scene(
 ) -> Scene | None:
     """The scene of small copies of photographs, in `folder`: rough poses, in about a tenth of the time of `make_scene`.
 
-    pairs: photographs to match, by number. The names of the views are numbers, too. are_enlarged: whether features are
+    pairs: photographs to match, by number. Views have the names of `rough_name`. are_enlarged: whether features are
     also searched at twice the size of the copies, which takes three times as long and finds more. None if no two
     photographs fit together.
     """
     require_pycolmap()
-    names = [f"{number:06d}.jpg" for number in range(len(photographs))]
+    names = [rough_name(number) for number in range(len(photographs))]
     (folder / "images").mkdir(parents=True)
     for path, name in zip(photographs, names, strict=True):
         with open_image(path) as image:
@@ -90,11 +90,14 @@ def rough_scene(
     try:
         listed = [(names[i], names[j]) for i, j in pairs]
         map_photographs(folder, names, options, counting, pairs=listed, are_enlarged=are_enlarged)
-        scene = read_scene(folder)
+        return read_scene(folder)
     except SceneError:
         return None
-    views = [dataclasses.replace(view, name=str(int(Path(view.name).stem))) for view in scene.views]
-    return dataclasses.replace(scene, views=views)
+
+
+def rough_name(number: int) -> str:
+    """Name of the small copy of a photograph."""
+    return f"{number:06d}.jpg"
 
 
 def _exif(image: Image.Image) -> bytes:
