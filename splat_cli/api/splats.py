@@ -23,11 +23,12 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.io.color import color_of
 from splat_cli.render.view import render_image
 from splat_cli.run.setup.training_data import load_image_set
+from splat_cli.run.storage.inputs import seen_photographs
 from splat_cli.scene.crop import parse_crop
 from splat_cli.scene.read import read_scene as read_scene_folder
 from splat_cli.scene.split import split
 from splat_cli.scene.view import Scene, View
-from splat_cli.terminal.console import Display, Level
+from splat_cli.terminal.console import Display, Level, first_of
 
 
 def render_view(
@@ -76,6 +77,9 @@ def evaluate(
     backend = shared_backend(device)
     arrays = with_origin(arrays, scene.origin)  # files of other programs may be in the scene's own coordinates
     held_out = split(scene.views, test_every, scene.test_names)[1]
+    if not isinstance(splats, SplatArrays) and (seen := seen_photographs(Path(splats), held_out)):
+        found = f"{splats} was trained on {len(seen):,} of the {len(held_out):,} photographs ({first_of(seen)})"
+        warnings.warn(f"{found}: their scores are too good", stacklevel=2)
     photographs = load_image_set(held_out, config, backend, Display(level=Level.QUIET))
     return Scores(evaluate_images(TrainedModel(Splats.from_arrays(backend, arrays)), photographs, config))
 

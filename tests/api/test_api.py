@@ -16,6 +16,7 @@ from splat_cli.errors import DiskError, SceneError, UsageError
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.images import to_8bit
 from splat_cli.render.view import ViewRenderer
+from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.colmap import read_model
 from splat_cli.scene.colmap.write import write_model
 from splat_cli.terminal.interrupt import Interrupted
@@ -157,6 +158,15 @@ def test_a_stopped_run_that_could_not_be_saved_is_an_error(scene, tmp_path, monk
 def test_run_and_memory_measure_the_same(result, trained):
     assert result.evaluate().per_image.keys() == splat.open_run(trained, device="cpu").evaluate().per_image.keys()
     assert splat.open_run(trained).evaluate().mean.psnr == pytest.approx(10, abs=10)
+
+
+def test_scores_of_photographs_that_were_trained_on_are_named(scene, trained, recwarn):
+    """`trained` has held out every third."""
+    ply = RunDir(trained).ply_path(20)
+    splat.evaluate(ply, scene, test_every=3, device="cpu")
+    assert not recwarn.list
+    with pytest.warns(UserWarning, match=r"trained on 1 of the 2 photographs \(a_08\.jpg\): their scores are too good"):
+        splat.evaluate(str(ply), scene, test_every=8, device="cpu")
 
 
 def test_color_field_is_rendered_and_saved(scene, tmp_path):

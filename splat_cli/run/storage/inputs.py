@@ -135,6 +135,12 @@ def refuse_seen(held_out: Sequence[View], config: TrainConfig) -> str | None:
     )
 
 
+def seen_photographs(file: Path, views: Sequence[View]) -> list[str]:
+    """Names of the views whose photographs the splats in a file are known to be trained on."""
+    now, (runs, _) = inputs_of(views), _origins(str(file))
+    return sorted({name for run in runs for name in _seen(run, now)})
+
+
 def _origins(name: str) -> tuple[list[RunDir], list[str]]:
     """The run that contains a file of splats, the runs that it started from, and files on the way outside of runs."""
     runs: list[RunDir] = []
