@@ -59,7 +59,7 @@ def fit_color_on_left_half(
     return to_8bit(fitted), photograph[:, half:], None if mask is None else mask[:, half:]
 
 
-MAX_AHEAD = 8  # photographs decoded ahead
+DECODED_AHEAD = 8  # photographs
 _Photograph = tuple[np.ndarray, np.ndarray | None]
 
 
@@ -94,23 +94,28 @@ def evaluate(
         planes = renderer.planes(index, background)
         if mean_response:
             planes = _with_response(backend, planes, model.responses.get(view.camera_id, mean_response))
-        one = scorer.score(planes, photograph, mask)
+        score = scorer.score(planes, photograph, mask)
         rendered = backend.download(scorer.rounded)
-        if with_flip:
-            one = dataclasses.replace(one, flip=flip(rendered, photograph, mask))
-        if lpips:
-            one = dataclasses.replace(one, lpips=lpips.score(rendered, photograph, mask))
+        measures = _perceptual(rendered, photograph, mask, with_flip, lpips)
         if config.appearance != "none":
             fitted = _fitted_score(scorer, planes, photograph, mask)
-            one = dataclasses.replace(one, fitted_psnr=fitted.psnr, fitted_ssim=fitted.ssim)
+            measures |= {"fitted_psnr": fitted.psnr, "fitted_ssim": fitted.ssim}
         if at_own_poses:
             own = at_own_poses.score(index, photograph, mask)
-            one = dataclasses.replace(one, pose_fitted_psnr=own.psnr, pose_fitted_ssim=own.ssim)
-        scores[view.name] = one
+            measures |= {"pose_fitted_psnr": own.psnr, "pose_fitted_ssim": own.ssim}
+        scores[view.name] = dataclasses.replace(score, **measures)
         on_render(index, rendered)
     if not scores:
         raise SceneError("none of the held-out photographs can be used; train without --eval, or correct the files")
     return scores
+
+
+def _perceptual(
+    rendered: np.ndarray, photograph: np.ndarray, mask: np.ndarray | None, with_flip: bool, lpips: Lpips | None
+) -> dict[str, float]:
+    """FLIP and LPIPS, those of them that are wanted."""
+    measures = {"flip": flip(rendered, photograph, mask)} if with_flip else {}
+    return measures | ({"lpips": lpips.score(rendered, photograph, mask)} if lpips else {})
 
 
 class _AtOwnPoses:
@@ -160,4 +165,4 @@ def decoded_ahead(photographs: ImageSet) -> Iterator[_Photograph]:
         return photographs.images[index], photographs.masks[index]
 
     calls = (partial(decode, index) for index in range(len(photographs.views)))
-    return run_in_threads(calls, min(num_cores(), MAX_AHEAD))
+    return run_in_threads(calls, min(num_cores(), DECODED_AHEAD))

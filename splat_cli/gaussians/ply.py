@@ -90,17 +90,7 @@ def read_ply(path: str | Path) -> SplatArrays:
     of degree 4, which gsplat writes, are dropped. FormatError if the file is damaged or has no splats.
     """
     path = Path(path)
-    check_header(path, "a splat PLY")
-    try:
-        with np.errstate(over="ignore", invalid="ignore"):  # beyond float32: infinite, dropped later
-            element = plyfile.PlyData.read(str(path))["vertex"]
-    except KeyError as error:
-        raise FormatError(f"{path} holds no vertices; a splat PLY has an element named vertex") from error
-    except (plyfile.PlyParseError, ValueError, OverflowError) as error:
-        raise FormatError(
-            f"{path} is not a readable PLY ({damage_of(error)}); it is truncated or damaged: export it again"
-        ) from error
-    vertices, comments = _with_plain_names(element.data), header_comments(path)
+    vertices, comments = _with_plain_names(_read_vertices(path)), header_comments(path)
     names = vertices.dtype.names or ()
     num_rest = sum(name.startswith("f_rest_") for name in names)
     _check_properties(path, names, num_rest)
@@ -126,6 +116,21 @@ def read_ply(path: str | Path) -> SplatArrays:
         dropped_sh_degree=_REST_OF_DEGREE[num_rest] if rest.shape[1] < num_rest else 0,
     )
     return finite_splats(splats)
+
+
+def _read_vertices(path: Path) -> np.ndarray:
+    """The element `vertex` of a PLY, a structured array [N]. FormatError if it is missing or damaged."""
+    check_header(path, "a splat PLY")
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):  # beyond float32: infinite, dropped later
+            vertices: np.ndarray = plyfile.PlyData.read(str(path))["vertex"].data
+    except KeyError as error:
+        raise FormatError(f"{path} holds no vertices; a splat PLY has an element named vertex") from error
+    except (plyfile.PlyParseError, ValueError, OverflowError) as error:
+        raise FormatError(
+            f"{path} is not a readable PLY ({damage_of(error)}); it is truncated or damaged: export it again"
+        ) from error
+    return vertices
 
 
 def _with_plain_names(vertices: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -145,28 +145,34 @@ class Session:
                 with self.timer("compiling"):  # kernels of later steps: a deferred signal would wait for the compiler
                     wait_for_kernels()
             with deferred_interrupt() as self._deferred, self._closed_after_loss():
-                try:
-                    for stop in [*(step for step in self.config.save_steps if first < step < last), last]:
-                        self._run_until(stop, on_progress)
-                        self._save(stop)
-                        self._check_signals()
-                except KeyboardInterrupt as error:
-                    if not self._is_between_steps:
-                        self.checkpoints.finish()
-                        raise
-                    raise Interrupted(self._stop_early(), error) from None
-                except SceneError as error:  # photographs can no longer be read
-                    self.checkpoints.finish()
-                    raise SceneError(f"{error}{resume_advice(self.run, self.config)}") from error
-                except Exception:
-                    self.checkpoints.finish()
-                    raise
+                self._train_and_save(
+                    [*(step for step in self.config.save_steps if first < step < last), last], on_progress
+                )
         self._close_log()
         result = RunSummary(
             self.run, trainer.step, trainer.num_splats, self.clock.seconds, self.writer.score, trainer.nonfinite_counts
         )
         self.run.save_result(result.to_dict())
         return result
+
+    def _train_and_save(self, stops: Sequence[int], on_progress: Callable[[Progress], None]) -> None:
+        """Train to each of the steps `stops`, and save. After an error, checkpoints are complete."""
+        try:
+            for stop in stops:
+                self._run_until(stop, on_progress)
+                self._save(stop)
+                self._check_signals()
+        except KeyboardInterrupt as error:
+            if not self._is_between_steps:
+                self.checkpoints.finish()
+                raise
+            raise Interrupted(self._stop_early(), error) from None
+        except SceneError as error:  # photographs can no longer be read
+            self.checkpoints.finish()
+            raise SceneError(f"{error}{resume_advice(self.run, self.config)}") from error
+        except Exception:
+            self.checkpoints.finish()
+            raise
 
     def _check_signals(self) -> None:
         """Raise KeyboardInterrupt if a signal came since the last call. Only between two steps."""

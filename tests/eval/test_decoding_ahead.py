@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from splat_cli.eval.evaluate import MAX_AHEAD, decoded_ahead
+from splat_cli.eval.evaluate import DECODED_AHEAD, decoded_ahead
 from splat_cli.scene.images.image_set import ImageSet
 from tests.views import ring_of_views
 
@@ -27,7 +27,7 @@ def test_order_and_limit():
     images, masks = Recorded(40), Recorded(40)
     for number, pair in enumerate(decoded_ahead(ImageSet(ring_of_views(40), images, masks, []))):
         assert pair == (number, number)
-        assert images.read <= number + 2 + MAX_AHEAD
+        assert images.read <= number + 2 + DECODED_AHEAD
     assert images.read == masks.read == 40
 
 

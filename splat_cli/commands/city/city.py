@@ -167,11 +167,8 @@ def open_city(
     defaults = {name: values[name] for name in values.keys() - requested.keys()}
     asked |= {"scene": str(scene.resolve()), "settings": requested}
     if begun is None:
-        backend = open_device(device, config, display)
-        limits = _limits(scene, config, cell_splats, last_steps, backend)
-        begun = {**asked, "defaults": dict(sorted(defaults.items())), **limits}
-        with replacing(record, durable=True) as temporary:
-            temporary.write_text(json.dumps(begun, indent=1) + "\n", encoding="utf-8")
+        limits = _limits(scene, config, cell_splats, last_steps, open_device(device, config, display))
+        _write_record(record, {**asked, "defaults": dict(sorted(defaults.items())), **limits})
     else:
         if last_steps == 0:  # the last pass may be left out at any time
             del asked["last_steps"]
@@ -223,6 +220,11 @@ def _limits(
     }
     fits = memory_of_last.fitting >= resolved.max_splats
     return limits | ({"last_batch": last.batch_size} if fits else {})
+
+
+def _write_record(path: Path, record: dict[str, Any]) -> None:
+    with replacing(path, durable=True) as temporary:
+        temporary.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 def _read_record(path: Path) -> dict[str, Any]:
