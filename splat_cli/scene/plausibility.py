@@ -48,6 +48,7 @@ MIN_SHARED_POINTS = 30  # of two photographs: COLMAP needs this many to register
 _MAX_LINKS = 100  # common points of two groups
 _MAX_VIEWS, _MAX_TRACKED = 1000, 20_000  # limits of the search for groups
 _MAX_TURN_SHARE = 0.8  # fraction of the matches; a walk around a house has 0.56
+_ONLY_TURNS, _NEAR = 0.95, 0.2  # the same if all have a pose; extent of the cameras, relative to the viewing distance
 _TURN = "most photographs differ by a turn of the camera only (or show a flat wall): take them while moving"
 _ANOTHER_MODEL = "estimate the poses with another camera model (`splat sfm --camera-model`)"
 _CONNECT = "train a folder for each place, or add photographs that connect them"
@@ -81,7 +82,14 @@ def signs_of_wrong_poses(scene: Scene) -> list[str]:
             f"only {len(scene.views)} of {num} photographs have a pose: take sharp ones that overlap by two thirds, "
             "one place per folder"
         )
-    return [_TURN] if signs and _turn_share(scene.root / "database.db") > _MAX_TURN_SHARE else signs
+    share = _turn_share(scene.root / "database.db")
+    has_turned = (signs and share > _MAX_TURN_SHARE) or (share > _ONLY_TURNS and _is_near(scene))
+    return [_TURN] if has_turned else signs
+
+
+def _is_near(scene: Scene) -> bool:
+    """Whether cameras hardly moved: COLMAP may map a mere turn as a flat wall, seen by another focal length."""
+    return scene_extent(scene.views) < _NEAR * viewing_distance(scene.views, scene.points)
 
 
 def _num_unregistered(root: Path) -> int:

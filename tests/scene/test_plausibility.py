@@ -220,13 +220,29 @@ def test_photographs_without_a_pose(tmp_path):
     ],
 )
 def test_the_cause_is_a_camera_that_only_turned(tmp_path, matches, is_named):
-    with sqlite3.connect(tmp_path / "database.db") as database:
-        database.execute("CREATE TABLE two_view_geometries (rows INTEGER, config INTEGER)")
-        database.executemany("INSERT INTO two_view_geometries VALUES (?, ?)", matches)
-    database.close()
+    write_matches(tmp_path, matches)
     assert signs_of_wrong_poses(good_scene(tmp_path)) == [], "all have a pose: perhaps a wall"
     (tmp_path / "unregistered.txt").write_text("x.jpg\n" * 13)
     assert ("by a turn of the camera only" in one_sign(good_scene(tmp_path))) == is_named
+
+
+def write_matches(folder, matches):
+    """A database with pairs of (number of matches, kind of the pair)."""
+    with sqlite3.connect(folder / "database.db") as database:
+        database.execute("CREATE TABLE two_view_geometries (rows INTEGER, config INTEGER)")
+        database.executemany("INSERT INTO two_view_geometries VALUES (?, ?)", matches)
+    database.close()
+
+
+@pytest.mark.parametrize(("turned", "distance", "is_named"), [(96, 20, True), (95, 20, False), (96, 2, False)], ids=str)
+def test_a_turn_that_was_mapped_as_a_wall(tmp_path, turned, distance, is_named):
+    """The cameras of a ring of radius 3 see points at 0.7 times `distance` or more."""
+    write_matches(tmp_path, [(turned, 6), (100 - turned, 3)])
+    scene = good_scene(tmp_path)
+    far = dataclasses.replace(scene, points=distance * scene.points)
+    assert [sign.split(" (")[0] for sign in signs_of_wrong_poses(far)] == is_named * [
+        "most photographs differ by a turn of the camera only"
+    ]
 
 
 def test_photographs_that_show_the_same(tmp_path):
