@@ -11,14 +11,8 @@ from splat_cli.io.folder_lock import LOCK_NAME, FolderLost, locked_folder, requi
 from splat_cli.run.checkpoints import checkpointer
 from splat_cli.run.storage.find_run import new_locked_run
 from splat_cli.run.storage.run_dir import RunDir
-from tests.ranks.runs import Callback
+from tests.ranks.runs import called_once
 from tests.subprocesses import wait_until
-
-
-def _after(step, work):
-    """A callback that runs once, after a number of steps."""
-    waiting = [work]
-    return Callback(lambda trainer: trainer.step >= step and waiting and waiting.pop()())
 
 
 def _contents(folder):
@@ -27,14 +21,14 @@ def _contents(folder):
 
 def test_a_run_whose_folder_is_removed_ends(training, tmp_path):
     with pytest.raises(FolderLost, match="run was moved, removed or replaced while .*: nothing more is written there"):
-        training.new(tmp_path / "run", _after(16, lambda: shutil.rmtree(tmp_path / "run")), save_at=(30,))
+        training.new(tmp_path / "run", called_once(lambda: shutil.rmtree(tmp_path / "run"), 16), save_at=(30,))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_whose_folder_is_moved_ends_and_continues_at_its_new_place(training, finished, tmp_path):
     path, place = tmp_path / "run", tmp_path / "place"
     with pytest.raises(FolderLost, match="if it was moved, continue it at its new place"):
-        training.new(path, _after(16, lambda: path.rename(place)))
+        training.new(path, called_once(lambda: path.rename(place), 16))
     assert not path.exists()
     run = training.resume(place)
     assert run.ply_path(60).read_bytes() == finished.ply_path(60).read_bytes()
@@ -53,7 +47,7 @@ def test_another_run_in_the_place_of_a_removed_one_is_not_touched(training, trai
         before.update(_contents(path))
 
     with pytest.raises(FolderLost):
-        training.new(path, _after(16, replace), save_at=(30,))
+        training.new(path, called_once(replace, 16), save_at=(30,))
     assert before
     assert _contents(path) == before
 

@@ -21,6 +21,12 @@ SETTINGS = {
 }  # fmt: skip
 
 
+def called_once(work: Callable[[], object], step: int) -> "Callback":
+    """A callback that calls `work` once, after `step` steps."""
+    waiting = [work]
+    return Callback(lambda trainer: trainer.step >= step and waiting and waiting.pop()())
+
+
 class Callback:
     """Calls a function with the trainer after every round of steps; `trainer` belongs to the last run."""
 

@@ -46,13 +46,11 @@ def gradients_of(
     d_flat = blend.backward(flat, nothing, blended, d_image)
     rows = projected.splat_from_flat()
 
-    def by_splat(values: Array) -> Array:
-        scattered = np.zeros((splats.num, *values.shape[1:]))
-        scattered[rows] = values
-        return scattered
-
     d_projected = project_backward.ProjectedGradients(
-        by_splat(d_flat.means2d), by_splat(d_flat.conics), by_splat(d_flat.opacities), np.zeros((splats.num, 3))
+        projected.by_splat(d_flat.means2d),
+        projected.by_splat(d_flat.conics),
+        projected.by_splat(d_flat.opacities),
+        np.zeros((splats.num, 3)),
     )
     gradients, _ = project_backward.backward(splats, camera, options, projected, d_projected)
     d_z = -d_flat.colors[:, 0] / projected.depths[rows] ** 2

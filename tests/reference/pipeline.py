@@ -39,12 +39,7 @@ def render_backward(
     splats: Splats, camera: Camera, background: Array, options: Options, rendered: Rendered, d_image: Array
 ) -> Gradients:
     d_flat = blend.backward(rendered.flat, background, rendered.blended, d_image)
-    rows = rendered.projected.splat_from_flat()
-
-    def by_splat(values: Array) -> Array:
-        scattered = np.zeros((splats.num, *values.shape[1:]))
-        scattered[rows] = values
-        return scattered
+    by_splat = rendered.projected.by_splat
 
     d_projected = project_backward.ProjectedGradients(
         by_splat(d_flat.means2d), by_splat(d_flat.conics), by_splat(d_flat.opacities), by_splat(d_flat.colors)

@@ -56,6 +56,12 @@ class Projected:
         visible = np.flatnonzero(self.visible)
         return visible[np.argsort(self.depths[visible], kind="stable")]
 
+    def by_splat(self, values: Array) -> Array:
+        """Values of the visible splats, in the order of `splat_from_flat`, as an array of all splats; others are 0."""
+        scattered = np.zeros((len(self.visible), *values.shape[1:]))
+        scattered[self.splat_from_flat()] = values
+        return scattered
+
     def flat(self) -> Flat:
         rows = self.splat_from_flat()
         return Flat(self.means2d[rows], self.conics[rows], self.opacities[rows], self.colors[rows])

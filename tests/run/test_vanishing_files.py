@@ -8,7 +8,7 @@ from splat_cli.errors import SceneError
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
 from splat_cli.scene import read_scene
 from splat_cli.scene.images.lazy import lazy_images
-from tests.ranks.runs import Callback
+from tests.ranks.runs import called_once
 from tests.small_scene import write_small_scene
 
 STREAMED = {"image_memory": 8 * 3 * 40 * 30 / 2**30, "score_views": 4}
@@ -20,12 +20,6 @@ def folder(training, tmp_path):
     return training.scene
 
 
-def after(step, work):
-    """A callback that calls `work` once, after `step` steps."""
-    waiting = [work]
-    return Callback(lambda trainer: trainer.step >= step and waiting and waiting.pop()())
-
-
 def hide(folder):
     return lambda: (folder / "images").rename(folder / "hidden")
 
@@ -34,7 +28,7 @@ def test_a_run_whose_photographs_are_all_gone_ends_and_is_resumed(training, fold
     """If training continued, regularization would change the splats, and checkpoints would replace the good ones."""
     advice = f"none of the 9 photographs can be read .*; continue with: splat train --resume {tmp_path / 'run'}"
     with pytest.raises(SceneError, match=advice):
-        training.new(tmp_path / "run", after(16, hide(folder)), steps=600, **STREAMED)
+        training.new(tmp_path / "run", called_once(hide(folder), 16), steps=600, **STREAMED)
     assert checkpoint_paths(tmp_path / "run" / "checkpoints")
     (folder / "hidden").rename(folder / "images")
     run = training.resume(tmp_path / "run")
@@ -48,7 +42,7 @@ def test_a_run_continues_when_held_out_photographs_are_gone(training, folder, tm
 
     settings = {**STREAMED, "eval": True, "save_at": (30, 60)}
     with pytest.raises(SceneError, match="none of the .*; continue with: splat train --resume"):
-        training.new(tmp_path / "run", after(16, remove), **settings)
+        training.new(tmp_path / "run", called_once(remove, 16), **settings)
     assert any("none of the" in line and "; training continues; splat" in line for line in training.display.warnings)
     assert (tmp_path / "run/point_cloud/iteration_60/point_cloud.ply").is_file()
 
