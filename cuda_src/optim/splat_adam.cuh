@@ -3,9 +3,10 @@
 #include "common.cuh"
 #include "lanes.cuh"
 #include "optim/langevin_noise.cuh"
-#include "optim/local_frame_adam.cuh"
+#include "optim/adam.cuh"
 
 #define BASE_ROWS ROW_SHN           // rows of geometry and constant colour, which have second moments
+#define MAX_LR_FACTOR 5.0f          // limits the factor of the learning rate to 1/5 .. 5
 
 // Parameters and moments to update. Addresses of the lane's own elements of the first plane.
 struct AdamPlanes {
@@ -32,7 +33,31 @@ __device__ __forceinline__ AdamRows<N> load_rows(const AdamPlanes& planes, int f
     return rows;
 }
 
-// Adam step of a row, unless it is a position, whose step local_frame_adam.cuh makes.
+// Adam for positions in the local frame of a splat, with steps that grow with the splat's size. The gradient across a flat splat is many
+// times the gradient along it; Adam can normalise the two separately only if each axis is a coordinate. Large splats, on plain or distant
+// surfaces, have to move farther than small ones.
+//
+// Returns the step to subtract from the mean, in world units. The moments are along the splat's axes, which rotate slowly.
+__device__ __forceinline__ vfloat3 mean_step(
+    const Gaussian& g, vfloat3 d_mean, vfloat* moments1 /* [3] */, vfloat* moments2 /* [3] */, const IterState& state)
+{
+    const bool local_frame_adam = state.reference_size > 0.0f;      // if not: the world's axes, and one rate for all sizes
+    vfloat lr = state.lr[LR_MEANS];
+    Mat3 r;
+    if (local_frame_adam) {
+        const vfloat size = (g.scale.x + g.scale.y + g.scale.z) / 3.0f;
+        lr *= fminf(fmaxf(sqrtf(size / state.reference_size), 1.0f / MAX_LR_FACTOR), MAX_LR_FACTOR);
+        r = unit_rotation(g.quat);
+        d_mean = mul_transposed(r, d_mean);
+    }
+    const vfloat3 step = make_vec(adam_step(moments1[0], moments2[0], d_mean.x, lr, state),
+                                 adam_step(moments1[1], moments2[1], d_mean.y, lr, state),
+                                 adam_step(moments1[2], moments2[2], d_mean.z, lr, state));
+    if (!local_frame_adam) return step;
+    return mul(r, step);
+}
+
+// Adam step of a row, unless it is a position, whose step mean_step makes.
 template <int N>
 __device__ __forceinline__ void step_row(
     const AdamPlanes& planes, AdamRows<N>& rows, int first, int k, vfloat gradient, const IterState& state, vbool on)
@@ -47,7 +72,7 @@ __device__ __forceinline__ void step_row(
     store_own(planes.moments2 + row * planes.moment_stride, rows.v[k], on);
 }
 
-// Positions use the splat's local frame (local_frame_adam.cuh), other rows plain Adam; then noise moves positions. gradients: one per row
+// Positions use the splat's local frame (mean_step), other rows plain Adam; then noise moves positions. gradients: one per row
 // of the parameters. raw: the splats before the step. Colours follow apart: all rows at once spill more registers.
 __device__ __forceinline__ void step_base(
     const AdamPlanes& planes, const Gaussian& raw, const vfloat (&gradients)[BASE_ROWS], const Noise& noise, const IterState& state,
