@@ -17,10 +17,9 @@ from splat_cli.render.images import background_color
 from splat_cli.render.view import render_image
 from splat_cli.run.setup.training_data import load_image_set
 from splat_cli.run.storage.find_run import find_splats
+from splat_cli.run.storage.load_images import other_scene, read_run_scene
 from splat_cli.run.storage.load_splats import warn_of_earlier_step
 from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.scene.options import SceneOptions
-from splat_cli.scene.read import read_scene
 from splat_cli.scene.view import View
 from splat_cli.terminal.console import Display, Level
 from splat_cli.train.refined_views import refined_views
@@ -127,8 +126,9 @@ def open_source(source: Path, backend: Backend, display: Display, spz_axes: str 
         return FileSource(splats, TrainConfig(antialias=arrays.antialiased), [], {}, None)
     config = run.config()
     try:
-        scene = read_scene(run.scene_path(), SceneOptions.of(config))
-        photographed = {view.name: view for view in scene.views}
+        photographed = {view.name: view for view in read_run_scene(run, None).views}
+        if others := other_scene(run, run.scene_path(), list(photographed.values())):
+            display.warn(f"{others}: it is compared with other photographs")
     except SceneError as error:
         display.warn(f"no photographs to compare with: {error}")
         photographed = {}

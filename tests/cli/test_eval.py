@@ -109,7 +109,7 @@ def test_scores_with_poses_or_background_of_a_later_step_are_not_recorded(splat,
         assert any(f"is used with the {words} of step 20" in line for line in display.warnings) == (source != run_copy)
 
 
-def test_photographs_that_changed_since_training_are_named(splat, run_copy, scene, tmp_path):
+def test_photographs_that_changed_since_training_are_named(splat, run_copy, scene, tmp_path, backend):
     other = shutil.copytree(scene, tmp_path / "other")
     assert "is not what" not in splat("eval", run_copy, "--scene", other, "--device", "cpu").err
     shutil.copy(scene / "images" / "a_04.jpg", other / "images" / "a_03.jpg")
@@ -118,6 +118,10 @@ def test_photographs_that_changed_since_training_are_named(splat, run_copy, scen
     assert result.code == 0
     assert f"{other} is not what {run_copy} was trained on (a_03.jpg has another photograph)" in result.err
     assert "the scores are of other photographs: they are printed only" in result.err
+    config = RunDir(run_copy).config_path
+    config.write_text(config.read_text().replace(str(scene), str(other)))
+    open_source(run_copy, backend, display := Display(io.StringIO()))
+    assert "(a_03.jpg has another photograph): it is compared with other photographs" in display.warnings[0]
     (other / "images" / "a_03.jpg").unlink()
     result = splat("eval", run_copy, "--scene", other, "--device", "cpu")
     assert result.code == 0

@@ -39,8 +39,7 @@ def load_run_images(
     present = [_with_photograph(view, found[view.name]) for view in views if view.name in found]
     if not present:
         raise SceneError(f"{scene_path} has none of the run's photographs: give the run's scene with --scene")
-    if changed := changed_inputs(run, [found[view.name] for view in present]):
-        others = f"{scene_path} is not what {run.path} was trained on ({first_of(changed)})"
+    if others := other_scene(run, scene_path, [found[view.name] for view in present]):
         if for_training:
             raise UsageError(f"{others}: restore it, or start a new run")
         display.warn(f"{others}: its scores are of other photographs")
@@ -50,6 +49,12 @@ def load_run_images(
     if skipped := [*gone, *photographs.skipped]:
         display.warn(left_out(skipped, "photograph"))
     return photographs
+
+
+def other_scene(run: RunDir, scene_path: Path, views: Sequence[View]) -> str | None:
+    """Text that says which of these views of the scene have changed since training; None if none has."""
+    changed = changed_inputs(run, views)
+    return f"{scene_path} is not what {run.path} was trained on ({first_of(changed)})" if changed else None
 
 
 def read_run_scene(run: RunDir, scene: Path | None) -> Scene:
