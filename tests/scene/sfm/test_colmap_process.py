@@ -297,7 +297,7 @@ def test_only_the_listed_pairs_are_matched_whatever_the_names(tmp_path):
     found, pairs, shares, num_inliers = json.loads(line.removeprefix("RESULT "))
     assert [found, pairs] == [names, [names[:2], names[1:3], names[2:4]]]
     assert [share for _, share in shares] == [15 / num_matches for num_matches, _ in shares]  # 15 inliers must agree
-    assert len(shares) == 2
+    assert len(shares) in (1, 2), "the process may end before or after it writes its second pair"
     assert num_inliers >= 3 * 15
 
 
