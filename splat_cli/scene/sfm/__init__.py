@@ -13,10 +13,15 @@ from splat_cli.scene.colmap.model import SPHERE
 from splat_cli.scene.plausibility import are_panoramas, refuse_photographs
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.sfm.colmap_worker import DATABASE
-from splat_cli.scene.sfm.mapping import Mapping, map_photographs, require_pycolmap
-from splat_cli.scene.sfm.masks import collect_masks, find_masks, mask_files
-from splat_cli.scene.sfm.options import DEFAULT_MODEL, SfmOptions
-from splat_cli.scene.sfm.photographs import collect_photographs, is_video, source_files
+from splat_cli.scene.sfm.mapping import DEFAULT_MODEL, Mapping, SfmOptions, map_photographs, require_pycolmap
+from splat_cli.scene.sfm.photographs import (
+    collect_masks,
+    collect_photographs,
+    find_masks,
+    is_video,
+    mask_files,
+    source_files,
+)
 from splat_cli.scene.sfm.scene_folder import new_scene_folder
 from splat_cli.scene.sfm.video import extract_frames
 from splat_cli.scene.view import Scene

@@ -22,9 +22,31 @@ from splat_cli.scene.dataset import sanitize_name
 from splat_cli.scene.images.decode import decode_photo, image_size
 from splat_cli.scene.plausibility import has_panorama_size
 from splat_cli.scene.sfm.colmap_process import run_colmap
-from splat_cli.scene.sfm.options import DEFAULT_MODEL, SfmOptions
 from splat_cli.scene.view import evenly_spread
 from splat_cli.terminal.console import Counting, first_of
+
+DEFAULT_MODEL = "SIMPLE_RADIAL"
+
+
+@dataclass(frozen=True)
+class SfmOptions:
+    """num_frames: extracted from a video. matcher: "exhaustive", "sequential" or "auto".
+
+    camera_model: COLMAP's name; None: EQUIRECTANGULAR for panoramas (2:1, all around), otherwise DEFAULT_MODEL,
+    or OPENCV for a camera of many photographs that it fits better.
+    one_camera: whether all photographs of one size share a camera; by default, frames of a video and photographs with
+    equal EXIF data do, and those of one size without EXIF data if they fit as well. masks: folder of masks; features
+    are found in their white pixels, with invert_masks in their black ones.
+    """
+
+    num_frames: int = 200
+    matcher: str = "auto"
+    camera_model: str | None = None
+    one_camera: bool | None = None
+    seed: int = 0
+    masks: Path | None = None
+    invert_masks: bool = False
+
 
 _LENS = (Base.LensMake, Base.LensModel, Base.FocalLength, Base.FocalLengthIn35mmFilm, Base.DigitalZoomRatio)
 """EXIF tags that distinguish the lenses of a phone, and settings of a zoom lens."""

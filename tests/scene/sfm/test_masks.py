@@ -8,8 +8,7 @@ from splat_cli.errors import UsageError
 from splat_cli.scene import read_scene
 from splat_cli.scene.colmap.binary import _images
 from splat_cli.scene.sfm import SfmOptions, job_record
-from splat_cli.scene.sfm.masks import collect_masks, find_masks
-from splat_cli.scene.sfm.photographs import collect_photographs
+from splat_cli.scene.sfm.photographs import collect_masks, collect_photographs, find_masks
 
 NAMES = ["a.jpg", "b.jpg", "deep/c.jpg"]
 
