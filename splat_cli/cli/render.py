@@ -64,6 +64,8 @@ def _files(options: dict[str, Any]) -> FrameFiles:
     levels, file_format = options["depth_levels"], options["depth_format"]
     if not options["depth"] and (levels or file_format):
         raise UsageError("--depth-format and --depth-levels need --depth: add it")
+    if levels and file_format == "tiff":
+        raise UsageError("--depth-levels does nothing for TIFF, which stores world units: leave it out")
     maps = frozenset(name for name in MAPS if options[name])
     return FrameFiles(maps, options["transparent"], levels or 1000.0, file_format or "png")
 

@@ -92,6 +92,8 @@ def test_maps_are_written_and_kept_with_the_pictures(splat, trained, tmp_path):
     assert {f"{folder}a_03.png" for folder in ("", "alpha/", "depth/", "normal/")} <= set(found)
     assert "3 of them were up to date" in splat("render", trained, *options).out
     assert "were clipped" in splat("render", trained, *options, "--depth-levels", "60000").err
+    ignored = splat("render", trained, *options, "--depth-levels", "9", "--depth-format", "tiff")
+    assert (ignored.code, "does nothing for TIFF" in ignored.err) == (2, True)
 
 
 def test_small_pictures_are_supersampled(splat, trained, tmp_path):
