@@ -23,8 +23,8 @@ MIN_UPDATES = 1_000  # with fewer steps, batches reduce quality
 BUDGET, MIN_BUDGET = 1.74, 20_000  # default of splat_budget, and lower bound in splats, for few pixels
 # small photographs need as many splats as those of this size, in pixels: docs/experiments/densification.md
 MIN_BUDGETED_SIZE, PIXELS_PER_UNIT = 700_000, 87  # bound for tiny ones: pixels per splat with a budget of 1
-# with a larger share of fine detail in the error, up to MAX_MORE times the splats pay: the same page
-MIN_DETAIL, MAX_MORE = 0.3, 2.0
+# with a larger share of fine detail in the error, up to MAX_MORE times the splats pay, then also more steps: same page
+MIN_DETAIL, MAX_MORE, LONG_DETAIL = 0.3, 2.5, 1.2
 MIN_SIDE = 4  # px of the smallest photograph at a reduced resolution
 DEPTH_WEIGHT = 0.1  # with depth maps: docs/experiments/depth.md
 FREE_SPACE_WEIGHT = 0.1  # with --appearance grid: docs/experiments/appearance.md
@@ -170,6 +170,11 @@ def budget_by_detail(shares: Sequence[float], steps: int, num_views: int, num_pi
     share = float(np.minimum(shares, MIN_DETAIL * MAX_MORE**2).mean())
     more = (share / MIN_DETAIL) ** 0.5 * num_pixels ** (2 / 3) / unit_of_budget(num_views, num_pixels)
     return BUDGET * more if BUDGET * more > default_budget(steps, num_views) else None
+
+
+def steps_by_detail(shares: Sequence[float], steps: int) -> int:
+    """Number of steps by the same shares: at least MANY_STEPS instead of `steps` where they are large."""
+    return max(steps, MANY_STEPS) if np.mean(shares) >= LONG_DETAIL else steps
 
 
 def coarse_start(config: TrainConfig, views: Sequence[View], from_splats: bool) -> dict[str, Any]:

@@ -46,7 +46,12 @@ def test_schedule_follows_the_number_of_steps():
 
 @pytest.mark.parametrize(
     ("shares", "pixels", "budget"),
-    [([0.3] * 4, 1_000_000, None), ([0.6], 1_000_000, 2**0.5), ([9.0, 0.0], 1_000_000, 2**0.5), ([5.0], 2_000_000, 2)],
+    [
+        ([0.3] * 4, 1_000_000, None),
+        ([0.6], 1_000_000, 2**0.5),
+        ([9.0, 0.0], 1_000_000, 3.125**0.5),
+        ([5.0], 2_000_000, 2.5),
+    ],
 )
 def test_budget_grows_with_the_share_of_detail(shares, pixels, budget):
     found = budget_by_detail(shares, 10_000, 50, 50 * pixels)
@@ -54,8 +59,8 @@ def test_budget_grows_with_the_share_of_detail(shares, pixels, budget):
 
 
 def test_small_photographs_have_the_splats_for_their_detail():
-    assert budget_by_detail([5.0], 10_000, 50, 50 * 120_000) is None
-    assert budget_by_detail([5.0], 10_000, 50, 50 * 350_000) == pytest.approx(1.74 * 2 / 2 ** (2 / 3))
+    assert budget_by_detail([1.2], 10_000, 50, 50 * 120_000) is None
+    assert budget_by_detail([5.0], 10_000, 50, 50 * 350_000) == pytest.approx(1.74 * 2.5 / 2 ** (2 / 3))
 
 
 @pytest.mark.parametrize(("share", "steps", "budget"), [(0.4, 20_000, None), (0.4, 10_000, 4 / 3), (0.48, 20_000, 1.6)])

@@ -5,7 +5,7 @@ are inexact, or few photographs show the background, splats in front of cameras 
 space, half the steps and more dropout are better there, but worse on other scenes. One trial therefore has the penalty
 and half as many steps as the other, which trains like the defaults (docs/experiments/validation.md). Where neither
 comes close to the photographs, more steps and splats are better; where fine detail of the photographs is a large part
-of the error, more splats (docs/experiments/densification.md).
+of the error, more splats, and more steps if it is larger still (docs/experiments/densification.md).
 """
 
 from __future__ import annotations
@@ -24,7 +24,14 @@ from splat_cli.device import Backend
 from splat_cli.errors import OutOfMemory
 from splat_cli.eval.evaluate import TrainedModel, evaluate
 from splat_cli.eval.metrics import Score
-from splat_cli.run.plan import BUDGET, LONG_START, budget_by_detail, default_batch, default_steps
+from splat_cli.run.plan import (
+    BUDGET,
+    LONG_START,
+    budget_by_detail,
+    default_batch,
+    default_steps,
+    steps_by_detail,
+)
 from splat_cli.run.resume import free_memory
 from splat_cli.run.setup.build_trainer import build_trainer_within_memory
 from splat_cli.run.setup.initial_state import find_initial_state
@@ -134,23 +141,26 @@ class _Runner:
 
     def run(self) -> Trials:
         plain, penalized = self._trial(self.steps, 0.0), self._trial(self.steps // 2, PENALTY)
-        found = choose(plain, penalized, self.default)
-        if budget := self._budget(max(plain.psnr, penalized.psnr), found["steps"]):
+        found, shares = choose(plain, penalized, self.default), self._shares(max(plain.psnr, penalized.psnr))
+        if "free_space" not in found:
+            found["steps"] = steps_by_detail(shares, found["steps"])
+        if budget := self._budget(shares, found["steps"]):
             found["splat_budget"] = max(budget, found.get("splat_budget", 0.0))
         chosen = {name: value for name, value in found.items() if getattr(self.config, name) is None}
         return Trials(*self.size, [view.name for view in self.left_out.views], [plain, penalized], chosen)
 
-    def _budget(self, psnr: float, steps: int) -> float | None:
-        """splat_budget by the fine detail of some photographs and the error of a trial; None: the default.
-
-        steps: of the run.
-        """
-        photographs, views = self.originals.images, self.originals.views
-        some = evenly_spread(range(len(views)), DETAILED)
+    def _shares(self, psnr: float) -> list[float]:
+        """Shares of fine detail in the error of a trial, for some photographs."""
+        photographs = self.originals.images
+        some = evenly_spread(range(len(self.originals.views)), DETAILED)
         with ThreadPoolExecutor() as pool:
             lost = list(pool.map(lambda i: fine_detail(photographs[i]), some))
         error = 10 ** (-psnr / 10)  # of small photographs, which have less noise
-        shares = [detail / (error + noise) for detail, noise in lost]
+        return [detail / (error + noise) for detail, noise in lost]
+
+    def _budget(self, shares: Sequence[float], steps: int) -> float | None:
+        """splat_budget by these shares; None: the default. steps: of the run."""
+        views = self.originals.views
         budget = budget_by_detail(shares, steps, len(views), sum(view.width * view.height for view in views))
         return None if budget is None else round(budget, 2)
 

@@ -191,9 +191,28 @@ def test_the_budget_follows_from_detail_and_error(monkeypatch, budget, chosen):
     views = [SimpleNamespace(width=20, height=10)] * 3
     runner = SimpleNamespace(originals=SimpleNamespace(images=images, views=views))
     monkeypatch.setattr(trials, "fine_detail", lambda image: (len(image) / 1000, 0.004))
+    shares = trials._Runner._shares(runner, 30.0)
     asked = ([pytest.approx(detail / 5) for detail in (1, 2, 3)], 7_000, 3, 600)
     monkeypatch.setattr(trials, "budget_by_detail", lambda *arguments: budget if arguments == asked else 0.0)
-    assert trials._Runner._budget(runner, 30.0, 7_000) == chosen
+    assert trials._Runner._budget(runner, shares, 7_000) == chosen
+
+
+@pytest.mark.parametrize(
+    ("share", "ssim", "expected"), [(1.3, 0.8, 15_000), (1.1, 0.8, DEFAULT), (1.3, 0.9, DEFAULT // 2)]
+)
+def test_much_fine_detail_takes_more_steps_without_the_penalty(share, ssim, expected):
+    """ssim: of the trial with the penalty; the other has 0.85."""
+    runner = SimpleNamespace(
+        config=TrainConfig(),
+        default=DEFAULT,
+        steps=5_000,
+        size=(20, 15),
+        left_out=SimpleNamespace(views=[]),
+        _trial=lambda steps, weight: _trial(weight, ssim if weight else 0.85),
+        _shares=lambda psnr: [share - 0.5, share + 0.5],
+        _budget=lambda shares, steps: None,
+    )
+    assert trials._Runner.run(runner).chosen["steps"] == expected
 
 
 @pytest.mark.parametrize("given", [None, 3.0])
@@ -206,9 +225,10 @@ def test_the_better_trial_measures_the_error(given):
         size=(20, 15),
         left_out=SimpleNamespace(views=[]),
         _trial=lambda steps, weight: Trial(steps, weight, 20.0 + weight, 0.8, [0.8] * 10),
-        _budget=lambda psnr, steps: psnr + steps,
+        _shares=lambda psnr: [psnr / 100],
+        _budget=lambda shares, steps: shares[0] + steps,
     )
-    expected = {"steps": DEFAULT} | ({"splat_budget": 21.0 + DEFAULT} if given is None else {})
+    expected = {"steps": DEFAULT} | ({"splat_budget": 0.21 + DEFAULT} if given is None else {})
     assert trials._Runner.run(runner).chosen == expected
 
 
@@ -221,6 +241,7 @@ def test_the_larger_budget_is_chosen(by_detail, expected):
         size=(20, 15),
         left_out=SimpleNamespace(views=[]),
         _trial=lambda _, weight: _trial(weight, 0.6 - weight / 10),
+        _shares=lambda _: [0.0],
         _budget=lambda *_: by_detail,
     )
     assert trials._Runner.run(runner).chosen == {"steps": 2 * DEFAULT, "splat_budget": pytest.approx(expected)}
