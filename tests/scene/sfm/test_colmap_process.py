@@ -392,20 +392,27 @@ def test_large_photographs_with_many_features_are_not_enlarged(side, num_feature
     assert all(pixels <= 3200 for pixels in searched)
 
 
-@pytest.mark.parametrize(("are_enlarged", "octave"), [(False, 0), (True, -1)])
-def test_small_copies_are_enlarged_only_for_a_longer_search(monkeypatch, tmp_path, are_enlarged, octave):
+@pytest.mark.parametrize(
+    ("are_small", "are_enlarged", "expected"),
+    [(True, False, (0, 2)), (True, True, (-1, 2)), (False, False, (-1, 1))],
+    ids=["small", "enlarged", "whole"],
+)
+def test_small_copies_have_more_orientations_and_few_are_enlarged(
+    monkeypatch, tmp_path, are_small, are_enlarged, expected
+):
     searched = []
     library = SimpleNamespace(
         has_cuda=False,
         Device=SimpleNamespace(cpu=SimpleNamespace(name="cpu")),
-        FeatureExtractionOptions=lambda: SimpleNamespace(sift=SimpleNamespace()),
+        FeatureExtractionOptions=lambda: SimpleNamespace(sift=SimpleNamespace(max_num_orientations=2)),
         ImageReaderOptions=SimpleNamespace,
         extract_features=lambda *paths, extraction_options, **rest: searched.append(extraction_options.sift),
     )
     monkeypatch.setattr(colmap_worker, "_send", lambda **message: None)
-    job = {"names": ["000000.jpg"], "masks": None, "are_small": True, "are_enlarged": are_enlarged}
+    monkeypatch.setattr(colmap_worker, "_first_octave", lambda *photographs: -1)
+    job = {"names": ["000000.jpg"], "masks": None, "are_small": are_small, "are_enlarged": are_enlarged}
     colmap_worker._extract(library, tmp_path / "database.db", tmp_path, job)
-    assert [sift.first_octave for sift in searched] == [octave]
+    assert [(sift.first_octave, sift.max_num_orientations) for sift in searched] == [expected]
 
 
 @pytest.mark.parametrize(
