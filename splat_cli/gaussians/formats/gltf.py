@@ -270,6 +270,9 @@ def read_glb(path: Path) -> SplatArrays:
 def _read_primitive(path: Path, reader: ArrayReader, primitive: dict[str, Any]) -> SplatArrays:
     """Splats of a primitive, in the axes of a PLY."""
     own = entry(entry(primitive, "extensions", dict), EXTENSION, dict)
+    for key in ("kernel", "colorSpace", "projection"):
+        if own.get(key, _LOOK[key]) != _LOOK[key]:
+            raise ValueError(f"its `{key}` is {str(own[key])[:40]!a}, only {_LOOK[key]} is read")
     compressed = entry(own, "extensions", dict, {}).get(SPZ_EXTENSION)
     if isinstance(compressed, dict):
         return read_spz(path, content=reader.read_view(entry(compressed, "bufferView", int)))

@@ -89,6 +89,8 @@ def test_compressed_ply_without_bounds_of_color(tmp_path):
         (b'"count":20', b'"count":99'),
         (b'"count":20', b'"count":-1'),
         (b'"nodes":[{"mesh":0}]', b'"nodes":[{"scale":1}]'),
+        (b'"srgb_rec709_display"', b'"lin_rec709_display" '),
+        (b'"kernel":"ellipse"', b'"kernel":"square" '),
         (b":ROTATION", b":ROTAXION"),
         (b'"meshes"', b'"mashes"'),
         (b'"extensions"', b'"extensionz"'),
