@@ -1,5 +1,6 @@
 """Output and files of each command on a small run."""
 
+import functools
 import json
 import shlex
 import shutil
@@ -11,6 +12,7 @@ from PIL import Image
 from splat_cli.config.presets import load_config
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.sample import make_sample_scene
 
 
 def _pixels(path):
@@ -157,8 +159,9 @@ def test_info_of_scene_run_and_ply(splat, scene, trained):
     assert "opacity" in text
 
 
-@pytest.mark.slow
-def test_demo_makes_everything(splat, tmp_path):
+def test_demo_makes_everything(splat, tmp_path, monkeypatch):
+    small = functools.partial(make_sample_scene, num_views=12, width=64, height=48)
+    monkeypatch.setattr("splat_cli.commands.demo.make_sample_scene", small)
     result = splat("demo", "--device", "cpu", "--steps", 3)
     assert result.code == 0, result.err
     out = tmp_path / "cwd" / "splat-demo"
