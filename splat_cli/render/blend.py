@@ -19,9 +19,10 @@ MIN_TILES = 2000  # with fewer, a GPU is not occupied if a lane of `blend` has t
 
 @dataclass
 class Picture:
-    """Output buffers of `blend`, for views of up to `max_pixels`; smaller views use the first part, without padding.
+    """The rendered picture of one view, as buffers: `blend` writes it, losses and the backward pass read it.
 
-    image, d_image: float32 [3 * max_pixels] as planes [3, H, W]; final_T: float32 [max_pixels].
+    For views of up to `max_pixels`; smaller views use the first part, without padding. image, d_image: float32
+    [3 * max_pixels] as planes [3, H, W]; final_T: float32 [max_pixels].
     For the backward pass, else None: states: float32 [max_segments, 4, 256]; segments: uint32 [SEGMENT_BINS,
     max_segments, 2], see cuda_src/raster/segments.cuh.
     """
