@@ -36,16 +36,21 @@ if TYPE_CHECKING:
     "--min-part", type=FiniteRange(0, 1), metavar="X", default=0.005, show_default=True,
     help="Remove connected parts with less than this share of all triangles.",
 )  # fmt: skip
+@click.option(
+    "--steps", type=click.IntRange(0), metavar="N", default=1000, show_default=True,
+    help="Train N steps first, which draw splats to the points of the dataset; 0: mesh them as they are.",
+)  # fmt: skip
 @device_option
 @display_options
 def command(
-    source: Path, out: Path, voxel: float | None, max_depth: float | None, min_part: float, device: str,
+    source: Path, out: Path, voxel: float | None, max_depth: float | None, min_part: float, steps: int, device: str,
     display: "Display",
 ) -> Output:  # fmt: skip
     """Write a coloured triangle mesh of a run.
 
-    Fuses the depths that the training views of RUN render, so that surfaces appear where views agree. Plain walls and
-    floors become flat; what no view shows stays open. Runs of `splat train --preset mesh` have the most exact surfaces.
+    First draws the splats to the points of the dataset, by training on the photographs; RUN does not change. Then fuses
+    the depths that the training views render, so that surfaces appear where views agree. Plain walls and floors become
+    flat; what no view shows stays open. Runs of `splat train --preset mesh` need no such training, and lie closer.
     The suffix of OUT chooses the format: .ply, .glb (glTF) or .obj. Vertices have colours. Needs the extra `mesh`. OUT
     is replaced if it exists, except files of runs.
     """
@@ -55,7 +60,7 @@ def command(
     from splat_cli.run.storage.run_dir import RunDir
 
     require_mesh(out)
-    mesh, size = mesh_of_run(source, open_backend(device), display, voxel, max_depth, min_part)
+    mesh, size = mesh_of_run(source, open_backend(device), display, voxel, max_depth, min_part, steps)
     write_mesh(out, mesh)
     mib = out.stat().st_size / 2**20
     line = f"{len(mesh.faces):,} triangles, {len(mesh.vertices):,} vertices, voxels of {size:.3g}, {mib:.1f} MiB: {out}"

@@ -12,19 +12,27 @@ import plyfile
 
 from splat_cli.device import Backend
 from splat_cli.errors import UsageError
+from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.formats.gltf import write_mesh_glb
 from splat_cli.gaussians.splats import Splats
 from splat_cli.io.files import replacing, require_writable
 from splat_cli.render.depth_fusion import DepthMaps, light_left_behind, render_depth_maps, unprojected
 from splat_cli.render.planes import find_planes, flattened
+from splat_cli.run.export_splats import fine_tune
 from splat_cli.run.storage.find_run import refuse_file_of_run
+from splat_cli.run.storage.load_images import load_run_images, read_run_scene
 from splat_cli.run.storage.load_splats import inside_crop, load_trained_splats, warn_of_earlier_step
+from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.terminal.console import Display
 
 CHUNK = 64
 """Voxels along each side of a chunk that is fused and meshed at once."""
 TRUNCATION = 4.0
 """Distance from the surface up to which depths are fused, voxels."""
+STEPS = 1000
+"""Steps of `drawn_to_points`, by default."""
+_DEPTH_WEIGHT = 1.0
+"""Their weight in the loss, that of --preset mesh."""
 _PIXELS = 1.5
 """Size of a voxel, in pixels at the median depth."""
 _MAX_VOXELS = 512
@@ -71,17 +79,19 @@ def mesh_of_run(
     voxel: float | None,
     max_depth: float | None,
     min_part: float,
+    steps: int = STEPS,
 ) -> tuple[Mesh, float]:
     """Mesh of the last splats of a run, and the size of its voxels, world units.
 
     voxel: default: see `_PIXELS`, `_MAX_VOXELS`. max_depth: world units; default: see `_MAX_DEPTH`. min_part: parts
-    with a smaller share of all faces are removed, as is what lies outside of --crop. UsageError without any surface.
+    with a smaller share of all faces are removed, as is what lies outside of --crop. steps: see `drawn_to_points`.
+    UsageError without any surface.
     """
     arrays, run = load_trained_splats(source)
     if run is None:
         raise UsageError(f"{source} has no views: give the folder of a run")
     warn_of_earlier_step(source, display)
-    views = run.views("train")
+    arrays, views = drawn_to_points(arrays, run, backend, display, steps), run.views("train")
     with display.counting("depth maps", len(views)) as count:
         splats = Splats.from_arrays(backend, arrays)
         antialias = run.config().antialias
@@ -113,6 +123,28 @@ def mesh_of_run(
     points = (vertices * voxel).astype(np.float32)
     colors = maps.fuse(backend.upload(points), TRUNCATION * voxel, np.arange(len(views)), with_colors=True).colors
     return Mesh(points, np.rint(backend.download(colors)).astype(np.uint8), faces.astype(np.int32)), voxel
+
+
+def drawn_to_points(splats: SplatArrays, run: RunDir, backend: Backend, display: Display, steps: int) -> SplatArrays:
+    """The splats after `steps` more steps with a loss on their depths at the dataset's points.
+
+    Photographs alone do not tell how far away plain surfaces are, so splats lie in front of each other there. Unchanged
+    after runs with such a loss, and where points or photographs are missing.
+    """
+    config = run.config()
+    if not steps or config.depth_weight:
+        return splats
+    try:
+        points = read_run_scene(run, None).points
+        photographs = load_run_images(run, run.views("train"), None, backend, display, for_training=True)
+    except UsageError as error:
+        display.warn(f"surfaces are less exact, since splats are not drawn to points: {error}")
+        return splats
+    if not len(points):
+        return splats
+    display.say(f"Drawing {len(splats):,} splats to {len(points):,} points, {steps} steps")
+    with display.training(steps) as show:
+        return fine_tune(backend, splats, photographs, config, steps, show, points, depth_weight=_DEPTH_WEIGHT)
 
 
 def _sampled(maps: DepthMaps) -> tuple[np.ndarray, np.ndarray]:

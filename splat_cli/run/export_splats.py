@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from splat_cli.config import TrainConfig
 from splat_cli.data.image_budget import image_budget
 from splat_cli.device import Backend
@@ -57,16 +59,17 @@ def fine_tune(
     config: TrainConfig,
     steps: int,
     on_progress: Callable[[Progress], None] | None = None,
+    points: np.ndarray | None = None,
     **changes: Any,
 ) -> SplatArrays:
     """The splats after `steps` more steps with a run's settings and `changes`; learning rates decay from step 0.
 
-    Number and order of the splats are unchanged. Opacity and scale regularisers are off.
+    Number and order of the splats are unchanged. Opacity and scale regularisers are off. points: see `TrainingInputs`.
     """
     config = dataclasses.replace(config, steps=steps, max_splats=len(splats), densify_start=steps, densify_stop=steps)
     config = dataclasses.replace(config, **{**_FINE_TUNING, **changes})
     budget = image_budget(backend, config, photographs.views, ())
-    trainer = build_trainer(backend, config, TrainingInputs(photographs, budget), finite_splats(splats))
+    trainer = build_trainer(backend, config, TrainingInputs(photographs, budget, points), finite_splats(splats))
     trainer.run_until(steps, on_progress)
     tuned = finite_splats(trainer.splats.to_arrays())
     return dataclasses.replace(tuned, antialiased=splats.antialiased, origin=splats.origin)

@@ -9,8 +9,13 @@ import pytest
 
 from splat_cli.commands import mesh
 from splat_cli.commands.mesh import Mesh, merged_vertices, without_small_parts, write_mesh, zero_surface
+from splat_cli.device import open_backend
 from splat_cli.gaussians.formats.gltf import read_container
+from splat_cli.run import export_splats
+from splat_cli.run.storage.load_images import read_run_scene
+from splat_cli.run.storage.load_splats import load_trained_splats
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.terminal.console import Display
 
 pytest.importorskip("skimage")
 MESH = Mesh(
@@ -102,22 +107,47 @@ def test_glb_has_the_axes_and_linear_colours_of_gltf(tmp_path):
     assert document["meshes"][0]["primitives"][0]["indices"] == 2
 
 
-def test_command_writes_a_mesh_of_a_run(splat, trained, tmp_path):
-    out = tmp_path / "toy.ply"
-    done = splat("mesh", trained, out, "--device", "cpu", "--voxel", "0.2", "--max-depth", "6", "--json")
+def test_command_writes_a_mesh_of_a_run(splat, trained, tmp_path, monkeypatch):
+    """Of splats that two steps have drawn to the points of the dataset."""
+    out, inputs, build_trainer = tmp_path / "toy.ply", [], export_splats.build_trainer
+    monkeypatch.setattr(export_splats, "build_trainer", lambda *given: inputs.append(given[2]) or build_trainer(*given))
+    options = "--device", "cpu", "--voxel", "0.2", "--max-depth", "6"
+    done = splat("mesh", trained, out, *options, "--steps", "2", "--json")
     assert done.code == 0, done.err
     found = json.loads(done.out)
     assert found["triangles"] == plyfile.PlyData.read(str(out))["face"].count > 100
     assert found["voxel"] == 0.2
+    assert [len(one.points) for one in inputs] == [len(read_run_scene(RunDir(trained), None).points)]
 
 
 def test_a_mesh_ends_at_the_crop_of_the_run(splat, run_copy):
     config = run_copy / "config.toml"
     config.write_text(config.read_text().replace("[run]", 'crop = "0,0,0,0.8"\n\n[run]'))
-    done = splat("mesh", run_copy, "a.ply", "--device", "cpu", "--voxel", "0.2", "--max-depth", "6")
+    options = "--device", "cpu", "--voxel", "0.2", "--max-depth", "6", "--steps", "0"
+    done = splat("mesh", run_copy, "a.ply", *options)
     assert done.code == 0, done.err
     vertex = plyfile.PlyData.read("a.ply")["vertex"]
     assert 0.4 < np.linalg.norm([vertex[name] for name in "xyz"], axis=0).max() <= 0.8
+
+
+def test_splats_are_drawn_to_points_unless_training_did_so(run_copy, monkeypatch, capsys):
+    calls, run, backend = [], RunDir(run_copy), open_backend("cpu")
+    config, scene, splats = run.config(), run.scene_path(), load_trained_splats(run_copy)[0]
+
+    def fine_tune(backend, splats, photographs, config, steps, show, points, **changes):
+        calls.append((len(photographs.views), steps, len(points) > 0, changes))
+
+    def drawn(steps=7, scene=scene, **changes):
+        run.save_config(dataclasses.replace(config, **changes), scene, "CPU")
+        return mesh.drawn_to_points(splats, run, backend, Display(), steps)
+
+    monkeypatch.setattr(mesh, "fine_tune", fine_tune)
+    assert drawn() is None
+    assert calls == [(len(run.views("train")), 7, True, {"depth_weight": 1.0})]
+    assert drawn(steps=0) is drawn(depth_weight=0.5) is splats
+    assert drawn(scene=run_copy / "gone") is splats
+    assert "splats are not drawn to points" in capsys.readouterr().err
+    assert len(calls) == 1
 
 
 @pytest.mark.parametrize(("voxel", "cell"), [(0.2, 0.2), (0.001, 0.0075 * 2.7)])
@@ -130,7 +160,8 @@ def test_a_mesh_is_made_of_flattened_depths(splat, trained, tmp_path, monkeypatc
         return dataclasses.replace(maps, weights=maps.weights * 0)
 
     monkeypatch.setattr(mesh, "flattened", flattened)
-    done = splat("mesh", trained, tmp_path / "a.ply", "--device", "cpu", "--voxel", voxel, "--max-depth", "6")
+    options = "--device", "cpu", "--voxel", voxel, "--max-depth", "6", "--steps", "0"
+    done = splat("mesh", trained, tmp_path / "a.ply", *options)
     assert "shows no surface on which views agree" in done.err
     assert seen == [(pytest.approx(cell, rel=0.1), True, 1)]
 
