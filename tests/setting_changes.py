@@ -17,7 +17,6 @@ ELSEWHERE = {
     "offload",  # changes where splats lie, not the result: test_memory_plan
     "report",  # concerns the command, not the run: test_reports
     "report_size",  # likewise: tests/cli/test_report.py
-    "ensemble",  # its members have thousands of steps: tests/run/setup/test_ensemble.py
     "trials",  # without --steps only: tests/run/setup/test_trials.py
     "sky",  # at most two photographs of this scene show the same direction: test_initialization
 }

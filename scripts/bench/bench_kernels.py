@@ -41,7 +41,7 @@ from timing import copy_bandwidth
 from splat_cli.config.presets import load_config
 from splat_cli.device import open_backend
 from splat_cli.gaussians.ply import read_ply
-from splat_cli.run.setup.ensemble import build_trainer_from_data
+from splat_cli.run.setup.initial_state import build_trainer_from_data
 from splat_cli.run.setup.training_data import read_data
 from splat_cli.run.storage.find_run import find_splats, open_run
 from splat_cli.scene.read import read_scene

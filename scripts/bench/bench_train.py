@@ -25,7 +25,7 @@ from splat_cli.config.presets import load_config
 from splat_cli.device import Backend, open_backend
 from splat_cli.eval.evaluate import TrainedModel, evaluate
 from splat_cli.eval.metrics import mean_score
-from splat_cli.run.setup.ensemble import build_trainer_from_data
+from splat_cli.run.setup.initial_state import build_trainer_from_data
 from splat_cli.run.setup.training_data import read_data
 from splat_cli.terminal.console import Display
 

@@ -29,7 +29,7 @@ from splat_cli.render.images import background_color, to_8bit
 from splat_cli.render.output.render_sequence import coarser, finer, samples_as_fine
 from splat_cli.render.rendered_maps import render_maps
 from splat_cli.render.view import ViewRenderer
-from splat_cli.run.setup.ensemble import build_trainer_from_data
+from splat_cli.run.setup.initial_state import build_trainer_from_data
 from splat_cli.run.setup.training_data import TrainingData, read_data
 from splat_cli.sample import make_sample_scene
 from splat_cli.scene.images.image_set import ImageSet

@@ -17,7 +17,7 @@ from splat_cli.eval.evaluate import TrainedModel
 from splat_cli.report import try_report
 from splat_cli.run.device import open_device
 from splat_cli.run.session import OnProgress, ProgressCallback, StoppedByCallback
-from splat_cli.run.setup.ensemble import build_trainer_from_data
+from splat_cli.run.setup.initial_state import build_trainer_from_data
 from splat_cli.run.setup.training_data import TrainingData, load_data, read_checked, with_initial_points
 from splat_cli.run.setup.trials import choose_settings
 from splat_cli.run.storage.find_run import find_splats, new_locked_run, step_of

@@ -42,11 +42,6 @@ class TrainConfig(
         return self.gpus if self.batch is None else self.batch
 
     @property
-    def num_members(self) -> int:
-        """Number of runs whose splats a run starts from; 1: it starts by itself."""
-        return self.ensemble or 1
-
-    @property
     def save_steps(self) -> list[int]:
         """Steps of `save_at`, ascending, each the last of a batch; some may be after the end of the run."""
         steps = _SAVE_AT if self.save_at is None else self.save_at

@@ -17,7 +17,7 @@ class RunSettings:
     steps: int | None = setting(
         None,
         "Number of training steps; by default 120 per training photograph, 10,000 to 20,000; half or twice of "
-        "it, or 15,000, if --trials say so; 300 with --ensemble.",
+        "it, or 15,000, if --trials say so.",
         low=1,
         high=10_000_000,  # the order of the photographs is drawn before the first step
         common=True,
@@ -27,15 +27,6 @@ class RunSettings:
         "Without --steps and --free-space, decide by two short runs on small photographs whether to train with "
         "--free-space 1 --dropout 0.3 and half the steps, twice the steps, or a higher --splat-budget; only with 36 to "
         "250 training photographs, and if splats alone are trained.",
-    )
-    ensemble: int | None = setting(
-        None,
-        "Number of runs of the default length, with seeds of their own, whose joined splats this run starts from; "
-        "--steps are then 300 by default. 1: none. By default 3 with few photographs, without --steps.",
-        low=1,
-        high=16,
-        fixed=True,
-        not_in_city=True,
     )
     gpus: int = setting(
         1,

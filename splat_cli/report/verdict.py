@@ -178,8 +178,7 @@ def _next(data: RunData, steps: Sequence[Markup]) -> Iterator[Markup]:
         yield prose(
             f"For more detail, train without `--downscale`: photographs had 1/{config.downscale} of their size."
         )
-    is_short = config.num_steps < SHORT_RUN and config.num_members == 1 and not data.trials
-    if data.is_finished and is_short and not _overfits(data):
+    if data.is_finished and config.num_steps < SHORT_RUN and not data.trials and not _overfits(data):
         yield prose(
             f"For more detail, train longer: {config.num_steps:,} steps are few, `{_training(data)}` takes enough."
         )

@@ -17,7 +17,7 @@ _DOWNSCALES = (1, 2, 4, 8)
 
 
 def warn_of_duration(config: ResolvedConfig, views: Sequence[View], done: int, display: Display) -> None:
-    """Warn if the steps after the first `done` would take hours on the CPU of this computer; done < 0: others first."""
+    """Warn if the steps after the first `done` would take hours on the CPU of this computer."""
     warning = duration_warning(config, views, config.steps - done, 1 if config.deterministic else num_cores())
     if warning is not None:
         display.warn(warning)

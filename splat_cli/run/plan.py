@@ -38,8 +38,6 @@ BATCH_OF_MANY, COARSE_OF_MANY, BUDGET_OF_MANY = 8, 0.45, 2.15
 FEW_VIEWS, FEW_SHARE, FEW_PER_POINT = 30, 0.56, 5.0  # of the views, and views, that show a point
 STEPS_OF_FEW, BUDGET_OF_FEW, MIN_BUDGET_OF_FEW, DROPOUT_OF_FEW = 5_000, BUDGET / 4, 5_000, 0.3
 MORE_SHARE = 0.42  # of the views that show a point, from which twice that budget is better
-# of an ensemble, steps after they are joined, and views that show a point, below which nothing tells depths: same page
-MEMBERS, JOINED_STEPS, MIN_OVERLAP = 3, 300, 1.5
 COARSE_UNTIL, COARSE_PIXELS = 0.3, 200_000  # pixels per photograph: docs/experiments/start_and_images.md
 SHORT_RUN = 5_000  # steps; shorter runs start with large splats and split them, which converges sooner
 SHORT_START, LONG_START = (0.1, 1.0, 0.0), (0.5, 0.1, 30_000.0)  # init_opacity, init_scale, noise_scale
@@ -67,16 +65,6 @@ class RunPlan:
     is_sparse: bool
 
     @property
-    def joins(self) -> bool:
-        """Whether the run starts from the joined splats of an ensemble."""
-        return self.config.num_members > 1
-
-    @property
-    def steps_of_members(self) -> int:
-        """Steps of all members of the ensemble, before the run itself."""
-        return self.joins * self.config.num_members * default_steps(self.num_views, self.is_sparse)
-
-    @property
     def warnings(self) -> list[str]:
         """Warnings to display before training, one line each."""
         found = []
@@ -95,8 +83,7 @@ class RunPlan:
         """The plan with at most `limit` splats, and the default dropout for that number."""
         config = dataclasses.replace(self.config, max_splats=limit)
         if self.requested.dropout is None:
-            steps = default_steps(self.num_views, self.is_sparse) if self.joins else config.steps
-            dropout = dropout_for(steps, self.num_views, limit, self.is_sparse)
+            dropout = dropout_for(config.steps, self.num_views, limit, self.is_sparse)
             config = dataclasses.replace(config, dropout=dropout)
         return dataclasses.replace(self, config=config)
 
@@ -119,10 +106,7 @@ def resolve_plan(
         from_splats = requested.init_from is not None
     overlap = views_per_point(views, points)
     is_sparse = not from_splats and is_sparse_capture(len(views), overlap)
-    requested = with_ensemble(requested, is_sparse and overlap >= MIN_OVERLAP)
-    joins, whole_run = requested.num_members > 1, default_steps(len(views), is_sparse)
-    steps = requested.steps or (JOINED_STEPS if joins else whole_run)
-    from_splats = from_splats or joins
+    steps = default_steps(len(views), is_sparse) if requested.steps is None else requested.steps
     if requested.batch is None:
         batch = default_batch(requested, steps, len(views))
         fits = resident is None or resident >= resident_for_batch(batch, requested.gpus)
@@ -147,16 +131,8 @@ def resolve_plan(
         has_points = points is not None and len(points) > 0
         resolved["free_space"] = FREE_SPACE_WEIGHT if uses_free_space(requested) and has_points else 0.0
     if requested.dropout is None:
-        whole_run = whole_run if joins else steps
-        resolved["dropout"] = dropout_for(whole_run, len(views), budgeted.max_splats, is_sparse)
+        resolved["dropout"] = dropout_for(steps, len(views), budgeted.max_splats, is_sparse)
     return RunPlan(requested, ResolvedConfig(**resolved), len(views), is_sparse)
-
-
-def with_ensemble(config: TrainConfig, gains: bool) -> TrainConfig:
-    """The settings with the default `ensemble` of captures that gain by it, if splats alone are trained."""
-    alone = trains_in_batches(config) and config.appearance == "none" and config.color == "sh"
-    joins = gains and alone and config.ensemble is None and config.steps is None
-    return dataclasses.replace(config, ensemble=MEMBERS) if joins else config
 
 
 def with_whole_batches(config: TrainConfig, steps: int) -> TrainConfig:
@@ -169,14 +145,14 @@ def with_whole_batches(config: TrainConfig, steps: int) -> TrainConfig:
 def apply_splat_budget(config: TrainConfig, num_views: int, num_pixels: int, few: float | None = None) -> TrainConfig:
     """The settings with max_splats limited by the budget for training photographs with `num_pixels` pixels in all.
 
-    few: default of splat_budget if photographs are few (`budget_of_few`). Each member of an ensemble has that many.
+    few: default of splat_budget if photographs are few (`budget_of_few`).
     """
     default, least = (few, MIN_BUDGET_OF_FEW) if few else (default_budget(config.steps, num_views), MIN_BUDGET)
-    factor = config.num_members * default if config.splat_budget is None else config.splat_budget
+    factor = default if config.splat_budget is None else config.splat_budget
     if factor == 0:
         return config
     unit = num_pixels ** (2 / 3) if few else unit_of_budget(num_views, num_pixels)
-    budget = max(int(factor * unit), config.num_members * least)
+    budget = max(int(factor * unit), least)
     return dataclasses.replace(config, max_splats=min(config.max_splats, budget))
 
 

@@ -24,8 +24,7 @@ from splat_cli.run.ranks import started_ranks
 from splat_cli.run.resume import Restarts, changed_defaults, free_memory, interruption
 from splat_cli.run.session import Session, TrainingCallback
 from splat_cli.run.setup.build_trainer import InitialState, build_trainer_within_memory
-from splat_cli.run.setup.ensemble import start_of_run
-from splat_cli.run.setup.initial_state import placeholder_state
+from splat_cli.run.setup.initial_state import find_initial_state, placeholder_state
 from splat_cli.run.setup.training_data import TrainingData, read_data, with_fixed_paths
 from splat_cli.run.setup.trials import Trials, choose_settings
 from splat_cli.run.storage.find_run import is_run
@@ -106,9 +105,8 @@ def _train(job: _Job, checkpoint: Checkpoint | None, ranks: Ranks) -> RunSummary
     with timer("reading the scene"):
         data = read_data(job.scene_path, job.config, backend, display, is_new=checkpoint is None)
         if backend.name == "cpu":
-            expected = data.plan(job.config)
-            done = checkpoint.step if checkpoint else -expected.steps_of_members
-            warn_of_duration(expected.config, data.training.views, done, display)
+            expected = data.plan(job.config).config
+            warn_of_duration(expected, data.training.views, checkpoint.step if checkpoint else 0, display)
     is_restart = job.config.steps is None and is_run(run.path)  # after the loss of a rank
     with timer("trial runs"):
         config, trials = choose_settings(run.config() if is_restart else job.config, data, backend, display)
@@ -119,9 +117,8 @@ def _train(job: _Job, checkpoint: Checkpoint | None, ranks: Ranks) -> RunSummary
             display.warn(line)
         if plan.is_sparse:
             display.say(f"{plan.num_views} photographs show few points together: fewer steps and splats, more dropout")
-        inputs = inputs_of(data.scene.views)
-    with timer("runs to join" if plan.joins else "reading the scene"):
         start = _initial_state(plan, data, checkpoint, backend, display)
+        inputs = inputs_of(data.scene.views)
     if warning := warning_of_copies(data.split.test, inputs):
         display.warn(warning)
     display.say(f"Device: {backend.describe()}")
@@ -183,6 +180,6 @@ def _initial_state(
     """The state of step 0, or placeholders if a checkpoint replaces all that training needs."""
     needs_surface = plan.config.free_space > 0 and not len(data.scene.points)
     if checkpoint is None or needs_surface or needs_initial_state(checkpoint, plan.requested):
-        return start_of_run(plan, data, backend, display)
+        return find_initial_state(data.scene, data.training, plan.config, backend, display)
     degree = plan.config.trained_sh_degree
     return placeholder_state(data.training, checkpoint.num_splats, checkpoint.num_frozen, degree)

@@ -35,9 +35,6 @@ def begun(folder, **settings):
         ({"init_from": "a.ply"}, {"init_from": "a.ply"}, True),
         ({}, {"steps": 9_000, "eval": True}, False),
         ({"steps": 8_998, "batch": 2, "gpus": 2}, {"steps": 8_998, "gpus": 2}, True),
-        ({"steps": 300, "ensemble": 3}, {}, True),
-        ({"steps": 300, "ensemble": 3}, {"steps": 300}, False),
-        ({"steps": 300, "ensemble": 3}, {"ensemble": 2}, False),
     ],
 )
 def test_settings_must_be_those_of_the_run(tmp_path, before, asked, is_same):

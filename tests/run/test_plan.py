@@ -123,7 +123,7 @@ def test_few_photographs_that_overlap_little_get_fewer_steps_and_splats(count, s
     views = [ring_of_views(count, 400, 300)[0]] * count
     seen, unseen = np.zeros((1, 3)), views[0].center[None]
     points = np.concatenate([np.repeat(seen, 100 * share, axis=0), np.repeat(unseen, 100 * (1 - share), axis=0)])
-    plan, is_sparse = resolve_plan(TrainConfig(ensemble=1), views, points), budget is not None
+    plan, is_sparse = resolve_plan(TrainConfig(), views, points), budget is not None
     assert plan.is_sparse is is_sparse
     assert plan.config.steps == (5_000 if is_sparse else 10_000)
     assert (plan.config.dropout == 0.3) is is_sparse
@@ -133,26 +133,6 @@ def test_few_photographs_that_overlap_little_get_fewer_steps_and_splats(count, s
     given = resolve_plan(TrainConfig(steps=1_000, splat_budget=1.74), views, points).config
     assert (given.dropout < 0.1, given.max_splats > 15_000) == (True, True)
     assert resolve_plan(TrainConfig(), views, points, from_splats=True).config.steps == 10_000
-
-
-def test_runs_on_few_photographs_start_from_an_ensemble():
-    """Three members of the default length, each with as many splats as a single run; the record says so."""
-    views = ring_of_views(12, 400, 300)
-    single, joined = (resolve_plan(TrainConfig(ensemble=given), views, np.zeros((0, 3))) for given in (1, None))
-    assert (single.joins, single.steps_of_members, joined.joins, joined.steps_of_members) == (False, 0, True, 15_000)
-    assert (joined.config.steps, joined.requested.ensemble) == (300, 3)
-    assert resolve_plan(joined.requested, views, np.zeros((0, 3))) == joined
-    assert joined.config.max_splats == pytest.approx(3 * single.config.max_splats, abs=2)
-    assert resolve_plan(TrainConfig(), ring_of_views(12)).config.max_splats == 15_000
-    assert joined.config.dropout == joined.with_max_splats(900).config.dropout == 0.3
-    assert joined.config.lr_means == 1.6e-4  # as from any splats
-    assert resolve_plan(TrainConfig(splat_budget=1.5), views).config.max_splats == int(1.5 * (12 * 120_000) ** (2 / 3))
-    for given in ({"steps": 5_000}, {"appearance": "exposure"}, {"pose_opt": True}, {"color": "field"}):
-        assert not resolve_plan(TrainConfig(**given), views).joins
-    assert not resolve_plan(TrainConfig(), views, from_splats=True).joins
-    assert not resolve_plan(TrainConfig(), views, np.float64([[0, 50, 0]])).joins, "no two show the same point"
-    many = resolve_plan(TrainConfig(ensemble=2), ring_of_views(100))
-    assert (many.joins, many.steps_of_members, many.is_sparse) == (True, 24_000, False)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +148,7 @@ def test_runs_on_few_photographs_start_from_an_ensemble():
 )
 def test_large_photographs_start_at_half_the_size(settings, size, until):
     views = ring_of_views(4, *size)
-    assert resolve_plan(TrainConfig(ensemble=1, **settings), views).config.coarse_until == until
+    assert resolve_plan(TrainConfig(**settings), views).config.coarse_until == until
     assert resolve_plan(TrainConfig(**settings), views, from_splats=True).config.coarse_until == (until != 0.3) * until
 
 

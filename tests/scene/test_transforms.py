@@ -196,6 +196,18 @@ def test_split_of_the_dataset(tmp_path):
     assert read_scene(tmp_path).test_names == {f"images/{views[2].name}"}
 
 
+def test_photographs_in_no_part_of_the_split_are_left_out(tmp_path):
+    """nerfstudio trains on those of `train_filenames` only; of two other lists, `test_filenames` is scored."""
+    views = ring_of_views(4)
+    names = [f"images/{view.name}" for view in views]
+    lists = {"train_filenames": names[:2], "val_filenames": names[2:3], "test_filenames": names[3:]}
+    scene = read_scene(write_transforms(tmp_path, views, **lists))
+    assert [view.name for view in scene.views] == [*names[:2], names[3]]
+    assert scene.skipped == [f"{names[2]}: neither in `train_filenames` nor in `test_filenames`"]
+    del lists["train_filenames"]
+    assert len(read_scene(write_transforms(tmp_path, views, **lists)).views) == 4
+
+
 def test_transposed_poses_are_left_out(tmp_path):
     """Their cameras would all be at the origin."""
     views = ring_of_views(3)

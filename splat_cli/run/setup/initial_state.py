@@ -12,7 +12,8 @@ from splat_cli.device.launch import ceil_div
 from splat_cli.errors import SceneError
 from splat_cli.gaussians.arrays import SplatArrays, zero_splats
 from splat_cli.run.plan import resolve_plan
-from splat_cli.run.setup.build_trainer import InitialState, build_trainer
+from splat_cli.run.setup.build_trainer import InitialState, build_trainer, build_trainer_within_memory
+from splat_cli.run.setup.training_data import TrainingData
 from splat_cli.scene.georeferenced import relative_crop
 from splat_cli.scene.images.faces import pinhole_pictures
 from splat_cli.scene.images.image_set import ImageSet
@@ -24,8 +25,9 @@ from splat_cli.scene.points.sky_points import sky_points
 from splat_cli.scene.poses import moved_views
 from splat_cli.scene.view import Scene
 from splat_cli.terminal.console import Display
+from splat_cli.terminal.phase_timer import PhaseTimer
 from splat_cli.train.initialization import frozen_splats
-from splat_cli.train.trainer import TrainingInputs
+from splat_cli.train.trainer import Trainer, TrainingInputs
 
 SIZES = (128, 256)  # px of the longer side, coarse to fine; sizes above that of the photographs are skipped
 TRAVEL = (4.0, 2.0)  # limit of camera motion at each size, relative to --pose-travel
@@ -49,6 +51,13 @@ def find_initial_state(
     if config.free_space and not len(found):
         raise SceneError(f"{scene.root} has no points to find free space with: leave out --free-space")
     return InitialState((points, colors), offsets, frozen, found if len(found) else None)
+
+
+def build_trainer_from_data(data: TrainingData, config: TrainConfig, backend: Backend, display: Display) -> Trainer:
+    """A trainer in the initial state of a run, as `train_scene` builds it."""
+    plan = data.plan(config)
+    start = find_initial_state(data.scene, data.training, plan.config, backend, display)
+    return build_trainer_within_memory(backend, plan, data, start, display, PhaseTimer("training"))
 
 
 def placeholder_state(training: ImageSet, num_splats: int, num_frozen: int = 0, sh_degree: int = 0) -> InitialState:

@@ -94,7 +94,7 @@ def needs_trials(config: TrainConfig, data: TrainingData) -> bool:
     """
     (low, high), views = VIEWS, data.training.views
     fitted = config.pose_opt or config.appearance != "none" or config.color == "field"
-    from_splats = config.init_from is not None or config.frozen is not None or config.num_members > 1
+    from_splats = config.init_from is not None or config.frozen is not None
     return (
         config.trials
         and config.steps is None

@@ -79,7 +79,9 @@ def read_transforms(root: Path, options: SceneOptions) -> Dataset:
     found = f"the frames in {path}"
     if options.lens != "keep" and any(frame.rolling_shutter for frame in frames):
         found += " (rolling shutters count only with --lens keep)"
-    return Dataset(found, photos, frames, points, skipped, _test_names(document, photos, is_given))
+    test_names = _test_names(document, photos, is_given)
+    dataset = Dataset(found, photos, frames, points, skipped, test_names)
+    return _without_unlisted(dataset, document, is_given)
 
 
 def frames_from(
@@ -133,7 +135,14 @@ def _points(root: Path, document: dict[str, Any], applied: np.ndarray | None) ->
 
 def _test_names(document: dict[str, Any], photos: Path, match_basename: bool) -> frozenset[str] | None:
     """nerfstudio's `test_filenames`, or else `val_filenames`, as the frames' files are located; None without any."""
-    key = "test_filenames" if document.get("test_filenames") else "val_filenames"
+    return _listed(document, _test_key(document), photos, match_basename)
+
+
+def _test_key(document: dict[str, Any]) -> str:
+    return "test_filenames" if document.get("test_filenames") else "val_filenames"
+
+
+def _listed(document: dict[str, Any], key: str, photos: Path, match_basename: bool) -> frozenset[str] | None:
     names = document.get(key)
     if not names:
         return None
@@ -144,6 +153,18 @@ def _test_names(document: dict[str, Any], photos: Path, match_basename: bool) ->
         with contextlib.suppress(Unusable):
             found.add(located(photos, name, match_basename) if isinstance(name, str) else "")
     return frozenset(found)
+
+
+def _without_unlisted(dataset: Dataset, document: dict[str, Any], is_given: bool) -> Dataset:
+    """The dataset without the frames that nerfstudio neither trains on nor tests, if `train_filenames` says so."""
+    trained = _listed(document, key := "train_filenames", dataset.photos, is_given)
+    if trained is None:
+        return dataset
+    used = trained | (dataset.test_names or frozenset())
+    frames = [frame for frame in dataset.frames if frame.file in used]
+    others = [frame.name for frame in dataset.frames if frame.file not in used]
+    skipped = [f"{name}: neither in `{key}` nor in `{_test_key(document)}`" for name in others]
+    return replace(dataset, frames=frames, skipped=dataset.skipped + skipped)
 
 
 def find_blender(root: Path) -> Path | None:
