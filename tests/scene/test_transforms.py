@@ -186,6 +186,10 @@ def test_masks_of_frames(tmp_path):
     write_transforms(tmp_path, views, [frame_entry(view, mask_path=f"masks/{view.name}") for view in views])
     assert read_scene(tmp_path).views[0].mask == tmp_path / "masks" / views[0].name
     assert read_scene(tmp_path, SceneOptions(masks="none")).views[0].mask is None
+    other = tmp_path / "others" / "images" / f"{views[0].name}.png"
+    other.parent.mkdir(parents=True)
+    other.touch()
+    assert [view.mask for view in read_scene(tmp_path, SceneOptions(masks="others")).views] == [other, None]
 
 
 def test_split_of_the_dataset(tmp_path):

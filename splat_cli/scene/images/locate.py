@@ -176,10 +176,10 @@ class ImageLocator:
         raise SceneError(f"there is no folder {masks}; name the folder of the masks with --masks DIR")
 
     def _mask(self, frame: Frame) -> Path | None:
-        """masks/NAME.jpg.png, masks/NAME.png, or the file named by the dataset."""
+        """The file named by the dataset, unless --masks is given; else masks/NAME.jpg.png or masks/NAME.png."""
         if self.options.masks == NO_MASKS:
             return None
-        if frame.mask is not None:
+        if frame.mask is not None and self.options.masks is None:
             return file_inside(self.root, frame.mask, from_elsewhere=True)
         if self.masks is None:
             return None
