@@ -3,15 +3,18 @@
 import random
 import signal
 import subprocess
+import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
+from splat_cli.run.checkpoints import checkpointer
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
 from splat_cli.run.checkpoints.file import read_checkpoint
 from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.terminal.interrupt import Interrupted
+from splat_cli.terminal.interrupt import Interrupted, Terminated
 from splat_cli.train.density_control import DensityControl
 from tests.subprocesses import (
     HANG,
@@ -101,6 +104,18 @@ def test_a_second_signal_within_a_step_saves_no_half_of_it(training, tmp_path, m
         signal.signal(signal.SIGINT, before)
     run = RunDir(tmp_path / "run")
     assert (checkpoint_paths(run.checkpoints_path), run.saved_steps()) == ([], [])
+
+
+def test_a_signal_while_a_checkpoint_begins_is_no_other_error(training, tmp_path, monkeypatch):
+    """The thread that writes the checkpoint may then not have started."""
+
+    class Interruptible(threading.Thread):
+        def start(self):
+            raise Terminated(signal.SIGTERM)
+
+    monkeypatch.setattr(checkpointer, "threading", SimpleNamespace(Thread=Interruptible))
+    with pytest.raises((Terminated, Interrupted)):
+        training.new(tmp_path / "run", checkpoint_every=5)
 
 
 def test_second_signal_ends_at_once_without_harm(scene, tmp_path, training):

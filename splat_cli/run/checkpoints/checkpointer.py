@@ -68,9 +68,9 @@ class Checkpointer:
 
     def finish(self) -> None:
         """Wait for the last checkpoint to be written; warn if that failed. FolderLost."""
-        if self._thread:
+        if self._thread and self._thread.is_alive():  # not if a second signal came while it was started
             self._thread.join()
-            self._thread = None
+        self._thread = None
         failure, self._failure = self._failure, None
         if isinstance(failure, FolderLost):
             raise failure
