@@ -137,7 +137,8 @@ def refuse_seen(held_out: Sequence[View], config: TrainConfig) -> str | None:
 
 def seen_photographs(file: Path, views: Sequence[View]) -> list[str]:
     """Names of the views whose photographs the splats in a file are known to be trained on."""
-    now, (runs, _) = inputs_of(views), _origins(str(file))
+    runs, _ = _origins(str(file))
+    now = inputs_of(views) if runs else {}  # which reads all photographs
     return sorted({name for run in runs for name in _seen(run, now)})
 
 

@@ -197,17 +197,19 @@ def test_the_budget_follows_from_detail_and_error(monkeypatch, budget, chosen):
     assert trials._Runner._budget(runner, shares, 7_000) == chosen
 
 
+def _runner(config=None, **methods):
+    """Stand-in for a _Runner whose trials and measurements are `methods`."""
+    left_out = SimpleNamespace(views=[])
+    given = {"config": config or TrainConfig(), "default": DEFAULT, "steps": 5_000, "size": (20, 15)}
+    return SimpleNamespace(**given, left_out=left_out, **methods)
+
+
 @pytest.mark.parametrize(
     ("share", "ssim", "expected"), [(1.3, 0.8, 15_000), (1.1, 0.8, DEFAULT), (1.3, 0.9, DEFAULT // 2)]
 )
 def test_much_fine_detail_takes_more_steps_without_the_penalty(share, ssim, expected):
     """ssim: of the trial with the penalty; the other has 0.85."""
-    runner = SimpleNamespace(
-        config=TrainConfig(),
-        default=DEFAULT,
-        steps=5_000,
-        size=(20, 15),
-        left_out=SimpleNamespace(views=[]),
+    runner = _runner(
         _trial=lambda steps, weight: _trial(weight, ssim if weight else 0.85),
         _shares=lambda psnr: [share - 0.5, share + 0.5],
         _budget=lambda shares, steps: None,
@@ -218,12 +220,8 @@ def test_much_fine_detail_takes_more_steps_without_the_penalty(share, ssim, expe
 @pytest.mark.parametrize("given", [None, 3.0])
 def test_the_better_trial_measures_the_error(given):
     """... unless the budget is given."""
-    runner = SimpleNamespace(
+    runner = _runner(
         config=TrainConfig(splat_budget=given),
-        default=DEFAULT,
-        steps=5_000,
-        size=(20, 15),
-        left_out=SimpleNamespace(views=[]),
         _trial=lambda steps, weight: Trial(steps, weight, 20.0 + weight, 0.8, [0.8] * 10),
         _shares=lambda psnr: [psnr / 100],
         _budget=lambda shares, steps: shares[0] + steps,
@@ -234,12 +232,7 @@ def test_the_better_trial_measures_the_error(given):
 
 @pytest.mark.parametrize(("by_detail", "expected"), [(None, 2.61), (2.0, 2.61), (3.0, 3.0)])
 def test_the_larger_budget_is_chosen(by_detail, expected):
-    runner = SimpleNamespace(
-        config=TrainConfig(),
-        default=DEFAULT,
-        steps=5_000,
-        size=(20, 15),
-        left_out=SimpleNamespace(views=[]),
+    runner = _runner(
         _trial=lambda _, weight: _trial(weight, 0.6 - weight / 10),
         _shares=lambda _: [0.0],
         _budget=lambda *_: by_detail,
