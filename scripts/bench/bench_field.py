@@ -15,8 +15,7 @@ import click
 import numpy as np
 from timing import median_ms
 
-from splat_cli.device import Backend, DeviceArray, open_backend
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import Backend, DeviceArray, ceil_div, open_backend
 from splat_cli.field.hash_grid import GridShape, HashGrid
 from splat_cli.field.network import Network
 from splat_cli.field.parameters import Parameters, adam_bias

@@ -14,8 +14,7 @@ import click
 import numpy as np
 from timing import median_ms
 
-from splat_cli.device import Backend, DeviceArray, open_backend
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import Backend, DeviceArray, ceil_div, open_backend
 from splat_cli.render.camera import TILE, CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.tiles import SORT_DEFINES, SORT_THREADS, TileLists

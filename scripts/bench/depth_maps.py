@@ -24,8 +24,7 @@ from PIL import Image
 
 from splat_cli.config import TrainConfig
 from splat_cli.config.presets import load_config
-from splat_cli.device import Backend, open_backend
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import Backend, ceil_div, open_backend
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.train_scene import train_scene
 from splat_cli.sample import make_sample_scene

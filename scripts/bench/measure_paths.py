@@ -26,8 +26,7 @@ import numpy as np
 from PIL import Image
 
 from splat_cli.commands.render import plan_job
-from splat_cli.device import Backend, open_backend
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import Backend, ceil_div, open_backend
 from splat_cli.gaussians.arrays import SplatArrays, opacities
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.images import to_8bit

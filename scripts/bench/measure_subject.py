@@ -15,7 +15,7 @@ import click
 import numpy as np
 
 from splat_cli.cli.param_types import Size
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import ceil_div
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.trajectories.camera_path import CameraPath, shares_seen, with_size
 from splat_cli.scene.view import View

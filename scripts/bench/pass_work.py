@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from splat_cli.device import Backend
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import Backend, ceil_div
 from splat_cli.render.camera import TILE
 from splat_cli.render.project import LARGE_BOX, ProjectedBatch, Projection
 from splat_cli.train.trainer import Trainer

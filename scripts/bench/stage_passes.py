@@ -12,8 +12,7 @@ import numpy as np
 from blend_stages import OURS, STAGES, Stage, gradients, last_pairs
 from step_passes import time_replay
 
-from splat_cli.device import Backend
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import Backend, ceil_div
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.blend import SEGMENT

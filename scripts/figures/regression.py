@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from splat_cli.device import DeviceArray, check_arrays
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import DeviceArray, ceil_div, check_arrays
 from splat_cli.field.network import WARPS, Network
 
 L2, RELATIVE_L2, HUBER = 0, 1, 2

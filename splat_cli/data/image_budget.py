@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from splat_cli.config import TrainConfig
 from splat_cli.data.image_streamer import ImageBudget
-from splat_cli.device import Backend, main_memory
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import Backend, ceil_div, main_memory
 from splat_cli.errors import UsageError
 from splat_cli.scene.view import View
 

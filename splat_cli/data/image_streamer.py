@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from splat_cli.device import Backend
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import Backend, ceil_div
 from splat_cli.render.camera import CameraTable, DeviceImage
 from splat_cli.scene.images.downscale import downscale_photograph
 

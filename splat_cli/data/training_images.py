@@ -11,8 +11,7 @@ import numpy as np
 from splat_cli.config import ResolvedConfig
 from splat_cli.data.image_streamer import ImageBudget, ImageStreamer
 from splat_cli.data.view_order import own_views
-from splat_cli.device import Backend, DeviceArray
-from splat_cli.device.launch import ceil_div, launch
+from splat_cli.device import Backend, DeviceArray, ceil_div, launch
 from splat_cli.ranks.share import WHOLE, Share
 from splat_cli.render.camera import CameraTable, DeviceImage
 from splat_cli.render.iter_state import IterState

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import ceil_div
 from splat_cli.ranks.share import Share
 
 

@@ -12,8 +12,7 @@ import math
 import numpy as np
 
 from splat_cli.config import ResolvedConfig
-from splat_cli.device import DeviceArray
-from splat_cli.device.launch import ceil_div, launch
+from splat_cli.device import DeviceArray, ceil_div, launch
 from splat_cli.gaussians.splats import OPACITY
 from splat_cli.model.columns import partition
 from splat_cli.model.model import Model

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from splat_cli.device import Backend, DeviceArray
-from splat_cli.device.launch import ceil_div, launch
+from splat_cli.device import Backend, DeviceArray, ceil_div, launch
 from splat_cli.gaussians.splats import OPACITY
 from splat_cli.model.columns import partition
 from splat_cli.model.model import Model

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from splat_cli.device.arguments import check_arrays
-from splat_cli.device.backend import Backend, DeviceArray, Kernel, Timer, Unit
+from splat_cli.device.backend import Backend, DeviceArray, Kernel, MemoryCost, Timer, Unit, ceil_div, launch
 from splat_cli.device.host import main_memory, num_cores
 from splat_cli.errors import DeviceError, UsageError
 
@@ -13,9 +13,12 @@ __all__ = [
     "Backend",
     "DeviceArray",
     "Kernel",
+    "MemoryCost",
     "Timer",
     "Unit",
+    "ceil_div",
     "check_arrays",
+    "launch",
     "main_memory",
     "num_cores",
     "open_backend",

@@ -1,8 +1,10 @@
-"""Interface of a device: arrays and kernels."""
+"""Interface of a device: arrays, kernels and their launches, memory."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -127,3 +129,35 @@ class Backend(Protocol):
 
     def describe(self) -> str:
         """Description of the device in one line."""
+
+
+THREADS = 256  # of a block of `launch`
+
+
+def ceil_div(a: int, b: int) -> int:
+    """a / b, rounded up."""
+    return -(-a // b)
+
+
+def launch(backend: Backend, file: str, name: str, num_threads: int, *args: Any, rows: int = 1, **defines: int) -> None:
+    """Launch a kernel on a grid of `num_threads` by `rows` threads; does nothing if `num_threads` is 0."""
+    if num_threads:
+        backend.kernel(file, name, **defines)((ceil_div(num_threads, THREADS), rows), (THREADS,), *args)
+
+
+@dataclass(frozen=True)
+class MemoryCost:
+    """Device memory of buffers, stated by their owners. Costs can be added.
+
+    Bytes: fixed, per pixel and tile of the largest view, per (splat, tile) pair, per splat.
+    """
+
+    fixed: float = 0
+    per_pixel: float = 0
+    per_tile: float = 0
+    per_pair: float = 0
+    per_splat: float = 0
+
+    def __add__(self, other: MemoryCost) -> MemoryCost:
+        mine, theirs = dataclasses.astuple(self), dataclasses.astuple(other)
+        return MemoryCost(*(a + b for a, b in zip(mine, theirs, strict=True)))

@@ -6,7 +6,7 @@ import ctypes
 import sys
 from typing import Any
 
-from splat_cli.device.launch import ceil_div
+from splat_cli.device.backend import ceil_div
 from splat_cli.errors import DeviceError
 
 

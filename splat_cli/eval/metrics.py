@@ -16,8 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from splat_cli.config import TrainConfig
-from splat_cli.device import Backend, DeviceArray, Unit
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import Backend, DeviceArray, Unit, ceil_div
 from splat_cli.errors import UsageError, reason_of
 
 PIXELS_PER_DEGREE = 67  # pixels per degree of visual angle: the package's default, a monitor at arm's length

@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.config import ResolvedConfig, TrainConfig
-from splat_cli.device import DeviceArray, Unit, check_arrays
-from splat_cli.device.launch import THREADS, ceil_div, launch
-from splat_cli.device.memory_cost import MemoryCost
+from splat_cli.device import DeviceArray, MemoryCost, Unit, ceil_div, check_arrays, launch
 from splat_cli.errors import UsageError
 from splat_cli.field.color_field import ColorField, FieldShape, field_bounds
 from splat_cli.field.hash_grid import GridShape, backward_directions, encode_directions
@@ -97,7 +95,7 @@ class FieldColoring(JointModel):
         if size := self.field.shape.features:
             kernel = self.backend.kernel("field/splat_features", "step_features", **batch_defines(views))
             inputs = state.array, views, self._capacity, model.splats.first_feature, int(dense), self.d_features
-            grid, params = (ceil_div(self._capacity, THREADS), size), model.splats.params
+            grid, params = (ceil_div(self._capacity, LANES * WARPS), size), model.splats.params
             kernel(grid, (LANES, WARPS), *inputs, params, model.moments.first, model.moments.second)
 
     def arrays(self) -> dict[str, DeviceArray]:

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.device import Backend, DeviceArray, check_arrays
-from splat_cli.device.launch import launch
+from splat_cli.device import Backend, DeviceArray, check_arrays, launch
 from splat_cli.errors import ShapeError
 from splat_cli.field.parameters import Parameters
 

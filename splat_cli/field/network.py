@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from splat_cli.device import Backend, DeviceArray
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import Backend, DeviceArray, ceil_div
 from splat_cli.errors import ShapeError
 from splat_cli.field.parameters import Parameters
 

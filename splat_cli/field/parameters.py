@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from splat_cli.device import Backend, DeviceArray
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import Backend, DeviceArray, ceil_div
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import batch_defines
 

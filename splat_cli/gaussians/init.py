@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from splat_cli.device import Backend, check_arrays
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import Backend, ceil_div, check_arrays
 from splat_cli.errors import SceneError
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.morton import curve_positions

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from splat_cli.device import Backend, DeviceArray
-from splat_cli.device.launch import launch
+from splat_cli.device import Backend, DeviceArray, launch
 
 CELL_BITS = 21
 

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from splat_cli.config import TrainConfig
-from splat_cli.device import Backend, DeviceArray, Kernel, Unit
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import Backend, DeviceArray, Kernel, Unit, ceil_div
 from splat_cli.joint.joint_model import SUM_THREADS, Decay, JointInputs, camera_rows
 from splat_cli.joint.poses import PoseRefinement, num_intrinsics
 from splat_cli.render.camera import CameraTable

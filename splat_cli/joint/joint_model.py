@@ -12,8 +12,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from splat_cli.config import ResolvedConfig, TrainConfig
-from splat_cli.device import Backend, DeviceArray, Unit
-from splat_cli.device.memory_cost import MemoryCost
+from splat_cli.device import Backend, DeviceArray, MemoryCost, Unit
 from splat_cli.gaussians.splats import Splats
 from splat_cli.joint.appearance.camera_response import CameraResponse
 from splat_cli.model.model import Model

@@ -9,9 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from splat_cli.config import ResolvedConfig
-from splat_cli.device import Backend, DeviceArray
-from splat_cli.device.launch import ceil_div
-from splat_cli.device.memory_cost import MemoryCost
+from splat_cli.device import Backend, DeviceArray, MemoryCost, ceil_div
 from splat_cli.joint.joint_model import JointModel
 from splat_cli.joint.outliers import OutlierMask
 from splat_cli.render.camera import CameraTable

@@ -7,8 +7,7 @@ import math
 import numpy as np
 
 from splat_cli.config import TrainConfig
-from splat_cli.device import Backend, DeviceArray, Kernel, Unit
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import Backend, DeviceArray, Kernel, Unit, ceil_div
 from splat_cli.gaussians.splats import Splats
 from splat_cli.joint.joint_model import SUM_BLOCKS, SUM_THREADS, Decay, JointInputs, JointModel
 from splat_cli.render.camera import CameraTable

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from splat_cli.device import Backend, DeviceArray, check_arrays
-from splat_cli.device.launch import launch
+from splat_cli.device import Backend, DeviceArray, check_arrays, launch
 
 FILE = "density/columns"
 ROWS_AT_ONCE = 6  # rows that are reordered at a time, to limit temporary memory

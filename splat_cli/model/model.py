@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from splat_cli.device import Backend, DeviceArray
-from splat_cli.device.launch import ceil_div
-from splat_cli.device.memory_cost import MemoryCost
+from splat_cli.device import Backend, DeviceArray, MemoryCost, ceil_div
 from splat_cli.errors import ShapeError
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.morton import curve_bounds, device_curve_positions

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import ceil_div
 
 RANK_BLOCK = 4096  # splats, as in cuda_src/common.cuh
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from splat_cli.device import Backend, DeviceArray
-from splat_cli.device.launch import launch
-from splat_cli.device.memory_cost import MemoryCost
+from splat_cli.device import Backend, DeviceArray, MemoryCost, launch
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import SEGMENT_BINS, IterState
 from splat_cli.render.project import Projection

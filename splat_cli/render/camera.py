@@ -9,8 +9,7 @@ from typing import Self
 
 import numpy as np
 
-from splat_cli.device import Backend, DeviceArray
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import Backend, DeviceArray, ceil_div
 from splat_cli.render.iter_state import IterState
 from splat_cli.scene.lens.distortion import NUM_COEFFICIENTS, Equirectangular, Polynomial
 from splat_cli.scene.view import View

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.device import Backend, DeviceArray
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import Backend, DeviceArray, ceil_div
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.rendered_maps import in_camera, splat_normals

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from splat_cli.device import DeviceArray
-from splat_cli.device.launch import launch
+from splat_cli.device import DeviceArray, launch
 from splat_cli.render.depth_fusion import DepthMaps
 from splat_cli.scene.view import View
 

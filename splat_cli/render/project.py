@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from splat_cli.device import Backend, DeviceArray, check_arrays
-from splat_cli.device.launch import ceil_div, launch
-from splat_cli.device.memory_cost import MemoryCost
+from splat_cli.device import Backend, DeviceArray, MemoryCost, ceil_div, check_arrays, launch
 from splat_cli.gaussians.splats import Splats
 from splat_cli.ranks.share import WHOLE, Share
 from splat_cli.render.camera import CAMERA_DTYPE, CameraTable

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from splat_cli.device import DeviceArray, check_arrays
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import DeviceArray, ceil_div, check_arrays
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState

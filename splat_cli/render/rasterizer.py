@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from splat_cli.device import Backend, DeviceArray
-from splat_cli.device.memory_cost import MemoryCost
+from splat_cli.device import Backend, DeviceArray, MemoryCost
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.blend import Picture, blend, blend_backward, blend_scores
 from splat_cli.render.camera import CameraTable

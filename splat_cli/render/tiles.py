@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from splat_cli.device import Backend, DeviceArray
-from splat_cli.device.launch import ceil_div
-from splat_cli.device.memory_cost import MemoryCost
+from splat_cli.device import Backend, DeviceArray, MemoryCost, ceil_div
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import LANES, THREADS, Projection

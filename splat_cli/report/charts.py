@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import ceil_div
 from splat_cli.gaussians.arrays import SplatArrays, opacities
 from splat_cli.report.markup import Markup, compact, join, tag, ticks
 from splat_cli.report.run_data import RunData

@@ -12,7 +12,7 @@ import numpy as np
 from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.config.combinations import trains_in_batches, uses_free_space
 from splat_cli.data.image_budget import resident_for_batch
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import ceil_div
 from splat_cli.scene.images.decode import has_alpha
 from splat_cli.scene.view import View
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import ceil_div
 from splat_cli.scene.colmap import find_model, has_model, visible_points
 from splat_cli.scene.view import Scene, View, evenly_spread
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import ceil_div
 from splat_cli.scene.view import View, evenly_spread
 
 REFERENCE_SIZE = 5.0

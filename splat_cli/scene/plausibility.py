@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 from PIL.ExifTags import IFD, Base
 
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import ceil_div
 from splat_cli.errors import SceneError
 from splat_cli.io.image_files import open_image
 from splat_cli.scene.colmap import UNREGISTERED, find_model, has_model, other_groups, visible_points

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from splat_cli.config import TrainConfig
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import ceil_div
 from splat_cli.errors import FormatError, SceneError
 from splat_cli.io.files import regular, replacing
 from splat_cli.io.json_input import parse_json, read_json_text

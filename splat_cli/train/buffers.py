@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from splat_cli.config import ResolvedConfig
-from splat_cli.device import Backend
-from splat_cli.device.memory_cost import MemoryCost
+from splat_cli.device import Backend, MemoryCost
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.selection import merged
 from splat_cli.joint.loss import PhotometricLoss

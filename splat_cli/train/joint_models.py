@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.config import ResolvedConfig, TrainConfig
-from splat_cli.device import DeviceArray, Unit
-from splat_cli.device.memory_cost import MemoryCost
+from splat_cli.device import DeviceArray, MemoryCost, Unit
 from splat_cli.field.color_field import ColorField
 from splat_cli.field.coloring import FieldColoring
 from splat_cli.gaussians.splats import Splats

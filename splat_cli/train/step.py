@@ -13,8 +13,7 @@ from typing import Protocol
 from splat_cli.config import ResolvedConfig
 from splat_cli.data.image_streamer import ImageStreamer
 from splat_cli.density.strategy import Strategy
-from splat_cli.device import Backend, DeviceArray
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import Backend, DeviceArray, ceil_div
 from splat_cli.model.model import Model
 from splat_cli.render.iter_state import IterState, copy_view_state
 from splat_cli.render.project_backward import Update

@@ -12,8 +12,7 @@ from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.data.training_images import TrainingImages
 from splat_cli.data.view_order import in_slots
 from splat_cli.density.ratings import mean_scores
-from splat_cli.device import DeviceArray
-from splat_cli.device.memory_cost import MemoryCost
+from splat_cli.device import DeviceArray, MemoryCost
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import num_buffers
 from splat_cli.train.step import MAX_AHEAD, BatchStep, CapturedGraph, Replay, ViewPipeline

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import ceil_div
 from splat_cli.errors import UsageError, escape_unprintable
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.move import rotated

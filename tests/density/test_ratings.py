@@ -5,7 +5,7 @@ import pytest
 
 from splat_cli.density.operations import HIDDEN_LOGIT
 from splat_cli.density.ratings import add_scores, mean_scores, prune_mask, rate_gradients, rate_splats, split_by_size
-from splat_cli.device.launch import launch
+from splat_cli.device import launch
 from tests.density.models import NUM, host, index, some_model
 from tests.reference.density import sigmoid
 

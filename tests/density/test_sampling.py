@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from splat_cli.density.ratings import WeightedSampler, sample_distinct
-from splat_cli.device.launch import launch
+from splat_cli.device import launch
 
 
 def _ratings(backend, weights):

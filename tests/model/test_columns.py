@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from splat_cli.device.launch import launch
+from splat_cli.device import launch
 from splat_cli.errors import ShapeError
 from splat_cli.model.columns import (
     ROWS_AT_ONCE,

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from splat_cli.device import Backend
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import Backend, ceil_div
 from splat_cli.render.blend import FORWARD_WARPS, blend, blend_backward
 from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import blend as reference

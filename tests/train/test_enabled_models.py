@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from splat_cli.config import ResolvedConfig, TrainConfig
-from splat_cli.device.memory_cost import MemoryCost
+from splat_cli.device import MemoryCost
 from splat_cli.joint.background import LearnedBackground
 from splat_cli.joint.joint_model import Decay
 from splat_cli.render.camera import CameraTable

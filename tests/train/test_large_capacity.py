@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from splat_cli.config import SETTINGS
-from splat_cli.device import open_backend
-from splat_cli.device.launch import launch
+from splat_cli.device import launch, open_backend
 from splat_cli.errors import UsageError
 from splat_cli.gaussians.splats import MAX_SPLATS, Splats
 from splat_cli.model.model import Model

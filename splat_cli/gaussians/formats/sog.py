@@ -17,8 +17,8 @@ import numpy as np
 from PIL import Image
 
 from splat_cli import __version__
+from splat_cli.device import ceil_div
 from splat_cli.device.host import num_cores
-from splat_cli.device.launch import ceil_div
 from splat_cli.errors import ZIP_ERRORS, FormatError, reason_of
 from splat_cli.gaussians.arrays import SplatArrays, splat_bytes
 from splat_cli.gaussians.editing.selection import in_morton_order

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from splat_cli.config import ResolvedConfig, TrainConfig
-from splat_cli.device import Backend, DeviceArray, Unit
-from splat_cli.device.launch import ceil_div
-from splat_cli.device.memory_cost import MemoryCost
+from splat_cli.device import Backend, DeviceArray, MemoryCost, Unit, ceil_div
 from splat_cli.joint.appearance.exposure import ExposureLoss
 from splat_cli.joint.joint_model import Decay, JointInputs
 from splat_cli.render.camera import CameraTable

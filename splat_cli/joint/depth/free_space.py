@@ -8,9 +8,7 @@ import numpy as np
 
 from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.config.combinations import uses_free_space
-from splat_cli.device import Backend, DeviceArray, Unit
-from splat_cli.device.launch import ceil_div
-from splat_cli.device.memory_cost import MemoryCost
+from splat_cli.device import Backend, DeviceArray, MemoryCost, Unit, ceil_div
 from splat_cli.joint.joint_model import JointInputs, JointModel
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.rasterizer import Rasterizer

@@ -11,9 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from splat_cli.config import ResolvedConfig, TrainConfig
-from splat_cli.device import Backend, DeviceArray, Kernel, Unit
-from splat_cli.device.launch import launch
-from splat_cli.device.memory_cost import MemoryCost
+from splat_cli.device import Backend, DeviceArray, Kernel, MemoryCost, Unit, launch
 from splat_cli.gaussians.splats import Splats
 from splat_cli.joint.joint_model import SUM_BLOCKS, SUM_THREADS, Decay, JointInputs, JointModel
 from splat_cli.render.blend import Picture, blend, blend_backward

@@ -7,8 +7,7 @@ import dataclasses
 import numpy as np
 
 from splat_cli.config import ResolvedConfig, TrainConfig
-from splat_cli.device import Backend
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import Backend, ceil_div
 from splat_cli.errors import SceneError
 from splat_cli.gaussians.arrays import SplatArrays, zero_splats
 from splat_cli.run.plan import resolve_plan

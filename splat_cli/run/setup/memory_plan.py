@@ -9,8 +9,7 @@ from splat_cli.config import ResolvedConfig
 from splat_cli.data.image_budget import photo_bytes
 from splat_cli.data.image_streamer import ImageBudget
 from splat_cli.data.view_order import own_views
-from splat_cli.device import Backend
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import Backend, ceil_div
 from splat_cli.errors import OutOfMemory
 from splat_cli.gaussians.splats import SHN, num_rows
 from splat_cli.model.model import Model, RowsOnDevice

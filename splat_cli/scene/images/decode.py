@@ -13,7 +13,7 @@ import numpy as np
 import simplejpeg
 from PIL import Image, ImageChops, UnidentifiedImageError
 
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import ceil_div
 from splat_cli.errors import reason_of
 from splat_cli.io.image_files import open_image
 

@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-from splat_cli.device import Backend
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import Backend, ceil_div
 from splat_cli.errors import SceneError, UsageError
 from splat_cli.scene.depth_maps import DepthMaps
 from splat_cli.scene.images.decode import (

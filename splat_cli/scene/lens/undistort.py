@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from splat_cli.device import Backend, check_arrays
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import Backend, ceil_div, check_arrays
 from splat_cli.scene.lens.camera import Lens, Pinhole
 from splat_cli.scene.lens.distortion import NUM_COEFFICIENTS
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from splat_cli.device import Backend, DeviceArray, check_arrays
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import Backend, DeviceArray, ceil_div, check_arrays
 from splat_cli.scene.plane_sweep.grayscale import GrayscaleImages, intrinsics
 from splat_cli.scene.view import View
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import ceil_div
 from splat_cli.scene.view import View
 
 MAX_POINTS = 8192  # per view

@@ -28,8 +28,7 @@ from urllib.parse import quote, unquote
 
 import numpy as np
 
-from splat_cli.device import num_cores
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import ceil_div, num_cores
 from splat_cli.processes.child_process import end_with_parent
 from splat_cli.processes.threads import run_in_threads
 from splat_cli.scene.colmap.model import SPHERE

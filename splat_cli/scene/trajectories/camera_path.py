@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.device.launch import ceil_div
+from splat_cli.device import ceil_div
 from splat_cli.errors import FormatError, UsageError, reason_of
 from splat_cli.scene.cameras_json import read_cameras, read_json
 from splat_cli.scene.extent import scene_extent

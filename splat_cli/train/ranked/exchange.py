@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from splat_cli.device import Backend, DeviceArray, Kernel, check_arrays
-from splat_cli.device.launch import ceil_div
-from splat_cli.device.memory_cost import MemoryCost
+from splat_cli.device import Backend, DeviceArray, Kernel, MemoryCost, ceil_div, check_arrays
 from splat_cli.gaussians.splats import Splats
 from splat_cli.ranks.protocol import Ranks
 from splat_cli.ranks.share import RANK_BLOCK, Share

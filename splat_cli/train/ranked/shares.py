@@ -11,9 +11,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from splat_cli.device import Backend, DeviceArray
-from splat_cli.device.launch import launch
-from splat_cli.device.memory_cost import MemoryCost
+from splat_cli.device import Backend, DeviceArray, MemoryCost, launch
 from splat_cli.gaussians.splats import OPACITIES, Splats
 from splat_cli.model.columns import ROWS_AT_ONCE, copy_columns
 from splat_cli.model.model import Model, Moments
