@@ -49,6 +49,8 @@ class SplatArrays:
     features: np.ndarray | None = None
     """[N, F] inputs of a colour field's network; None: F = 0"""
     origin: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    unread: tuple[str, ...] = ()
+    """Names of properties of the file that have no meaning here, such as `filter_3D` of Mip-Splatting"""
 
     def __post_init__(self) -> None:
         n = len(self)
@@ -94,6 +96,8 @@ class SplatArrays:
                 f"dropped spherical harmonics of degree {self.dropped_sh_degree}: "
                 f"{MAX_SH_DEGREE} is the highest that is rendered"
             )
+        if self.unread:
+            notes.append(f"did not read {', '.join(self.unread)}, which may change how splats look")
         return [f"{path}: {note}" for note in notes]
 
     def arrays(self) -> dict[str, np.ndarray]:

@@ -133,6 +133,8 @@ class ArrayReader:
         if kind is None or _WIDTHS.get(entry(accessor, "type", str)) != width or not is_own:
             raise ValueError(f"accessor {number} is not a plain array of {width} numbers in the file's own buffer")
         dtype = np.dtype(kind)
+        if dtype.kind != "f" and accessor.get("normalized") is not True:
+            raise ValueError(f"accessor {number} has whole numbers that are not normalized")
         row = width * dtype.itemsize
         count, stride = entry(accessor, "count", int), entry(view, "byteStride", int, row)
         begin, size = entry(view, "byteOffset", int, 0) + entry(accessor, "byteOffset", int, 0), len(self.content)
@@ -247,6 +249,9 @@ def read_glb(path: Path) -> SplatArrays:
     """Read the splats of all meshes. FormatError if the file is damaged, has no splats, or transforms them by nodes."""
     try:
         document, content = read_container(read_bytes(path))
+        for name in entry(document, "extensionsRequired", list, []):
+            if name not in (EXTENSION, SPZ_EXTENSION):
+                raise ValueError(f"it requires {ascii(name)[:40]}, which is not read")
         primitives = [
             primitive
             for mesh in objects(document, "meshes")

@@ -19,7 +19,7 @@ from PIL import Image
 from splat_cli import __version__
 from splat_cli.device import ceil_div
 from splat_cli.device.host import num_cores
-from splat_cli.errors import ZIP_ERRORS, FormatError, reason_of
+from splat_cli.errors import ZIP_ERRORS, FormatError, escape_unprintable, reason_of
 from splat_cli.gaussians.arrays import SplatArrays, splat_bytes
 from splat_cli.gaussians.editing.selection import in_morton_order
 from splat_cli.gaussians.formats.quantize import (
@@ -39,6 +39,8 @@ from splat_cli.io.json_input import entry, json_object, numbers
 from splat_cli.processes.threads import run_in_threads
 
 CODES = 256
+_KEYS = {"version", "asset", "count", "antialias", "means", "scales", "quats", "sh0", "shN"}
+_SHOWN = 3
 _ROUNDS, _PALETTE_ROUNDS = 10, 3
 _SAMPLES = 64
 """Vectors per mean that k-means looks at, at most."""
@@ -232,7 +234,9 @@ def read_sog(path: Path) -> SplatArrays:
             if degree not in range(4) or not 0 <= n * splat_bytes(degree) <= max_unpacked_bytes(path):
                 raise ValueError(f"{n} splats of SH degree {degree}, too many for {path.stat().st_size} bytes")
             with np.errstate(over="ignore", invalid="ignore"):  # numbers that float32 cannot hold: dropped
-                return finite_splats(_unpack(file, meta, n, (degree + 1) ** 2 - 1))
+                splats = finite_splats(_unpack(file, meta, n, (degree + 1) ** 2 - 1))
+            splats.unread = tuple(map(escape_unprintable, sorted(meta.keys() - _KEYS)[:_SHOWN]))
+            return splats
     except (*ZIP_ERRORS, Image.DecompressionBombError) as error:
         raise FormatError(f"{path} cannot be read as .sog ({reason_of(error)}): export it again") from error
 

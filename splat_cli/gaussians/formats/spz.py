@@ -298,6 +298,8 @@ def _read_header(path: Path, content: bytes, versions: tuple[int, ...]) -> SpzHe
             f"{path} has SH degree {degree} and {bits} bits of fraction: expected at most degree {MAX_FILE_SH_DEGREE} "
             "and 23 bits; export it again"
         )
+    if flags & ~(ANTIALIASED | EXTENDED):  # such as 128, by which Spark's levels of detail are in one file
+        raise FormatError(f"{path} has flags {flags}, of which only 1 and 2 are known: export it without extras")
     if n * splat_bytes(degree) > max_unpacked_bytes(path):
         raise FormatError(f"{path} declares {n} splats, too many for {path.stat().st_size} bytes; export it again")
     return SpzHeader(version, n, degree, bits, bool(flags & ANTIALIASED), bool(flags & EXTENDED))

@@ -91,6 +91,8 @@ def test_compressed_ply_without_bounds_of_color(tmp_path):
         (b'"nodes":[{"mesh":0}]', b'"nodes":[{"scale":1}]'),
         (b'"srgb_rec709_display"', b'"lin_rec709_display" '),
         (b'"kernel":"ellipse"', b'"kernel":"square" '),
+        (b'"extensionsUsed":["KHR_gaussian', b'"extensionsRequired":["EXT'),
+        (b'"componentType":5126', b'"componentType":5122'),  # not normalized
         (b":ROTATION", b":ROTAXION"),
         (b'"meshes"', b'"mashes"'),
         (b'"extensions"', b'"extensionz"'),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from splat_cli.gaussians.formats import write_splats
+from splat_cli.gaussians.formats import read_splats, write_splats
 from tests.gaussians.formats.refused import assert_one_line
 from tests.gaussians.some_splats import some_splats
 
@@ -39,6 +39,22 @@ def test_sog_that_lacks_something(tmp_path, name, change):
         for one, content in contents.items():
             file.writestr(one, changed if one == name else content)
     assert_one_line(path)
+
+
+def test_parts_of_sog_that_are_not_read_are_named(tmp_path):
+    path = tmp_path / "a.sog"
+    write_splats(path, some_splats(20, 0))
+    path.write_bytes(_renamed(path.read_bytes(), b'"asset"', b'"lod"'))
+    assert read_splats(path).unread == ("lod",)
+
+
+def _renamed(content, old, new):
+    """A .sog with another key in its meta.json."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as file, zipfile.ZipFile(stream, "w") as out:
+        for name in file.namelist():
+            out.writestr(name, file.read(name).replace(old, new) if name == "meta.json" else file.read(name))
+    return stream.getvalue()
 
 
 def _image(pixels):

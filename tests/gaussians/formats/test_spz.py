@@ -29,6 +29,7 @@ from tests.gaussians.some_splats import some_splats
         (12, "<B", 5, "degree 5"),
         (12, "<B", 4, "declares"),
         (13, "<B", 24, "24 bits"),
+        (14, "<B", 128, "flags 128"),
     ],
 )
 def test_spz_headers(tmp_path, offset, layout, value, message):
