@@ -14,7 +14,7 @@ from splat_cli.scene.quaternion import camera_center
 
 MAX_PHOTOGRAPHS = 1 << 16
 """Maximum number of photographs, more than in any public dataset; names and poses then take 50 MB."""
-_MAX_SHOWN = 120  # characters of a name in messages
+_MAX_SHOWN, _SHOWN = 120, 3  # characters of a name, and names, in messages
 Entry = TypeVar("Entry")
 
 
@@ -111,6 +111,12 @@ def shown_name(name: str) -> str:
     """Name of a photograph for messages: sanitised, and shortened if it is longer than file names usually are."""
     name = sanitize_name(name)
     return name if len(name) <= _MAX_SHOWN else f"{name[: _MAX_SHOWN // 2]}...{name[-_MAX_SHOWN // 4 :]}"
+
+
+def not_read(names: Sequence[object]) -> str:
+    """Text that names what a reader found and does not read, at most three; empty without any."""
+    shown = ", ".join([*(shown_name(str(name)) for name in names[:_SHOWN]), *["..."][: len(names) > _SHOWN]])
+    return f" (not read: {shown})" if names else ""
 
 
 def path_ends(path: str) -> list[str]:

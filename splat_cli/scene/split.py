@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from splat_cli.device import ceil_div
 from splat_cli.errors import FormatError, SceneError
 from splat_cli.io.files import regular, replacing
 from splat_cli.io.json_input import parse_json, read_json_text
-from splat_cli.scene.dataset import MAX_PHOTOGRAPHS
+from splat_cli.scene.dataset import MAX_PHOTOGRAPHS, shown_name
 from splat_cli.scene.view import Scene, View
 
 _FIRST, _MAX_LINE = 1024, 4096  # characters; lines of devices such as /dev/zero never end
@@ -36,7 +36,13 @@ def split_scene(scene: Scene, config: TrainConfig) -> Split:
     """
     if not config.eval:
         return Split(*split(scene.views, 0))
-    names = scene.test_names if config.split is None else read_split(Path(config.split))
+    names = scene.test_names
+    if config.split is not None:
+        names, trained = _read_lists(Path(config.split))
+        if trained is not None and (others := {view.name for view in scene.views} - trained - names):
+            raise SceneError(
+                f"{config.split} lists {min(others)} neither in `train` nor in `test`: add it, or remove `train`"
+            )
     if names is None and config.split_by == "sector":
         names = sector_names(scene.views, config.test_every)
     train, test = split(scene.views, config.test_every, names)
@@ -113,18 +119,28 @@ def _camera_distances(views: Sequence[View]) -> np.ndarray:
 
 def read_split(path: Path) -> frozenset[str]:
     """Names of held-out photographs: one per line, or `test` of a JSON object. Raises FormatError."""
+    return _read_lists(path)[0]
+
+
+def _read_lists(path: Path) -> tuple[frozenset[str], frozenset[str] | None]:
+    """Names of held-out photographs, and those of training ones if a JSON object lists them. Raises FormatError."""
     try:
         with regular(path).open(encoding="utf-8-sig", errors="surrogateescape") as file:
             is_json = file.read(_FIRST).lstrip().startswith("{")
             file.seek(0)
             lines = itertools.islice(iter(partial(file.readline, _MAX_LINE), ""), MAX_PHOTOGRAPHS)
-            names = _names_in_json(path) if is_json else lines
-            found = frozenset(name.strip() for name in names if name.strip() and not name.lstrip().startswith("#"))
+            lists = _lists_in_json(path) if is_json else {"test": lines}
+            found, trained = _names(lists["test"]), _names(lists["train"]) if "train" in lists else None
     except OSError as error:
         raise FormatError(f"{path} cannot be read: {error.strerror or error}") from error
     if not found:
         raise FormatError(f"{path} names no photograph to hold out; expected one name per line, or a JSON list `test`")
-    return found
+    return found, trained
+
+
+def _names(lines: Iterable[str]) -> frozenset[str]:
+    """The lines that are not empty or comments, without spaces around them."""
+    return frozenset(name.strip() for name in lines if name.strip() and not name.lstrip().startswith("#"))
 
 
 def write_split(path: Path, split: Split) -> None:
@@ -134,13 +150,17 @@ def write_split(path: Path, split: Split) -> None:
         temporary.write_text(json.dumps(names, indent=1) + "\n", encoding="utf-8")
 
 
-def _names_in_json(path: Path) -> list[str]:
+def _lists_in_json(path: Path) -> dict[str, list[str]]:
     try:
-        names = parse_json(read_json_text(path)).get("test")
+        lists = parse_json(read_json_text(path))
     except ValueError as error:
         raise FormatError(
             f"{path} is not a JSON file ({error}); expected one name per line, or a JSON object"
         ) from error
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise FormatError(f"{path} has no list `test` of names; expected one, or one name per line")
-    return names
+    if "test" not in lists or lists.keys() - {"train", "test"}:
+        found = ", ".join(shown_name(key) for key in lists)
+        raise FormatError(f"{path} has the lists {found}; expected `test` and perhaps `train`, or one name per line")
+    for names in lists.values():
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise FormatError(f"{path} has a value that is not a list of names; expected such lists")
+    return lists

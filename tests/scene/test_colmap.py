@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from splat_cli.errors import SceneError
+from splat_cli.scene import read_scene
 from splat_cli.scene.colmap import MODEL_FOLDERS, find_model, read_model
 from splat_cli.scene.colmap.model import CAMERA_MODELS, Camera, Image, Model
 from splat_cli.scene.colmap.write import write_model
-from tests.scene.models import PINHOLE, small_model, write_with_observations
+from tests.scene.models import PINHOLE, small_model, write_scene, write_with_observations
 
 
 def assert_same(one, other):
@@ -96,6 +97,14 @@ def test_binary_comes_before_text(tmp_path):
     write_model(tmp_path, small_model(("text.png",)), binary=False)
     write_model(tmp_path, small_model(("binary.png",)), binary=True)
     assert read_model(tmp_path).images[0].name == "binary.png"
+
+
+def test_models_that_are_not_read_are_named(tmp_path):
+    write_scene(tmp_path, small_model())
+    write_model(tmp_path / "sparse/0", small_model(), binary=False)
+    write_model(tmp_path / "colmap/sparse/0", small_model())
+    others = f"the model in {tmp_path}/colmap/sparse/0, the text files in {tmp_path}/sparse/0"
+    assert read_scene(tmp_path).found == f"the COLMAP model in {tmp_path}/sparse/0 (not read: {others})"
 
 
 def test_no_model(tmp_path):

@@ -124,11 +124,22 @@ def test_metashape_chunks_without_common_coordinates(tmp_path, views):
         read_scene(_written(path, text.replace(chunk, chunk + other)))
     unaligned = re.sub("<transform>.*?</transform></camera>", "</camera>", other)
     assert len(read_scene(_written(path, text.replace(chunk, chunk + unaligned))).views) == 5
+    disabled = other.replace('enabled="true"', 'enabled="false"')
+    assert len(read_scene(_written(path, text.replace(chunk, chunk + disabled))).views) == 5
+    (tmp_path / "later.xml").write_text(text)
+    assert read_scene(tmp_path).found.endswith(" that are not aligned or disabled (not read: later.xml)")
 
 
 def _written(path, text):
     path.write_text(text)
     return path.parent
+
+
+def test_a_label_of_two_photographs_is_not_guessed(tmp_path, views):
+    write_metashape(tmp_path, views)
+    (tmp_path / "images" / "a_01.png").write_bytes((tmp_path / "images" / "a_01.jpg").read_bytes())
+    scene = read_scene(tmp_path)
+    assert scene.skipped == ["a_01: several photographs have this name: a_01.jpg, a_01.png; keep one of them"]
 
 
 def test_labels_that_differ_in_case_from_files_are_found(tmp_path, views):

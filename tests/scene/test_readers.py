@@ -148,6 +148,11 @@ def test_corrected_cameras_of_polycam_come_first(tmp_path, views):
 def test_record3d_with_a_lens_for_each_frame(tmp_path, views):
     write_record3d(tmp_path, views, per_frame=True)
     assert_same_pixels(read_scene(tmp_path), [pixels(view) for view in views])
+    path = tmp_path / "metadata.json"
+    values = json.loads(path.read_text())
+    path.write_text(json.dumps({**values, "perFrameIntrinsicCoeffs": values["perFrameIntrinsicCoeffs"][1:]}))
+    with pytest.raises(SceneError, match="not a list of one lens per pose"):
+        read_scene(tmp_path)
 
 
 def test_record3d_as_it_lies_in_an_r3d_file(tmp_path, views):

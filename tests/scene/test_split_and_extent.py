@@ -5,9 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from splat_cli.errors import FormatError
+from splat_cli.config import TrainConfig
+from splat_cli.errors import FormatError, SceneError
 from splat_cli.scene import scene_extent, split
-from splat_cli.scene.split import Split, read_split, sector_names, write_split
+from splat_cli.scene.split import Split, read_split, sector_names, split_scene, write_split
+from splat_cli.scene.view import Scene
 from tests.peak_memory import assert_little_memory
 from tests.views import ring_of_views
 
@@ -38,6 +40,20 @@ def test_named_views_are_held_out(tmp_path):
 def test_names_one_per_line(tmp_path):
     (tmp_path / "split.txt").write_text("# held out\na.jpg\n\n  sub/b c.jpg \n")
     assert read_split(tmp_path / "split.txt") == {"a.jpg", "sub/b c.jpg"}
+
+
+def test_photographs_in_no_list_of_a_split_are_not_trained_on(tmp_path):
+    """As `val` of other programs, which are held out, too."""
+    scene, path = Scene(tmp_path, ring_of_views(4), np.zeros((0, 3)), np.zeros((0, 3))), tmp_path / "split.json"
+    config = TrainConfig(eval=True, split=str(path))
+    path.write_text('{"train": ["a_00.jpg", "a_01.jpg"], "test": ["a_02.jpg"]}')
+    with pytest.raises(SceneError, match=r"lists a_03\.jpg neither in `train` nor in `test`"):
+        split_scene(scene, config)
+    path.write_text('{"test": ["a_02.jpg"]}')
+    assert [len(part) for part in split_scene(scene, config)[:2]] == [3, 1]
+    path.write_text('{"val": ["a_01.jpg"], "test": ["a_02.jpg"]}')
+    with pytest.raises(FormatError, match=r"has the lists val, test; expected `test` and perhaps `train`"):
+        split_scene(scene, config)
 
 
 @pytest.mark.parametrize("text", ["a_01.jpg\na_02.jpg\n", '{"train": [], "test": ["a_01.jpg", "a_02.jpg"]}'])

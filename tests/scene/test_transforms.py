@@ -126,6 +126,9 @@ def test_lens_of_each_frame(tmp_path):
     assert plain.lens is None
     assert bent.lens.fx == 50
     assert bent.lens.distortion == Polynomial(radial=(0.1, 0.02, 0.0, 0.0), tangential=(0.003, 0.004))
+    angle = {"camera_angle_x": np.pi / 2, "camera_angle_y": np.pi / 2}
+    write_transforms(tmp_path, views, [frame_entry(views[0], **angle)])
+    assert read_scene(tmp_path).views[0].fx == pytest.approx(views[0].width / 2)
 
 
 @pytest.mark.parametrize("key", [{"camera_model": "OPENCV_FISHEYE"}, {"is_fisheye": True}])
@@ -138,6 +141,16 @@ def test_no_held_out_names(tmp_path):
     scene = read_scene(write_transforms(tmp_path, test_filenames=[], val_filenames=None))
     assert scene.test_names is None
     assert scene.found == f"the frames in {tmp_path / 'transforms.json'}"
+
+
+def test_keys_that_are_not_read_are_named(tmp_path):
+    """Such as `time` of scenes that move."""
+    views = ring_of_views(2)
+    frames = [frame_entry(views[0], sharpness=3), frame_entry(views[1], time=0.5, w=40)]
+    write_transforms(tmp_path, views, frames, aabb_scale=16, a=1, b=2, c=3)
+    assert read_scene(tmp_path).found.endswith("transforms.json (not read: a, b, c, ...)")
+    write_transforms(tmp_path, views, frames, aabb_scale=16)
+    assert read_scene(tmp_path).found.endswith("transforms.json (not read: time)")
 
 
 @pytest.mark.parametrize("key", ["test_filenames", "val_filenames"])
@@ -207,9 +220,12 @@ def test_photographs_in_no_part_of_the_split_are_left_out(tmp_path):
     lists = {"train_filenames": names[:2], "val_filenames": names[2:3], "test_filenames": names[3:]}
     scene = read_scene(write_transforms(tmp_path, views, **lists))
     assert [view.name for view in scene.views] == [*names[:2], names[3]]
-    assert scene.skipped == [f"{names[2]}: neither in `train_filenames` nor in `test_filenames`"]
+    assert scene.skipped == [f"{names[2]}: not to be trained on, nor in `test_filenames`"]
     del lists["train_filenames"]
-    assert len(read_scene(write_transforms(tmp_path, views, **lists)).views) == 4
+    assert [view.name for view in read_scene(write_transforms(tmp_path, views, **lists)).views] == [
+        *names[:2],
+        names[3],
+    ]
 
 
 def test_transposed_poses_are_left_out(tmp_path):

@@ -1,5 +1,7 @@
 """Selection and order of splats."""
 
+from typing import Any
+
 import numpy as np
 
 from splat_cli.gaussians.arrays import SplatArrays, opacities
@@ -38,7 +40,7 @@ def merged(parts: list[SplatArrays]) -> SplatArrays:
     k = max(part.shN.shape[1] for part in parts)
     padded = [np.pad(part.shN, ((0, 0), (0, k - part.shN.shape[1]), (0, 0))) for part in parts]
     names = [name for name in parts[0].arrays() if name != "shN"]
-    arrays = {name: np.concatenate([part.arrays()[name] for part in parts]) for name in names}
+    arrays: dict[str, Any] = {name: np.concatenate([part.arrays()[name] for part in parts]) for name in names}
     return SplatArrays(
         **arrays,
         shN=np.concatenate(padded),

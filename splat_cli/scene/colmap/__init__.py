@@ -33,11 +33,13 @@ def find_model(root: Path) -> Path:
 
 
 def _model_folder(root: Path) -> Path | None:
-    for name in MODEL_FOLDERS:
-        folder = root / name
-        if any((folder / f"{stem}{suffix}").is_file() for stem in FILES for suffix in (".bin", ".txt")):
-            return folder
-    return None
+    return next(iter(model_folders(root)), None)
+
+
+def model_folders(root: Path) -> list[Path]:
+    """Folders of models, or of parts of one, under `root`; the first is read."""
+    files = [f"{stem}{suffix}" for stem in FILES for suffix in (".bin", ".txt")]
+    return [root / name for name in MODEL_FOLDERS if any((root / name / file).is_file() for file in files)]
 
 
 def larger_sibling(folder: Path, num_images: int) -> tuple[Path, int] | None:

@@ -9,9 +9,9 @@ from pathlib import Path, PurePosixPath
 
 from splat_cli.errors import ZIP_ERRORS, SceneError
 from splat_cli.io.archives import check_member, max_unpacked_bytes, open_zip, unzip_error
-from splat_cli.scene.colmap import FILES, find_model, has_model, larger_sibling, read_model
+from splat_cli.scene.colmap import FILES, find_model, has_model, larger_sibling, model_folders, read_model
 from splat_cli.scene.colmap.model import Image, Model
-from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, sanitize_name, usable_frames
+from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, not_read, sanitize_name, usable_frames
 from splat_cli.scene.images.locate import image_folder
 from splat_cli.scene.lens import Lens, lens_of
 from splat_cli.scene.options import SceneOptions
@@ -102,9 +102,13 @@ def read_colmap(root: Path, options: SceneOptions) -> Dataset:
             return _dataset(read_model(folder), found, image_folder(root, archive, options))
     folder = find_model(root)
     model = read_model(folder)
+    others = [f"the model in {other}" for other in model_folders(root) if other != folder]
+    if (folder / "images.bin").is_file() and (folder / "images.txt").is_file():
+        others.append(f"the text files in {folder}")
     dataset = _dataset(model, f"the COLMAP model in {folder}", image_folder(root, folder, options))
     if (other := larger_sibling(folder, len(model.images))) is not None:
         dataset.found += f" ({other[0]} has {other[1]:,} photographs: give that folder for them)"
+    dataset.found += not_read(others)
     return dataset
 
 

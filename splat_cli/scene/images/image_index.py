@@ -34,15 +34,15 @@ class ImageIndex:
         """The photograph, relative to the folder, for a camera's label: a name or path, with or without suffix.
 
         The longest matching end of the path wins, then equal case, then the fewest folders. Unusable if there is no
-        match or more than one, such as equal names in two folders.
+        match or more than one, such as equal names in two folders, or 1.jpg and 1.png for the label 1.
         """
         ends = path_ends(label)
         keys = (*ends, *(str(Path(end).with_suffix("")) for end in ends))
         for files in (*map(self._by_end.get, keys), *(self._by_end_any_case.get(key.casefold()) for key in keys)):
             files = files or []
             best = [file for file in files if len(file.parts) == min(len(other.parts) for other in files)]
-            if len({file.parent for file in best}) > 1:
-                raise Unusable(f"photographs in several folders have this name: {best[0]}, {best[1]}; keep one of them")
+            if len(best) > 1:
+                raise Unusable(f"several photographs have this name: {best[0]}, {best[1]}; keep one of them")
             if best:
                 return str(best[0])
         raise Unusable(f"there is no such photograph in {self.folder}")

@@ -6,6 +6,7 @@ Bundler v0.4 User's Manual, section "Output format and scene representation".
 
 import re
 from array import array
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +14,16 @@ import numpy as np
 
 from splat_cli.errors import SceneError
 from splat_cli.io.files import regular
-from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, check_count, sanitize_name, usable_frames
+from splat_cli.scene.dataset import (
+    Dataset,
+    Frame,
+    Points,
+    Unusable,
+    check_count,
+    not_read,
+    sanitize_name,
+    usable_frames,
+)
 from splat_cli.scene.images.image_index import ImageIndex
 from splat_cli.scene.images.locate import export_image_folder
 from splat_cli.scene.lens import Lens
@@ -34,11 +44,14 @@ _FLIP_Y_AND_Z = np.diag([1.0, -1.0, -1.0])
 
 def find_bundler(root: Path) -> Path | None:
     """The first .out file in `root` that starts like Bundler's."""
+    return next(_bundles(root), None)
+
+
+def _bundles(root: Path) -> Iterator[Path]:
     for path in filter(Path.is_file, sorted(root.glob("*.out"))):
         with regular(path).open("rb") as file:
             if file.read(len(_HEADER)) == _HEADER:
-                return path
-    return None
+                yield path
 
 
 def read_bundler(root: Path, options: SceneOptions) -> Dataset:
@@ -60,7 +73,8 @@ def read_bundler(root: Path, options: SceneOptions) -> Dataset:
     entries = zip(_labels(path, num_cameras), cameras.reshape(-1, _CAMERA_NUMBERS), reach, strict=False)
     registered = ((label, (camera, half)) for label, camera, half in entries if camera[0] != 0)
     frames, skipped = usable_frames(registered, partial(_frame, images))
-    return Dataset(f"Bundler's cameras in {path}", images.folder, frames, points, skipped)
+    others = not_read([other.name for other in _bundles(root)][1:])
+    return Dataset(f"Bundler's cameras in {path}{others}", images.folder, frames, points, skipped)
 
 
 def _numbers(path: Path) -> np.ndarray:

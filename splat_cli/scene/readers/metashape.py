@@ -5,6 +5,7 @@ distortion; the tangential coefficients p1 and p2 are in reverse order, compared
 User Manual, appendix "Camera models".
 """
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from xml.etree.ElementTree import Element, ParseError, fromstring
@@ -13,7 +14,7 @@ import numpy as np
 
 from splat_cli.errors import SceneError
 from splat_cli.io.files import regular
-from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, sanitize_name, usable_frames
+from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, not_read, sanitize_name, usable_frames
 from splat_cli.scene.images.image_index import ImageIndex
 from splat_cli.scene.images.locate import export_image_folder
 from splat_cli.scene.lens import Lens
@@ -30,17 +31,21 @@ _MAX_SIDE = 1 << 18
 _Camera = tuple[Element, Element | None, np.ndarray | None]
 """A camera, its sensor, and the transform from its component to the world."""
 _FRAME, _FISHEYE = ("frame",), ("fisheye", "equidistant_fisheye")
+_NO = ("false", "0")
 _NAMES = ("f", "cx", "cy", "b1", "b2", "k1", "k2", "k3", "k4", "p1", "p2")
 
 
 def find_metashape(root: Path) -> Path | None:
     """The first .xml file in `root` that is a Metashape document."""
+    return next(_documents(root), None)
+
+
+def _documents(root: Path) -> Iterator[Path]:
     for path in filter(Path.is_file, sorted(root.glob("*.xml"))):
         with regular(path).open("rb") as file:
             head = file.read(_HEAD_BYTES)
         if b"<document" in head and b"<chunk" in head:
-            return path
-    return None
+            yield path
 
 
 def read_metashape(root: Path, options: SceneOptions) -> Dataset:
@@ -52,13 +57,15 @@ def read_metashape(root: Path, options: SceneOptions) -> Dataset:
     aligned: list[tuple[str, _Camera]] = []
     num_cameras, placed = 0, []
     for chunk in _document(path).iter("chunk"):
+        if chunk.get("enabled") in _NO:
+            continue
         sensors = {sensor.get("id"): sensor for sensor in chunk.iter("sensor")}
         worlds, default = _worlds(chunk, path), _world(chunk.find("transform"), path)
         first = len(aligned)
         for camera in chunk.iter("camera"):
             num_cameras += 1
             has_master = camera.get("master_id") not in (None, camera.get("id"))
-            if camera.get("enabled") in ("false", "0") or (camera.find("transform") is None and not has_master):
+            if camera.get("enabled") in _NO or (camera.find("transform") is None and not has_master):
                 continue
             sensor, world = sensors.get(camera.get("sensor_id")), worlds.get(camera.get("component_id"), default)
             aligned.append((camera.get("label", ""), (camera, sensor, world)))
@@ -70,9 +77,10 @@ def read_metashape(root: Path, options: SceneOptions) -> Dataset:
     num_unaligned = num_cameras - len(aligned)
     if num_unaligned == num_cameras:
         raise SceneError(f"{path} has {num_cameras} cameras, and none is aligned and enabled: align them, export again")
+    others = not_read([other.name for other in _documents(root)][1:])
     frames, skipped = usable_frames(aligned, partial(_frame, images))
     without = f", without {num_unaligned} that are not aligned or disabled" if num_unaligned else ""
-    return Dataset(f"Metashape's cameras in {path}{without}", images.folder, frames, Points(), skipped)
+    return Dataset(f"Metashape's cameras in {path}{without}{others}", images.folder, frames, Points(), skipped)
 
 
 def _document(path: Path) -> Element:

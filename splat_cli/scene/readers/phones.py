@@ -95,13 +95,15 @@ def read_record3d(root: Path, options: SceneOptions) -> Dataset:
     except Unusable as reason:
         raise SceneError(f"{path}: {reason}: export the capture again") from None
     lenses = values.get("perFrameIntrinsicCoeffs")
+    if lenses is not None and not (isinstance(lenses, list) and len(lenses) == len(poses)):
+        raise SceneError(f"{path}: `perFrameIntrinsicCoeffs` is not a list of one lens per pose: export it again")
 
     def frame(index: int) -> Frame:
         x, y, z, w, *center = _numbers({"pose": poses[index]}, "pose", 7)
         c2w = np.eye(4)
         c2w[:3, :3], c2w[:3, 3] = matrix_from_quat((w, x, y, z)), center
         lens = [k[0], k[4], k[6], k[7]]  # column by column
-        if isinstance(lenses, list) and len(lenses) == len(poses):
+        if lenses is not None:
             lens = _numbers({"lens": lenses[index]}, "lens", 4)
         depth = _depth(root, root, f"depth/{index}.exr", f"confidence/{index}.png")
         return _frame(images, str(index), pose_matrix(c2w.ravel().tolist()), lens, size, depth)

@@ -10,6 +10,7 @@ the "OpenCV-compliant" export has k1, k2, t2, t1, and this export has new column
 import csv
 import itertools
 import math
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from splat_cli.scene.dataset import (
     Points,
     Unusable,
     check_count,
+    not_read,
     sanitize_name,
     usable_frames,
 )
@@ -44,12 +46,15 @@ _MAX_LINE, _MAX_COLUMNS = 4096, 64
 
 def find_realityscan(root: Path) -> Path | None:
     """The first .csv file in `root` with the columns of a registration."""
+    return next(_registrations(root), None)
+
+
+def _registrations(root: Path) -> Iterator[Path]:
     for path in filter(Path.is_file, sorted(root.glob("*.csv"))):
         with regular(path).open(encoding="utf-8-sig", errors="replace") as file:
             head = [file.readline(_MAX_LINE) for _ in range(2)]
         if any(set(_columns(line)) >= _POSE for line in head):
-            return path
-    return None
+            yield path
 
 
 def read_realityscan(root: Path, options: SceneOptions) -> Dataset:
@@ -61,7 +66,8 @@ def read_realityscan(root: Path, options: SceneOptions) -> Dataset:
     images = ImageIndex(export_image_folder(root, options))
     rows = ((row["name"], row) for row in _rows(path))
     frames, skipped = usable_frames(rows, partial(_frame, images))
-    return Dataset(f"RealityScan's cameras in {path}", images.folder, frames, Points(), skipped)
+    others = not_read([other.name for other in _registrations(root)][1:])
+    return Dataset(f"RealityScan's cameras in {path}{others}", images.folder, frames, Points(), skipped)
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

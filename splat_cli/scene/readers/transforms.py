@@ -20,6 +20,7 @@ from splat_cli.scene.dataset import (
     Unusable,
     existing_end,
     file_inside,
+    not_read,
     sanitize_name,
     usable_frames,
 )
@@ -30,7 +31,14 @@ from splat_cli.scene.lens.distortion import Distortion, FTheta, Polynomial
 from splat_cli.scene.lens.rolling_shutter import MAX_ANGLE
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.points.point_cloud import read_point_cloud
-from splat_cli.scene.readers.document import matrix, number, read_document, refuse_coefficients, text, w2c_from_opengl
+from splat_cli.scene.readers.document import (
+    matrix,
+    number,
+    read_document,
+    refuse_coefficients,
+    text,
+    w2c_from_opengl,
+)
 
 FILE = "transforms.json"
 TRAIN, TEST, POINTS = "transforms_train.json", "transforms_test.json", "points3d.ply"
@@ -43,7 +51,20 @@ _RADIAL = ("k1", "k2", "k3", "k4")
 _TANGENTIAL = (*_RADIAL, "p1", "p2")
 _RATIONAL = ("k4", "k5", "k6", *_RADIAL[:3], "p1", "p2")
 _PRISM = (*_TANGENTIAL, "sx1", "sy1")
+_FOCALS = ("fl_x", "fl_y", "camera_angle_x", "camera_angle_y")
 _SPHERES = ("EQUIRECTANGULAR", "SPHERICAL")
+_KEYS = {
+    *("frames", "ply_file_path", "applied_transform", "train_filenames", "val_filenames", "test_filenames"),
+    *("file_path", "mask_path", "transform_matrix", "transform_matrix_start", "transform_matrix_end"),
+    *("rolling_shutter", "depth_file_path", "depth_unit_scale_factor", "depth_path", "integer_depth_scale"),
+    *("camera_model", "is_fisheye", "w", "h", "cx", "cy", *_FOCALS, *_RATIONAL, *_PRISM),
+    *("angle_to_pixeldist_poly", "linear_cde"),
+}
+_WITHOUT_EFFECT = {
+    *("applied_scale", "scale", "offset", "aabb_scale", "up", "orientation_override", "auto_scale_poses_override"),
+    *("colmap_im_id", "sharpness", "rotation"),
+}
+"""Keys of other programs that place the scene in a cube, or say nothing of the picture."""
 _UNREAD = ("ftheta_p0", "latlong", "from_na", "from_mitsuba")
 """instant-ngp's keys of other lenses and axes."""
 _MAX_SIDE = 1 << 18
@@ -76,7 +97,7 @@ def read_transforms(root: Path, options: SceneOptions) -> Dataset:
             for frame in frames
         ]
     points = _points(root, document, undo)
-    found = f"the frames in {path}"
+    found = f"the frames in {path}{_unread(document, entries)}"
     if options.lens != "keep" and any(frame.rolling_shutter for frame in frames):
         found += " (rolling shutters count only with --lens keep)"
     test_names = _test_names(document, photos, is_given)
@@ -90,6 +111,12 @@ def frames_from(
     """The usable frames, and "name: reason" of the others. Arguments as in `frame_from`."""
     named = ((name_of(entry, index), entry) for index, entry in enumerate(entries))
     return usable_frames(named, lambda _, entry: frame_from(entry, shared, photos, match_basename))
+
+
+def _unread(document: dict[str, Any], entries: list[Any]) -> str:
+    """Text that names keys that are not read and may change the picture, such as `time`; empty without any."""
+    keys = {*document}.union(*(entry.keys() for entry in entries if isinstance(entry, dict)))
+    return not_read(sorted(keys - _KEYS - _WITHOUT_EFFECT - {*_UNREAD}))
 
 
 def _applied(document: dict[str, Any], path: Path) -> np.ndarray | None:
@@ -156,14 +183,13 @@ def _listed(document: dict[str, Any], key: str, photos: Path, match_basename: bo
 
 
 def _without_unlisted(dataset: Dataset, document: dict[str, Any], is_given: bool) -> Dataset:
-    """The dataset without the frames that nerfstudio neither trains on nor tests, if `train_filenames` says so."""
-    trained = _listed(document, key := "train_filenames", dataset.photos, is_given)
-    if trained is None:
-        return dataset
-    used = trained | (dataset.test_names or frozenset())
-    frames = [frame for frame in dataset.frames if frame.file in used]
-    others = [frame.name for frame in dataset.frames if frame.file not in used]
-    skipped = [f"{name}: neither in `{key}` nor in `{_test_key(document)}`" for name in others]
+    """The dataset without the frames that nerfstudio neither trains on nor tests, by its lists."""
+    lists = [_listed(document, key, dataset.photos, is_given) for key in ("train_filenames", "val_filenames")]
+    held_out = dataset.test_names or frozenset()
+    trained = {frame.file for frame in dataset.frames} - (lists[1] or set()) if lists[0] is None else lists[0]
+    frames = [frame for frame in dataset.frames if frame.file in trained | held_out]
+    others = [frame.name for frame in dataset.frames if frame.file not in trained | held_out]
+    skipped = [f"{name}: not to be trained on, nor in `{_test_key(document)}`" for name in others]
     return replace(dataset, frames=frames, skipped=dataset.skipped + skipped)
 
 
@@ -189,6 +215,7 @@ def read_blender(root: Path, options: SceneOptions) -> Dataset:
         raise SceneError(reason)
     photos = root if options.images is None else image_folder(root, root, options)
     document, entries = read_document(root / TRAIN)
+    unread = _unread(document, entries)
     frames, skipped = frames_from(entries, document, photos)
     test_names = None
     if (root / TEST).is_file():
@@ -197,7 +224,7 @@ def read_blender(root: Path, options: SceneOptions) -> Dataset:
         frames, skipped = frames + test_frames, skipped + test_skipped
         test_names = frozenset(frame.name for frame in test_frames)
     points = read_point_cloud(root / POINTS) if (root / POINTS).is_file() else Points()
-    return Dataset(f"Blender's frames in {root / TRAIN}", photos, frames, points, skipped, test_names)
+    return Dataset(f"Blender's frames in {root / TRAIN}{unread}", photos, frames, points, skipped, test_names)
 
 
 def frame_from(entry: Any, shared: dict[str, Any], photos: Path, match_basename: bool = False) -> Frame:
@@ -211,16 +238,25 @@ def frame_from(entry: Any, shared: dict[str, Any], photos: Path, match_basename:
     if file is None:
         raise Unusable("has no `file_path`")
     file = located(photos, file, match_basename)
-    w2c, shutter = _pose({**shared, **entry})
+    values = _with_own(shared, entry)
+    w2c, shutter = _pose(values)
     return Frame(
         sanitize_name(file),
         file,
-        _lens({**shared, **entry}, photos / file),
+        _lens(values, photos / file),
         w2c,
         text(entry, "mask_path"),
-        depth=_depth({**shared, **entry}),
+        depth=_depth(values),
         rolling_shutter=shutter,
     )
+
+
+def _with_own(shared: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
+    """The values of a frame, and the shared ones beside them, without the focal lengths if the frame has its own."""
+    has_own, is_shared = ({key[-1] for key in _FOCALS if key in values} for values in (entry, shared))
+    if has_own and (lacking := is_shared - has_own):
+        raise Unusable(f"it has a focal length of its own, but not along {lacking.pop()}, as all others: state both")
+    return {**{key: value for key, value in shared.items() if not (has_own and key in _FOCALS)}, **entry}
 
 
 def _pose(values: dict[str, Any]) -> tuple[np.ndarray, RollingShutter | None]:
@@ -350,8 +386,11 @@ def _focal(angle: float | None, side: int) -> float | None:
 
 
 def _distortion(values: dict[str, Any]) -> Distortion | None:
-    model = (text(values, "camera_model") or "OPENCV").upper()
-    fisheye = model in _FISHEYE_MODELS or values.get("is_fisheye") is True
+    is_fisheye = values.get("is_fisheye") or False
+    model = (text(values, "camera_model") or ("OPENCV_FISHEYE" if is_fisheye else "OPENCV")).upper()
+    fisheye = model in _FISHEYE_MODELS
+    if not isinstance(is_fisheye, bool) or (is_fisheye and not fisheye):
+        raise Unusable(f"its `is_fisheye` is {str(is_fisheye)[:40]!a} and its camera model {model!a}: correct one")
     if not fisheye and model not in _MODELS:
         known = ", ".join((*_MODELS, *_FISHEYE_MODELS, _FTHETA, *_SPHERES))
         raise Unusable(f"its camera model {model!a} cannot be used; expected one of {known}")
