@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image as Picture
 
+from splat_cli.scene.colmap.binary import write_model
 from splat_cli.scene.colmap.model import Camera, Image, Model
-from splat_cli.scene.colmap.write import write_model
 from splat_cli.scene.quaternion import quat_from_matrix
 from splat_cli.scene.view import View
 from tests.textured_ball import photograph, views_of_ball

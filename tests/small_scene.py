@@ -3,8 +3,8 @@
 import numpy as np
 from PIL import Image as Picture
 
+from splat_cli.scene.colmap.binary import write_model
 from splat_cli.scene.colmap.model import Camera, Image, Model
-from splat_cli.scene.colmap.write import write_model
 from splat_cli.scene.quaternion import quat_from_matrix
 from tests.views import ring_of_views
 

@@ -15,7 +15,7 @@ from splat_cli.errors import SplatError
 from splat_cli.gaussians.formats import write_splats
 from splat_cli.gaussians.ply import write_ply
 from splat_cli.scene.colmap import read_model
-from splat_cli.scene.colmap.write import write_model
+from splat_cli.scene.colmap.binary import write_model
 from tests.gaussians.formats.spz_files import forget_axes
 from tests.gaussians.some_splats import some_splats
 from tests.scene.transforms_files import write_point_cloud

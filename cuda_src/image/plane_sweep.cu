@@ -5,7 +5,7 @@
 // One thread owns one depth of one pixel.
 #include "common.cuh"
 
-#define RADIUS 2                    // px; half the size of a patch. scene/plane_sweep/ncc.py mirrors it
+#define RADIUS 2                    // px; half the size of a patch. scene/plane_sweep.py mirrors it
 #define PEAK 3                      // depths on each side that belong to the same peak
 #define BEST 3                      // number of views in the mean
 #define MIN_DEVIATION 2.0f          // grey levels of 255; a patch with less contrast looks like any other

@@ -25,7 +25,7 @@ from splat_cli.gaussians.ply import read_ply
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.rendered_maps import render_maps
 from splat_cli.render.view import ViewRenderer
-from splat_cli.run.storage.load_images import load_run_images
+from splat_cli.run.storage.load_run import load_run_images
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.sample import make_sample_city
 from splat_cli.scene.view import View

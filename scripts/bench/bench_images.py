@@ -19,10 +19,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from splat_cli.device import Backend, open_backend
 from splat_cli.eval.metrics import psnr
-from splat_cli.scene.colmap.model import Camera
+from splat_cli.scene.colmap.model import Camera, lens_of
 from splat_cli.scene.images.decode import decode_jpeg, reduced
 from splat_cli.scene.images.image_set import load_images
-from splat_cli.scene.lens import Lens, lens_of, undistort
+from splat_cli.scene.lens import Lens, undistort
 from splat_cli.scene.view import View
 
 DOWNSCALES = (1, 2, 4, 8)

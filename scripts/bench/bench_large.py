@@ -34,8 +34,8 @@ from splat_cli.run.device import open_device
 from splat_cli.run.run_writer import RunWriter
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.train_scene import train_scene
+from splat_cli.scene.colmap.binary import write_model
 from splat_cli.scene.colmap.model import Camera, Image, Model
-from splat_cli.scene.colmap.write import write_model
 from splat_cli.scene.quaternion import quat_from_matrix
 from splat_cli.terminal.console import Display, Progress
 from splat_cli.train import initialization, trainer

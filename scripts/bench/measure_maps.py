@@ -12,7 +12,7 @@ from splat_cli.device import open_backend
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.rendered_maps import RenderedMaps, render_maps
 from splat_cli.render.view import ViewRenderer
-from splat_cli.run.storage.load_splats import load_trained_splats
+from splat_cli.run.storage.load_run import load_trained_splats
 from splat_cli.sample.photographs import UPRIGHT
 from splat_cli.sample.room import make_room
 from splat_cli.sample.shapes import Shape, nearest

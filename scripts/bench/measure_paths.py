@@ -32,7 +32,7 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.render.images import to_8bit
 from splat_cli.render.rendered_maps import RenderedMaps, render_maps
 from splat_cli.render.view import ViewRenderer, depth_factors
-from splat_cli.run.storage.load_splats import load_trained_splats
+from splat_cli.run.storage.load_run import load_trained_splats
 from splat_cli.scene.trajectories.camera_path import CameraPath, shares_seen
 from splat_cli.scene.view import View, evenly_spread
 

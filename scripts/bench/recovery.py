@@ -57,11 +57,9 @@ from splat_cli.run.setup.initial_state import build_trainer_from_data
 from splat_cli.run.setup.training_data import TrainingData, read_data
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.images.image_set import ImageSet
-from splat_cli.scene.poses import similarity_between
+from splat_cli.scene.poses import similarity_between, views_following
 from splat_cli.scene.view import View
 from splat_cli.terminal.console import Display
-from splat_cli.train.refined_views import refined_views as following_views
-from splat_cli.train.refined_views import views_following
 from splat_cli.train.trainer import Trainer
 
 
@@ -75,7 +73,7 @@ def train(
     final = trainer.joint.refined_views() or disturbed.training.views
     moved = similarity_between(data.training.views, final)
     if what in LENSES:
-        views = following_views(trainer, disturbed.held_out.views)
+        views = trainer.refined_views(disturbed.held_out.views)
     else:
         views = views_following(disturbed.held_out.views, data.training.views, final)
     held_out = disturbed.held_out._replace(views=views)

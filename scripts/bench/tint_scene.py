@@ -26,8 +26,7 @@ from splat_cli.eval.metrics import mean_score
 from splat_cli.io.image_files import open_image
 from splat_cli.render.images import to_8bit
 from splat_cli.run.storage.find_run import find_splats
-from splat_cli.run.storage.load_images import load_run_images
-from splat_cli.run.storage.load_splats import load_model
+from splat_cli.run.storage.load_run import load_model, load_run_images
 from splat_cli.scene.read import read_scene
 from splat_cli.terminal.console import Display
 

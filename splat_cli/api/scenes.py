@@ -22,8 +22,7 @@ from splat_cli.run.setup.training_data import TrainingData, load_data, read_chec
 from splat_cli.run.setup.trials import choose_settings
 from splat_cli.run.storage.find_run import find_splats, new_locked_run, step_of
 from splat_cli.run.storage.inputs import inputs_of, warning_of_copies
-from splat_cli.run.storage.load_images import load_run_images
-from splat_cli.run.storage.load_splats import load_model, warn_of_earlier_step
+from splat_cli.run.storage.load_run import load_model, load_run_images, warn_of_earlier_step
 from splat_cli.run.train_scene import train_scene as train_into_run
 from splat_cli.scene.georeferenced import point_of
 from splat_cli.scene.options import SceneOptions
@@ -32,7 +31,6 @@ from splat_cli.scene.view import Scene
 from splat_cli.terminal.console import Display, Level, Progress
 from splat_cli.terminal.interrupt import Interrupted
 from splat_cli.train.initialization import check_source
-from splat_cli.train.refined_views import refined_views
 from splat_cli.train.trainer import Trainer
 
 _READING = frozenset(option.name for option in dataclasses.fields(SceneOptions)) | {"crop_start"}
@@ -162,13 +160,13 @@ def _train_in_memory(
 def _result_of(trainer: Trainer, data: TrainingData) -> TrainedScene:
     held_out = data.held_out
     if held_out is not None:
-        held_out = held_out._replace(views=refined_views(trainer, held_out.views))
+        held_out = held_out._replace(views=trainer.refined_views(held_out.views))
     joint = trainer.joint
     model = TrainedModel(trainer.splats, joint.field, trainer.background, joint.camera_responses())
     return TrainedScene(
         trainer.config,
         trainer.step,
-        refined_views(trainer, data.scene.views),
+        trainer.refined_views(data.scene.views),
         held_out.views if held_out else [],
         None,
         point_of(data.scene.origin),

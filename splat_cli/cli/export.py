@@ -187,7 +187,7 @@ def command(
     Coordinates are in the units of the scene, or in metres with --scale-by.
     """
     from splat_cli.commands.export import ExportJob, ExportTarget
-    from splat_cli.run.storage.load_splats import save_cameras
+    from splat_cli.run.storage.load_run import save_cameras
 
     if not sources:
         raise UsageError(f"name the file to write, too: splat export {quoted(out)} OUT.ply (or .spz, .html, ...)")

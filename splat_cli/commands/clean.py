@@ -19,8 +19,13 @@ from splat_cli.gaussians.init import SH_C0
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.images import save_png, to_8bit
 from splat_cli.render.view import ViewRenderer
-from splat_cli.run.storage.load_images import load_run_images, read_run_scene
-from splat_cli.run.storage.load_splats import inside_crop, load_trained_splats, warn_of_earlier_step
+from splat_cli.run.storage.load_run import (
+    inside_crop,
+    load_run_images,
+    load_trained_splats,
+    read_run_scene,
+    warn_of_earlier_step,
+)
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.extent import viewing_distance
 from splat_cli.scene.images.image_set import ImageSet

@@ -19,8 +19,7 @@ from splat_cli.report.comparison_page import ComparedPicture, comparison_page
 from splat_cli.report.markup import shown
 from splat_cli.report.page import refuse_other_file
 from splat_cli.run.storage.find_run import find_splats, open_run
-from splat_cli.run.storage.load_images import load_run_images
-from splat_cli.run.storage.load_splats import load_model
+from splat_cli.run.storage.load_run import load_model, load_run_images
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.terminal.console import Display

@@ -16,7 +16,7 @@ from splat_cli.io.image_files import open_image
 from splat_cli.render.images import background_color, save_animation
 from splat_cli.render.output.render_sequence import RenderSettings, render_sequence
 from splat_cli.run.device import prepare_kernels
-from splat_cli.run.storage.load_splats import load_splats_for_viewers
+from splat_cli.run.storage.load_run import load_splats_for_viewers
 from splat_cli.run.storage.result import RunSummary
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.train_scene import train_scene

@@ -19,8 +19,7 @@ from splat_cli.io.folder_lock import locked_file
 from splat_cli.render.images import png_names, refuse_foreign, save_png
 from splat_cli.run.storage.find_run import find_splats, step_of
 from splat_cli.run.storage.inputs import changed_inputs
-from splat_cli.run.storage.load_images import load_run_images, read_run_scene
-from splat_cli.run.storage.load_splats import load_model
+from splat_cli.run.storage.load_run import load_model, load_run_images, read_run_scene
 from splat_cli.run.storage.result import updated_metrics
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.images.image_set import ImageSet

@@ -27,11 +27,11 @@ from splat_cli.render.view import contributions
 from splat_cli.report.page import refuse_other_file
 from splat_cli.run.export_splats import fine_tune
 from splat_cli.run.storage.find_run import find_splats, refuse_file_of_run
-from splat_cli.run.storage.load_images import load_run_images
-from splat_cli.run.storage.load_splats import (
+from splat_cli.run.storage.load_run import (
     bake_for_viewers,
     field_path,
     inside_crop,
+    load_run_images,
     load_trained_splats,
     warn_of_earlier_step,
 )

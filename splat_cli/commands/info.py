@@ -13,7 +13,7 @@ from splat_cli.gaussians.arrays import SplatArrays, opacities
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.formats.spz import stated_axes_of
 from splat_cli.run.storage.find_run import find_splats, is_run, runs_in
-from splat_cli.run.storage.load_splats import field_path
+from splat_cli.run.storage.load_run import field_path
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.formats import DATASET_SUFFIXES, has_dataset

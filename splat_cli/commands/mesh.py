@@ -20,8 +20,13 @@ from splat_cli.render.depth_fusion import DepthMaps, light_left_behind, render_d
 from splat_cli.render.planes import find_planes, flattened
 from splat_cli.run.export_splats import fine_tune
 from splat_cli.run.storage.find_run import refuse_file_of_run
-from splat_cli.run.storage.load_images import load_run_images, read_run_scene
-from splat_cli.run.storage.load_splats import inside_crop, load_trained_splats, warn_of_earlier_step
+from splat_cli.run.storage.load_run import (
+    inside_crop,
+    load_run_images,
+    load_trained_splats,
+    read_run_scene,
+    warn_of_earlier_step,
+)
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.terminal.console import Display
 

@@ -28,7 +28,7 @@ from splat_cli.render.output.render_sequence import RenderSettings, SequenceResu
 from splat_cli.render.output.video import write_video
 from splat_cli.render.rasterizer import Coloring
 from splat_cli.run.storage.find_run import find_splats
-from splat_cli.run.storage.load_splats import field_path, warn_of_earlier_step
+from splat_cli.run.storage.load_run import field_path, warn_of_earlier_step
 from splat_cli.scene.cameras_json import read_cameras
 from splat_cli.scene.georeferenced import relative_point, relative_views
 from splat_cli.scene.trajectories.camera_path import DEFAULT_FPS, CameraPath, up_of, with_size

@@ -19,7 +19,7 @@ from typing import IO, Any
 from PIL import Image, UnidentifiedImageError
 
 from splat_cli.errors import reason_of
-from splat_cli.io.decoder import HEIF_BRANDS, image_brand
+from splat_cli.io.image_files import HEIF_BRANDS, image_brand
 from splat_cli.processes.child_process import limit_memory
 
 Answer = tuple[dict[str, Any], bytes]

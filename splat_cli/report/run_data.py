@@ -19,7 +19,7 @@ from splat_cli.field.color_field import ColorField
 from splat_cli.gaussians.splats import Splats
 from splat_cli.processes.threads import run_in_threads
 from splat_cli.report.markup import shown
-from splat_cli.run.storage.load_images import load_run_images
+from splat_cli.run.storage.load_run import load_run_images
 from splat_cli.run.storage.run_dir import RunDir, sum_phases
 from splat_cli.scene.view import View, evenly_spread
 from splat_cli.terminal.console import Display

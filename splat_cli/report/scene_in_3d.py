@@ -22,7 +22,7 @@ from splat_cli.render.view import contributions, render_image
 from splat_cli.report.markup import Markup, join, jpeg, tag
 from splat_cli.report.page import photograph_id
 from splat_cli.report.run_data import ComparedView, RunData
-from splat_cli.run.storage.load_images import load_run_images
+from splat_cli.run.storage.load_run import load_run_images
 from splat_cli.scene.trajectories.focus import up_direction
 from splat_cli.scene.view import View, evenly_spread
 from splat_cli.terminal.console import Display, Level

@@ -11,7 +11,7 @@ from splat_cli.io.files import replacing
 from splat_cli.report.page import SCENE, page, refuse_other_file
 from splat_cli.report.run_data import ComparedView, RunData, compare_views, read_run_data
 from splat_cli.report.scene_in_3d import scene_in_3d, stops_of
-from splat_cli.run.storage.load_splats import load_model
+from splat_cli.run.storage.load_run import load_model
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.terminal.console import Display
 

@@ -23,7 +23,6 @@ from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene.georeferenced import point_of
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.terminal.console import Progress
-from splat_cli.train.refined_views import refined_views
 from splat_cli.train.trainer import Trainer, TrainingInputs
 
 _FINE_TUNING: dict[str, Any] = {
@@ -89,7 +88,7 @@ def splats_of_run(trainer: Trainer, config: TrainConfig, origin: Iterable[float]
     splats = dataclasses.replace(splats, antialiased=trainer.config.antialias, origin=point_of(origin))
     if field is None:
         return RunSplats(splats)
-    views = refined_views(trainer, trainer.cameras.views)
+    views = trainer.refined_views(trainer.cameras.views)
     return RunSplats(
         splats, trainer.run_with_memory_fallback(lambda: bake_field(field, splats, views, config.sh_degree))
     )
@@ -113,7 +112,7 @@ def polished(
     steps = max(round(_POLISH_SHARE * trainer.config.steps), 1)
     say(f"Training the baked splats of the PLY for {steps:,} steps")
     rates = {name: share * getattr(config, name) for name, share in _POLISH_RATES.items()}
-    placed = photographs._replace(views=refined_views(trainer, trainer.cameras.views))
+    placed = photographs._replace(views=trainer.refined_views(trainer.cameras.views))
     try:
         tuned = trainer.run_with_memory_fallback(
             lambda: fine_tune(trainer.backend, baked.splats, placed, config, steps, **rates)

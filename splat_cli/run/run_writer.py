@@ -14,7 +14,6 @@ from splat_cli.run.storage.result import updated_metrics
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.training_log import TensorBoardLogger
 from splat_cli.terminal.console import Display
-from splat_cli.train.refined_views import refined_views
 from splat_cli.train.trainer import Trainer
 
 
@@ -75,7 +74,7 @@ class RunWriter:
         if responses:
             self.run.save_responses(responses)
         if self.trainer.config.pose_opt:
-            self.run.save_cameras(refined_views(self.trainer, self.data.scene.views))
+            self.run.save_cameras(self.trainer.refined_views(self.data.scene.views))
 
     def _evaluate(self, seconds: float) -> None:
         """Evaluate on the held-out photographs, if any; write and display the scores."""
@@ -94,7 +93,7 @@ class RunWriter:
     def _free_space(self) -> dict[str, float]:
         trainer, held_out = self.trainer, self.data.held_out
         assert held_out is not None
-        views = {"": refined_views(trainer, held_out.views), "_train": refined_views(trainer, self.data.training.views)}
+        views = {"": trainer.refined_views(held_out.views), "_train": trainer.refined_views(self.data.training.views)}
         return free_space_metrics(
             trainer.backend, trainer.splats, views, self.data.scene.points, trainer.config.antialias
         )
@@ -102,7 +101,7 @@ class RunWriter:
     def _scores(self) -> dict[str, Score]:
         trainer, held_out = self.trainer, self.data.held_out
         assert held_out is not None
-        held_out = held_out._replace(views=refined_views(trainer, held_out.views))
+        held_out = held_out._replace(views=trainer.refined_views(held_out.views))
 
         def on_render(index: int, render: np.ndarray) -> None:
             self.board.render(trainer.step, index, held_out.views[index].name, render)

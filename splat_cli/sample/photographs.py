@@ -11,9 +11,9 @@ from PIL import Image as Picture
 
 from splat_cli.errors import SceneError
 from splat_cli.io.files import write_error
-from splat_cli.scene.colmap.model import Camera, Image, Model
-from splat_cli.scene.colmap.write import write_model
-from splat_cli.scene.lens import RollingShutter, lens_of
+from splat_cli.scene.colmap.binary import write_model
+from splat_cli.scene.colmap.model import Camera, Image, Model, lens_of
+from splat_cli.scene.lens import RollingShutter
 from splat_cli.scene.quaternion import quat_from_matrix, world_to_camera
 
 FOCAL = 0.86

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -27,6 +27,8 @@ from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import update_smooth_3d_sigmas
 from splat_cli.scene.extent import scene_extent, scene_size
 from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.scene.poses import views_following
+from splat_cli.scene.view import View
 from splat_cli.terminal.console import Progress
 from splat_cli.terminal.phase_timer import PhaseTimer
 from splat_cli.train.buffers import initial_capacity, make_model, make_rasterizer
@@ -159,6 +161,11 @@ class Trainer:
     def step(self) -> int:
         """Number of steps done."""
         return self.loop.step
+
+    def refined_views(self, views: Sequence[View]) -> list[View]:
+        """`views` at refined poses and intrinsics; without --pose-opt, `views` unchanged."""
+        refined = self.joint.refined_views()
+        return list(views) if refined is None else views_following(views, self.cameras.views, refined)
 
     def run_until(self, step: int, on_progress: Callable[[Progress], None] | None = None) -> None:
         """Train up to step `step`, counted from the start of the run; calls `on_progress` a few times a second."""

@@ -17,12 +17,10 @@ from splat_cli.render.images import background_color
 from splat_cli.render.view import render_image
 from splat_cli.run.setup.training_data import load_image_set
 from splat_cli.run.storage.find_run import find_splats
-from splat_cli.run.storage.load_images import other_scene, read_run_scene
-from splat_cli.run.storage.load_splats import warn_of_earlier_step
+from splat_cli.run.storage.load_run import other_scene, read_run_scene, warn_of_earlier_step
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.view import View
 from splat_cli.terminal.console import Display, Level
-from splat_cli.train.refined_views import refined_views
 from splat_cli.train.trainer import Trainer
 
 
@@ -67,7 +65,7 @@ class LiveSource:
 
     @property
     def views(self) -> list[View]:
-        return refined_views(self._trainer, self._trainer.cameras.views)
+        return self._trainer.refined_views(self._trainer.cameras.views)
 
     @property
     def splats(self) -> Splats:

@@ -18,7 +18,7 @@ from splat_cli.render.images import to_8bit
 from splat_cli.render.view import ViewRenderer
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.colmap import read_model
-from splat_cli.scene.colmap.write import write_model
+from splat_cli.scene.colmap.binary import write_model
 from splat_cli.terminal.interrupt import Interrupted
 from tests.documented import notebook_cells, python_blocks, run_cell
 from tests.gaussians.some_splats import some_splats

@@ -17,7 +17,7 @@ from splat_cli.gaussians.formats import read_splats, write_splats
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.images import to_8bit
 from splat_cli.render.view import ViewRenderer
-from splat_cli.run.storage.load_images import load_run_images
+from splat_cli.run.storage.load_run import load_run_images
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.train_scene import train_scene
 from splat_cli.sample import make_sample_scene

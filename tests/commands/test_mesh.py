@@ -12,8 +12,7 @@ from splat_cli.commands.mesh import Mesh, merged_vertices, without_small_parts, 
 from splat_cli.device import open_backend
 from splat_cli.gaussians.formats.gltf import read_container
 from splat_cli.run import export_splats
-from splat_cli.run.storage.load_images import read_run_scene
-from splat_cli.run.storage.load_splats import load_trained_splats
+from splat_cli.run.storage.load_run import load_trained_splats, read_run_scene
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.terminal.console import Display
 

@@ -16,7 +16,7 @@ from splat_cli.errors import UsageError
 from splat_cli.render.camera import CAMERA_DTYPE, CameraTable
 from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene import load_images, read_scene
-from splat_cli.scene.images.lazy import lazy_images
+from splat_cli.scene.images.image_set import lazy_images
 from splat_cli.train.trainer import TrainingInputs
 from tests.small_scene import write_small_scene
 from tests.training import SETTINGS

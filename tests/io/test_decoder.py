@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 from PIL.ExifTags import Base
 
-from splat_cli.io import decoder
+from splat_cli.io import image_files
 from splat_cli.io.image_files import FORMATS, open_image
 from splat_cli.scene.depth_maps.files import read_depths
 from splat_cli.scene.images.decode import decode_photo, image_size
@@ -19,9 +19,9 @@ needs_avif = pytest.mark.skipif("AVIF" not in FORMATS, reason="this Pillow has n
 @pytest.fixture(autouse=True)
 def no_processes():
     """Each test starts and ends its own decoder process."""
-    decoder._close()
+    image_files._close()
     yield
-    decoder._close()
+    image_files._close()
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def avif(tmp_path):
 
 
 def processes():
-    return list(decoder._idle.queue)
+    return list(image_files._idle.queue)
 
 
 @needs_avif
@@ -66,9 +66,9 @@ def test_killed_decoder_is_replaced(avif):
 @needs_avif
 @pytest.mark.parametrize("program", ["import os; os.abort()", "print('')", "import os; os.close(1); input()"])
 def test_crash_of_a_decoder_is_reported_for_the_file(avif, monkeypatch, program):
-    monkeypatch.setattr(decoder, "_GRACE", 0.1)
+    monkeypatch.setattr(image_files, "_GRACE", 0.1)
     with monkeypatch.context() as changed:
-        changed.setattr(decoder, "_PROGRAM", program)
+        changed.setattr(image_files, "_PROGRAM", program)
         with pytest.raises(ValueError, match="^cannot be opened .its decoder failed: (signal SIG|exit code)"):
             image_size(avif)
     assert processes() == []

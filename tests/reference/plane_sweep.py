@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from splat_cli.scene.plane_sweep.grayscale import intrinsics
+from splat_cli.scene.plane_sweep import intrinsics
 
 RADIUS, BEST, MIN_DEVIATION = 2, 3, 2.0
 OFFSETS = np.stack(np.meshgrid(*[np.arange(-RADIUS, RADIUS + 1)] * 2, indexing="ij"), axis=-1).reshape(-1, 2)[:, ::-1]
 
 
 def similarity(views, grays, neighbors, pixels, inverse_depths):
-    """Scores [P, D]. grays: uint8 [H, W] of each view; the rest as in splat_cli/scene/plane_sweep/ncc.py."""
+    """Scores [P, D]. grays: uint8 [H, W] of each view; the rest as in splat_cli/scene/plane_sweep.py."""
     scores = np.full((len(pixels), inverse_depths.shape[1]), -1.0)
     for p, (view, column, row) in enumerate(pixels):
         around = np.array([column, row]) + OFFSETS

@@ -14,7 +14,8 @@ from splat_cli.joint.poses import PoseRefinement
 from splat_cli.render.project_backward import Update
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.colmap.model import Camera as ColmapCamera
-from splat_cli.scene.lens import RollingShutter, lens_of
+from splat_cli.scene.colmap.model import lens_of
+from splat_cli.scene.lens import RollingShutter
 from splat_cli.scene.lens.distortion import Distortion, Equirectangular, FTheta, Polynomial
 from splat_cli.scene.view import View
 from tests.compare import BACKWARD, FORWARD, Comparison

@@ -14,7 +14,7 @@ from splat_cli.gaussians.ply import read_ply, write_ply
 from splat_cli.run.storage.inputs import refuse_seen
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.colmap import read_model
-from splat_cli.scene.colmap.write import write_model
+from splat_cli.scene.colmap.binary import write_model
 from splat_cli.scene.read import read_scene
 from tests.training import Trained
 

@@ -15,7 +15,7 @@ from splat_cli.field.parameters import Parameters
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.run import export_splats
 from splat_cli.run.export_splats import polished, save_splats, splats_of_run
-from splat_cli.run.storage.load_splats import field_path, saved_field
+from splat_cli.run.storage.load_run import field_path, saved_field
 from splat_cli.scene.images.image_set import ImageSet
 from tests.field_scenes import (
     SHAPE,

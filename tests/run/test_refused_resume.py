@@ -19,7 +19,7 @@ from splat_cli.run.resume import plan_resumption
 from splat_cli.run.storage.inputs import inputs_of, refuse_other_inputs
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.colmap import read_model
-from splat_cli.scene.colmap.write import write_model
+from splat_cli.scene.colmap.binary import write_model
 from splat_cli.scene.read import read_scene
 from tests.small_scene import write_small_scene
 from tests.training import Trained

@@ -7,7 +7,7 @@ import pytest
 from splat_cli.errors import SceneError
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
 from splat_cli.scene import read_scene
-from splat_cli.scene.images.lazy import lazy_images
+from splat_cli.scene.images.image_set import lazy_images
 from tests.ranks.runs import called_once
 from tests.small_scene import write_small_scene
 

@@ -5,8 +5,8 @@ import struct
 import numpy as np
 from PIL import Image as Picture
 
+from splat_cli.scene.colmap.binary import write_model
 from splat_cli.scene.colmap.model import Camera, Image, Model
-from splat_cli.scene.colmap.write import write_model
 
 PINHOLE = Camera(1, "PINHOLE", 40, 30, (35.0, 36.0, 21.0, 13.0))
 

@@ -8,8 +8,8 @@ import pytest
 from splat_cli.errors import SceneError
 from splat_cli.scene import read_scene
 from splat_cli.scene.colmap import MODEL_FOLDERS, find_model, read_model
+from splat_cli.scene.colmap.binary import write_model
 from splat_cli.scene.colmap.model import CAMERA_MODELS, Camera, Image, Model
-from splat_cli.scene.colmap.write import write_model
 from tests.scene.models import PINHOLE, small_model, write_scene, write_with_observations
 
 

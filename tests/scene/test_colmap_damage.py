@@ -9,7 +9,7 @@ import pytest
 from splat_cli.errors import SceneError
 from splat_cli.scene import dataset
 from splat_cli.scene.colmap import read_model
-from splat_cli.scene.colmap.write import write_model
+from splat_cli.scene.colmap.binary import write_model
 from tests.scene.models import small_model, write_with_observations
 
 FILES = ("cameras", "images", "points3D")

@@ -19,7 +19,7 @@ from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene import SceneOptions, read_scene
 from splat_cli.scene.cameras_json import read_cameras, write_cameras
 from splat_cli.scene.colmap import read_model
-from splat_cli.scene.colmap.write import write_model
+from splat_cli.scene.colmap.binary import write_model
 from splat_cli.scene.crop import parse_crop
 from splat_cli.scene.poses import Similarity
 from splat_cli.scene.trajectories.camera_path import CameraPath

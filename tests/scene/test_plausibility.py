@@ -11,7 +11,7 @@ from PIL import Image
 from splat_cli.errors import SceneError
 from splat_cli.scene import read_scene
 from splat_cli.scene.colmap import read_model
-from splat_cli.scene.colmap.write import write_model
+from splat_cli.scene.colmap.binary import write_model
 from splat_cli.scene.lens import IMPOSSIBLE
 from splat_cli.scene.plausibility import (
     matched_photographs,

@@ -9,9 +9,9 @@ from PIL import Image as Picture
 from splat_cli.device import open_backend
 from splat_cli.errors import SceneError, UsageError
 from splat_cli.scene import SceneOptions, load_images, read_scene
-from splat_cli.scene.colmap.model import MODEL_IDS, Camera
-from splat_cli.scene.colmap.write import write_model
-from splat_cli.scene.lens import lens_of, spherical_lens
+from splat_cli.scene.colmap.binary import write_model
+from splat_cli.scene.colmap.model import MODEL_IDS, Camera, lens_of
+from splat_cli.scene.lens import spherical_lens
 from splat_cli.scene.lens.distortion import Equirectangular
 from tests.scene.colmap_cameras import distorted_cameras
 from tests.scene.models import PINHOLE, small_model, write_scene

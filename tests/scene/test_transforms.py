@@ -12,8 +12,8 @@ from splat_cli.device import open_backend
 from splat_cli.errors import SceneError
 from splat_cli.sample import make_sample_scene
 from splat_cli.scene import SceneOptions, load_images, read_scene
-from splat_cli.scene.colmap.model import Camera
-from splat_cli.scene.lens import RollingShutter, lens_of
+from splat_cli.scene.colmap.model import Camera, lens_of
+from splat_cli.scene.lens import RollingShutter
 from splat_cli.scene.lens.distortion import FTheta, Polynomial
 from tests.scene.transforms_files import (
     NERFSTUDIO_APPLIED,

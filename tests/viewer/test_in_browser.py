@@ -20,7 +20,7 @@ from splat_cli.render.images import to_8bit
 from splat_cli.report import write_report
 from splat_cli.run.device import open_device
 from splat_cli.run.storage.find_run import new_locked_run
-from splat_cli.run.storage.load_splats import load_splats_for_viewers
+from splat_cli.run.storage.load_run import load_splats_for_viewers
 from splat_cli.run.train_scene import train_scene
 from splat_cli.sample import make_sample_scene
 from splat_cli.scene.cameras_json import read_cameras

@@ -30,12 +30,12 @@ from splat_cli.run.plan import resolve_plan
 from splat_cli.run.resume import Resumption, free_memory, plan_resumption
 from splat_cli.run.setup.memory_plan import MIN_SPLATS, plan_memory
 from splat_cli.run.storage.find_run import is_run
-from splat_cli.run.storage.load_images import load_run_images
+from splat_cli.run.storage.load_run import load_run_images
 from splat_cli.run.storage.result import RunSummary, read_result
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.train_scene import train_scene
+from splat_cli.scene.colmap.binary import write_model
 from splat_cli.scene.colmap.model import Camera, Image, Model
-from splat_cli.scene.colmap.write import write_model
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.quaternion import quat_from_matrix
 from splat_cli.scene.view import View

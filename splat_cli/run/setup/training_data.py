@@ -19,8 +19,7 @@ from splat_cli.run.plan import RunPlan, resolve_plan
 from splat_cli.run.storage.inputs import refuse_seen
 from splat_cli.scene.depth_maps import load_depth_maps
 from splat_cli.scene.extent import units_warning
-from splat_cli.scene.images.image_set import ImageSet, load_images
-from splat_cli.scene.images.lazy import lazy_images
+from splat_cli.scene.images.image_set import ImageSet, lazy_images, load_images
 from splat_cli.scene.images.locate import DEPTH_FOLDERS
 from splat_cli.scene.lens.distortion import Equirectangular
 from splat_cli.scene.options import NO_MASKS, SceneOptions, placed_paths

@@ -36,9 +36,8 @@ from splat_cli.run.resume import free_memory
 from splat_cli.run.setup.build_trainer import build_trainer_within_memory
 from splat_cli.run.setup.initial_state import find_initial_state
 from splat_cli.run.setup.training_data import TrainingData
-from splat_cli.scene.images.downscale import fine_detail
+from splat_cli.scene.images.downscale import fine_detail, small_copies, whole_mask
 from splat_cli.scene.lens.distortion import Equirectangular
-from splat_cli.scene.plane_sweep.grayscale import small_copies, whole_mask
 from splat_cli.scene.split import Split
 from splat_cli.scene.view import View, evenly_spread
 from splat_cli.terminal.console import Display

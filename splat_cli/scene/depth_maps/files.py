@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from splat_cli.errors import reason_of
-from splat_cli.io.decoder import decode
 from splat_cli.io.files import regular
+from splat_cli.io.image_files import decode
 from splat_cli.scene.images.decode import check_pixels, decode_levels
 
 DEPTH_SUFFIXES = (".png", ".npy", ".exr", ".tif", ".tiff")

@@ -1,7 +1,14 @@
-"""Downscaled photographs and masks, by integer factors."""
+"""Downscaled photographs and masks: by integer factors, or to a maximum side."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from PIL import Image
+
+from splat_cli.scene.images.decode import wholly_white
+from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.scene.view import View
 
 
 def downscale_photograph(
@@ -49,3 +56,43 @@ def _difference(image: np.ndarray, half: np.ndarray) -> float:
     height, width = 2 * half.shape[0], 2 * half.shape[1]
     enlarged = Image.fromarray(half).resize((width, height), Image.Resampling.BICUBIC)
     return float(np.square(image[:height, :width] - np.asarray(enlarged, np.float32)).mean()) / 255**2
+
+
+def shrunk_view(view: View, longer_side: int) -> View:
+    scale = min(1.0, longer_side / max(view.width, view.height))
+    return view.resized(max(1, round(view.width * scale)), max(1, round(view.height * scale)))
+
+
+def nearest_mask(mask: np.ndarray, view: View) -> np.ndarray:
+    """Mask at the view's size, nearest pixels."""
+    return resized_image(mask, view, Image.Resampling.NEAREST)
+
+
+def whole_mask(mask: np.ndarray, view: View) -> np.ndarray:
+    """Mask at the view's size, 255 where all source pixels are used."""
+    return wholly_white(Image.fromarray(mask), (view.width, view.height))
+
+
+def small_copies(
+    photographs: ImageSet,
+    indices: Sequence[int],
+    longer_side: int,
+    shrink_mask: Callable[[np.ndarray, View], np.ndarray],
+) -> ImageSet:
+    """Photographs with views and masks, downscaled to at most `longer_side` pixels."""
+
+    def shrink(index: int) -> tuple[View, np.ndarray, np.ndarray | None]:
+        view = shrunk_view(photographs.views[index], longer_side)
+        image, mask = photographs.images[index], photographs.masks[index]
+        return view, resized_image(image, view, Image.Resampling.BOX), None if mask is None else shrink_mask(mask, view)
+
+    with ThreadPoolExecutor() as pool:
+        views, images, masks = zip(*pool.map(shrink, indices), strict=True)
+    return ImageSet(list(views), images, masks, [])
+
+
+def resized_image(image: np.ndarray, view: View, how: Image.Resampling) -> np.ndarray:
+    """The image at the view's size."""
+    if image.shape[:2] == (view.height, view.width):
+        return image
+    return np.asarray(Image.fromarray(image).resize((view.width, view.height), how))

@@ -4,9 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from splat_cli.scene.images.downscale import nearest_mask, small_copies
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.lens.distortion import Equirectangular
-from splat_cli.scene.plane_sweep.grayscale import nearest_mask, small_copies
 from splat_cli.scene.view import View, evenly_spread
 
 _NARROW = np.deg2rad(65)

@@ -1,5 +1,6 @@
 """Cameras with lenses, and the pinhole cameras to which they are undistorted."""
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -170,3 +171,9 @@ def _rays(angles: np.ndarray, azimuths: np.ndarray) -> np.ndarray:
     """Unit rays [..., 3] at these angles to the axis."""
     sine, cosine = np.sin(angles), np.cos(angles)
     return np.stack(np.broadcast_arrays(sine * np.cos(azimuths), sine * np.sin(azimuths), cosine), axis=-1)
+
+
+def spherical_lens(width: int, height: int) -> Lens:
+    """Lens of equirectangular photographs, 360 by 180 degrees."""
+    focal = width / (2 * math.pi), height / math.pi
+    return Lens(width, height, *focal, width / 2, height / 2, Equirectangular())

@@ -8,8 +8,8 @@ too, so no points are added behind known points.
 import numpy as np
 
 from splat_cli.device import ceil_div
+from splat_cli.scene.images.downscale import nearest_mask, small_copies
 from splat_cli.scene.images.image_set import ImageSet
-from splat_cli.scene.plane_sweep.grayscale import nearest_mask, small_copies
 from splat_cli.scene.view import View, evenly_spread
 
 _DIRECTIONS = 20_000  # 1.4 degrees apart

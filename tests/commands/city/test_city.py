@@ -30,7 +30,7 @@ from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.sample import make_sample_city
 from splat_cli.scene import read_scene
 from splat_cli.scene.colmap import read_model
-from splat_cli.scene.colmap.write import write_model
+from splat_cli.scene.colmap.binary import write_model
 from splat_cli.terminal.console import Display, Level
 from tests.held_out_scenes import write_scene
 from tests.subprocesses import HANG, SPLAT, assert_gone, descendants, started, wait_until

@@ -9,9 +9,9 @@ from PIL import Image as Picture
 
 from splat_cli.eval.metrics import psnr
 from splat_cli.scene import load_images
-from splat_cli.scene.colmap.model import Camera
+from splat_cli.scene.colmap.model import Camera, lens_of
 from splat_cli.scene.images.decode import decode_jpeg, reduction
-from splat_cli.scene.lens import lens_of, undistort
+from splat_cli.scene.lens import undistort
 from tests.scene.images.photographs import gradient, loaded, view_of
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from splat_cli.device import open_backend
-from splat_cli.scene.colmap.model import Camera
-from splat_cli.scene.lens import lens_of, undistort
+from splat_cli.scene.colmap.model import Camera, lens_of
+from splat_cli.scene.lens import undistort
 from tests.scene.colmap_cameras import distorted_cameras
 
 _HEAD = """## Undistortion

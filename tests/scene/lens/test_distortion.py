@@ -5,8 +5,8 @@ import pytest
 
 from splat_cli.device import open_backend
 from splat_cli.errors import SceneError
-from splat_cli.scene.colmap.model import CAMERA_MODELS, Camera
-from splat_cli.scene.lens import Lens, lens_of, undistort
+from splat_cli.scene.colmap.model import CAMERA_MODELS, Camera, lens_of
+from splat_cli.scene.lens import Lens, undistort
 from splat_cli.scene.lens.camera import field_of_view
 from splat_cli.scene.lens.distortion import Division, Equirectangular, Eucm, Fov, FTheta, Polynomial
 from tests.scene.colmap_cameras import distorted_cameras

@@ -15,7 +15,7 @@ from splat_cli.processes.child_process import child_environment
 from splat_cli.run.setup.training_data import read_data, with_initial_points
 from splat_cli.scene import SceneOptions, read_scene
 from splat_cli.scene.colmap import read_model
-from splat_cli.scene.colmap.write import write_model
+from splat_cli.scene.colmap.binary import write_model
 from splat_cli.scene.crop import Box, Sphere, parse_crop
 from splat_cli.scene.dataset import Points
 from splat_cli.scene.points.point_cloud import is_point_cloud, read_point_cloud

@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from splat_cli.scene.poses import moved_views
-from splat_cli.train.refined_views import common_offset, views_following
+from splat_cli.scene.poses import common_offset, moved_views, views_following
 from tests.views import ring_of_views
 
 

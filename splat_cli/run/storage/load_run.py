@@ -1,4 +1,4 @@
-"""Loading of runs and files: splats, as trained or baked for viewers, colour fields, cameras."""
+"""Loading of runs and files: splats, as trained or baked for viewers, colour fields, cameras, photographs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from splat_cli.data.image_budget import images_fit
 from splat_cli.device import Backend, open_backend
-from splat_cli.errors import DeviceError, FormatError, UsageError
+from splat_cli.errors import DeviceError, FormatError, SceneError, UsageError
 from splat_cli.field.color_field import ColorField
 from splat_cli.field.file import NAME, FieldFile, read_field
 from splat_cli.gaussians.arrays import SplatArrays
@@ -18,12 +19,18 @@ from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.bake_antialiasing import bake_antialiasing
+from splat_cli.run.setup.training_data import load_image_set
 from splat_cli.run.storage.find_run import find_splats, refuse_file_of_run, step_of
+from splat_cli.run.storage.inputs import changed_inputs
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.cameras_json import read_cameras, write_cameras
 from splat_cli.scene.crop import parse_crop
-from splat_cli.scene.georeferenced import relative_crop
-from splat_cli.terminal.console import Display
+from splat_cli.scene.georeferenced import point_of, relative_crop
+from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.scene.options import SceneOptions
+from splat_cli.scene.read import read_scene
+from splat_cli.scene.view import Scene, View
+from splat_cli.terminal.console import Display, first_of, left_out
 
 
 def save_cameras(sources: Sequence[Path], edits: Edits, out: Path) -> None:
@@ -126,3 +133,56 @@ def load_model(ply: Path, backend: Backend, arrays: SplatArrays | None = None) -
         return Splats.from_arrays(backend, read_ply(ply) if arrays is None else arrays), None
     splats = Splats.from_arrays(backend, saved.splats)
     return splats, saved.open(backend, splats.capacity)
+
+
+def load_run_images(
+    run: RunDir,
+    views: Sequence[View],
+    scene: Path | None,
+    backend: Backend,
+    display: Display,
+    *,
+    for_training: bool = False,
+) -> ImageSet:
+    """Photographs of some of the run's views; those missing in the scene are skipped, with a warning.
+
+    Also warns of photographs, masks and cameras that have changed since training.
+
+    scene: folder of the scene, by default the one used in training. for_training: these changes are a UsageError.
+    Raises SceneError.
+    """
+    config, scene_path = run.config(), scene or run.scene_path()
+    found = {view.name: view for view in read_run_scene(run, scene).views}
+    present = [_with_photograph(view, found[view.name]) for view in views if view.name in found]
+    if not present:
+        raise SceneError(f"{scene_path} has none of the run's photographs: give the run's scene with --scene")
+    if others := other_scene(run, scene_path, [found[view.name] for view in present]):
+        if for_training:
+            raise UsageError(f"{others}: restore it, or start a new run")
+        display.warn(f"{others}: its scores are of other photographs")
+    lazily = not images_fit(backend, config, present)
+    photographs = load_image_set(present, config, backend, display, lazily)
+    gone = [f"{view.name}: not in {scene_path}" for view in views if view.name not in found]
+    if skipped := [*gone, *photographs.skipped]:
+        display.warn(left_out(skipped, "photograph"))
+    return photographs
+
+
+def other_scene(run: RunDir, scene_path: Path, views: Sequence[View]) -> str | None:
+    """Text that says which of these views of the scene have changed since training; None if none has."""
+    changed = changed_inputs(run, views)
+    return f"{scene_path} is not what {run.path} was trained on ({first_of(changed)})" if changed else None
+
+
+def read_run_scene(run: RunDir, scene: Path | None) -> Scene:
+    """The run's scene with its settings and origin; scene: its folder, by default the one used in training.
+
+    Raises SceneError.
+    """
+    options = dataclasses.replace(SceneOptions.of(run.config()), origin=point_of(run.origin()))
+    return read_scene(scene or run.scene_path(), options)
+
+
+def _with_photograph(view: View, found: View) -> View:
+    """The run's camera with the scene's photograph."""
+    return dataclasses.replace(view, path=found.path, lens=found.lens, mask=found.mask)

@@ -5,10 +5,16 @@ import pytest
 
 from splat_cli.errors import ShapeError
 from splat_cli.scene.images.image_set import ImageSet
-from splat_cli.scene.plane_sweep import plane_sweep_points
-from splat_cli.scene.plane_sweep.grayscale import GrayscaleImages
-from splat_cli.scene.plane_sweep.ncc import RADIUS, peaks, similarity
-from splat_cli.scene.plane_sweep.view_selection import NUM_NEIGHBORS, neighbors_by_points, neighbors_by_position
+from splat_cli.scene.plane_sweep import (
+    NUM_NEIGHBORS,
+    RADIUS,
+    GrayscaleImages,
+    neighbors_by_points,
+    neighbors_by_position,
+    peaks,
+    plane_sweep_points,
+    similarity,
+)
 from splat_cli.terminal.console import Display, Level
 from tests import textured_ball as ball
 from tests.reference import plane_sweep as reference
