@@ -7,7 +7,7 @@
 #include "optim/per_view.cuh"
 #include "optim/pose.cuh"
 
-struct Intrinsics { float fx, fy, cx, cy, k1, k2; };    // given intrinsics, px; k1, k2: see radial_distortion.cuh
+struct Intrinsics { float fx, fy, cx, cy, k1, k2; };    // given intrinsics, px; k1, k2: see projection.cuh
 
 __device__ __forceinline__ float mean_focal(const Intrinsics& k) { return 0.5f * (k.fx + k.fy); }
 

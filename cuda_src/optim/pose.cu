@@ -5,7 +5,7 @@
 // So points are shifted along the camera's axes, then rotated about its centre. The numbers are small, so float32 holds them precisely.
 #include "optim/pose.cuh"
 #include "optim/per_view.cuh"
-#include "raster/smooth_3d.cuh"
+#include "raster/geometry_backward.cuh"
 
 // Gradient of a rotation of the current camera about its centre and of a translation, both in its current axes, and of its intrinsics:
 // the log of both focal lengths, the principal point in pixels and, with RADIAL_DISTORTION, k1 and k2. A larger focal length moves
@@ -20,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) pose_backward(
     const float4* __restrict__ colors,      // [capacity] rgb; 0 if it was clamped
     const float* __restrict__ d_splats,     // [capacity, SPLAT_SUMS] from blend_backward
     const float* __restrict__ params,       // [rows, capacity]
-    const float* __restrict__ smooth_3d_sigmas, // [1, capacity] see smooth_3d.cuh; may be null
+    const float* __restrict__ smooth_3d_sigmas, // [1, capacity] see projection.cuh; may be null
     float* __restrict__ d_pose)             // [gridDim.x, POSE_SUMS] sums of a block: rotation, translation, intrinsics
 {
     __shared__ float shared[POSE_SUMS * SUM_THREADS];

@@ -44,7 +44,7 @@ struct GeometryGradient {
     vfloat4 quat;
     vfloat logit_opacity, d_x, d_y;
     vfloat3 rotation;                   // gradient of a rotation vector of the camera about its centre, in camera axes
-    vfloat distortion;                  // factor d of radial_distortion.cuh; only with RADIAL_DISTORTION
+    vfloat distortion;                  // factor d of projection.cuh; only with RADIAL_DISTORTION
     vfloat k1, k2;                      // gradients of the camera's coefficients; only with RADIAL_DISTORTION
 #ifdef LENS
     vfloat focal;                       // gradient of the log of both focal lengths
@@ -135,3 +135,11 @@ __device__ __forceinline__ GeometryGradient geometry_backward(const Gaussian& g,
 }
 
 #endif
+
+// Turns gradients of the smoothed splat into those of the raw one. d_log_opacity: gradient of the log of the opacity, the same for both.
+__device__ __forceinline__ void smooth_3d_backward(const Smooth3D& s, vfloat d_log_opacity, GeometryGradient& d)
+{
+    const vfloat3 others = make_vec(1.0f - s.share.x, 1.0f - s.share.y, 1.0f - s.share.z);
+    d.log_scale = add(mul_elements(s.share, d.log_scale), scale(d_log_opacity, others));
+    d.logit_opacity = d_log_opacity * s.rest;
+}

@@ -15,7 +15,7 @@ extern "C" __global__ void project(
     IterState* __restrict__ state,          // [1] counts num_large
     int antialias,                          // 0 or 1
     float dropout,                          // fraction of splats to drop; only with DROPOUT
-    const float* __restrict__ smooth_3d_sigmas, // [1, capacity] see smooth_3d.cuh; may be null
+    const float* __restrict__ smooth_3d_sigmas, // [1, capacity] see projection.cuh; may be null
     float* __restrict__ depths,             // [capacity] z; 0 if invisible
     float2* __restrict__ means2d,           // [capacity] px
     float4* __restrict__ conic_opacity,     // [capacity] conic (a, b, c) in px^-2, opacity

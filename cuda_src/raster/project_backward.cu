@@ -83,7 +83,7 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
     const float* __restrict__ d_splats,     // [slots, rows, SPLAT_SUMS] from blend_backward
     const float* __restrict__ sent,         // [slots, sent_stride] index of the rows of d_splats (visible.cuh); null: row j
     const float* __restrict__ d_means,      // [slots, 3, capacity] further gradients of visible splats; may be null
-    const float* __restrict__ smooth_3d_sigmas, // [1, capacity] see smooth_3d.cuh; may be null
+    const float* __restrict__ smooth_3d_sigmas, // [1, capacity] see projection.cuh; may be null
     float* __restrict__ d_rays,             // [slots, 6, columns] viewing direction and d rgb of visible splats, for color_backward
     float* __restrict__ params,             // [rows, capacity]
     float* __restrict__ moments1,           // [rows, capacity - num_without_moments] only with FUSED_ADAM

@@ -33,7 +33,7 @@ extern "C" __global__ void project_share(
     Share share,                            // splats to project
     int columns,                            // number of splats of a share, rounded up
     int rows,                               // maximum number of visible splats that fit in the message
-    const float* __restrict__ smooth_3d_sigmas, // [1, capacity] see smooth_3d.cuh; may be null
+    const float* __restrict__ smooth_3d_sigmas, // [1, capacity] see projection.cuh; may be null
     float* __restrict__ depths,             // [columns] z; 0 if invisible
     float4* __restrict__ colors,            // [columns] rgb, unused
     float* __restrict__ message)            // [stride] see visible.cuh; its number of visible splats is increased

@@ -5,7 +5,6 @@
 #include "raster/ellipse.cuh"
 #include "raster/projection.cuh"
 #include "raster/sh.cuh"
-#include "raster/smooth_3d.cuh"
 #ifdef LENS
 #include "raster/unscented.cuh"
 #endif

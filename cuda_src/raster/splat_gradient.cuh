@@ -1,6 +1,6 @@
 // Gradient of one splat in one view, with respect to its raw geometry and its colour; sums of such gradients over views.
 #pragma once
-#include "raster/smooth_3d.cuh"
+#include "raster/geometry_backward.cuh"
 
 // Zero if the view does not see the splat.
 struct SplatGradient {

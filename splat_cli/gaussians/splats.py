@@ -113,7 +113,7 @@ def smoothed_3d(splats: SplatArrays, sigmas: np.ndarray) -> SplatArrays:
     """The splats convolved with isotropic Gaussians of standard deviations `sigmas` [N] in world units; 0: no change.
 
     Mip-Splatting (Yu et al. 2024, sec. 5.1, eq. 9): variances add, and opacity falls by the square root of the ratio of
-    determinants. As in cuda_src/raster/smooth_3d.cuh.
+    determinants. As in cuda_src/raster/projection.cuh.
     """
     wide = splats.log_scales.astype(np.float64)
     with np.errstate(over="ignore"):  # degenerate and non-finite splats do not change
