@@ -122,7 +122,7 @@ def _photographs(
         if (scene / DATABASE).is_file():  # an interrupted call has extracted all of them
             return sorted(path.name for path in images.glob("frame_*.jpg"))
         with counting("frames", options.num_frames) as count:
-            return extract_frames(source, images, options.num_frames, count)
+            return extract_frames(source, images, options.num_frames, count, say)
     names, skipped = collect_photographs(source, images, options.masks)
     if skipped:
         say(f"Left out {len(skipped)} of the photographs: {'; '.join(skipped[:_SHOWN])}")

@@ -10,7 +10,7 @@ from PIL import Image
 from splat_cli.errors import UsageError, reason_of
 from splat_cli.io.files import is_full, replacing, write_error
 from splat_cli.io.image_files import PHOTOGRAPH_SUFFIXES, open_image
-from splat_cli.scene.images.decode import decode_mask, image_size
+from splat_cli.scene.images.decode import decode_mask, has_alpha, image_size
 from splat_cli.scene.options import NO_MASKS
 
 _VIDEOS = (".mp4", ".mov", ".mkv", ".avi", ".webm", ".m4v")
@@ -59,7 +59,7 @@ def collect_photographs(source: Path, images: Path, masks: Path | None = None) -
             skipped.append(f"{name}: {error}")
             continue
         if path.suffix.lower() in _CONVERTED:
-            found, name = name, _jpeg_name(Path(name), taken)
+            found, name = name, _converted_name(Path(name), ".png" if has_alpha(path) else ".jpg", taken)
             if reason := _convert(path, images / name):
                 skipped.append(f"{found}: {reason}")
                 continue
@@ -80,28 +80,31 @@ def _utf8_name(name: str) -> str:
     return "".join(f"%{ord(c) & 0xFF:02X}" if "\udc80" <= c <= "\udcff" else c for c in name)
 
 
-def _jpeg_name(name: Path, taken: set[str]) -> str:
-    """NAME.jpg, or NAME.heic.jpg if that name is taken; adds it to the taken names."""
-    short = name.with_suffix(".jpg").as_posix()
-    chosen = short if short.lower() not in taken else f"{name.as_posix()}.jpg"
+def _converted_name(name: Path, suffix: str, taken: set[str]) -> str:
+    """NAME.jpg, or NAME.heic.jpg if that name is taken, with the suffix; adds it to the taken names."""
+    short = name.with_suffix(suffix).as_posix()
+    chosen = short if short.lower() not in taken else f"{name.as_posix()}{suffix}"
     taken.add(chosen.lower())
     return chosen
 
 
 def _convert(path: Path, target: Path) -> str | None:
-    """Write the photograph as JPEG, with its EXIF data; returns the reason if it cannot be decoded, else None.
+    """Write the photograph as JPEG, or with its transparency as PNG, and its EXIF data.
 
+    Returns the reason if it cannot be decoded, else None.
     A file that an interrupted call has written is kept.
     """
     if target.is_file():
         return None
     try:
         with open_image(path) as image:
-            colors, exif = image.convert("RGB"), image.getexif().tobytes()
+            is_jpeg = target.suffix == ".jpg"
+            colors, exif = image.convert("RGB" if is_jpeg else "RGBA"), image.getexif().tobytes()
     except Exception as error:  # decoders raise exceptions of any type on broken files
         return f"cannot be decoded ({reason_of(error)})"
     with replacing(target) as temporary:
-        colors.save(temporary, "JPEG", quality=_QUALITY, subsampling=0, exif=exif)
+        options = {"format": "JPEG", "quality": _QUALITY, "subsampling": 0} if is_jpeg else {"format": "PNG"}
+        colors.save(temporary, exif=exif, **options)
     return None
 
 

@@ -13,13 +13,21 @@ from splat_cli.errors import UsageError, one_line
 from splat_cli.io.files import replacing
 
 _QUALITY = 95
-_SQUARE_PIXELS = ["-vf", "scale=round(iw*sar):ih"]
-"""Options of ffmpeg: poses are estimated for pixels as wide as they are high."""
+_FILTERS = ["-vf", "yadif=deint=interlaced,scale=round(iw*sar):ih"]
+"""Options of ffmpeg: no rows of two times; poses are estimated for pixels as wide as they are high."""
+_HDR = ("arib-std-b67", "smpte2084")  # HLG and PQ
 
 
-def extract_frames(video: Path, images: Path, num_frames: int, progress: Callable[[int], object]) -> list[str]:
+def extract_frames(
+    video: Path,
+    images: Path,
+    num_frames: int,
+    progress: Callable[[int], object],
+    say: Callable[[str], object] = lambda line: None,
+) -> list[str]:
     """Write about `num_frames` frames to `images`; returns their names. Calls progress(1) after each.
 
+    say: called if the video is HDR, whose colours ffmpeg does not convert to those of a display.
     UsageError if the video cannot be decoded, or imageio-ffmpeg is missing.
     """
     try:
@@ -32,8 +40,11 @@ def extract_frames(video: Path, images: Path, num_frames: int, progress: Callabl
     names: list[str] = []
     try:
         total = max(1, imageio_ffmpeg.count_frames_and_secs(str(video))[0])
-        with closing(imageio_ffmpeg.read_frames(str(video), output_params=_SQUARE_PIXELS)) as frames:
-            for pixels in _sharpest(frames, total, min(num_frames, total)):
+        with closing(imageio_ffmpeg.read_frames(str(video), output_params=_FILTERS)) as frames:
+            metadata = next(frames)
+            if any(curve in metadata.get("pix_fmt", "") for curve in _HDR):
+                say(f"{video} is HDR: its colours stay pale as they are stored; record without HDR, or convert it")
+            for pixels in _sharpest(frames, metadata["size"], total, min(num_frames, total)):
                 names.append(_save(images, len(names) + 1, pixels))
                 progress(1)
     except (OSError, RuntimeError, StopIteration, ValueError) as error:
@@ -45,9 +56,11 @@ def extract_frames(video: Path, images: Path, num_frames: int, progress: Callabl
     return names
 
 
-def _sharpest(frames: Generator[Any, None, None], num_frames: int, num_windows: int) -> Iterator[np.ndarray]:
-    """The sharpest frame of each window, uint8 [H, W, 3]; `frames` yields metadata first, then bytes."""
-    width, height = next(frames)["size"]
+def _sharpest(
+    frames: Generator[Any, None, None], size: tuple[int, int], num_frames: int, num_windows: int
+) -> Iterator[np.ndarray]:
+    """The sharpest frame of each window, uint8 [H, W, 3]."""
+    width, height = size
     best: tuple[float, np.ndarray] | None = None
     done = 0
     for number, data in enumerate(_distinct(frames), 1):

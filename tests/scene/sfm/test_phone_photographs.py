@@ -76,6 +76,16 @@ def test_heic_and_avif_become_jpeg_for_colmap(tmp_path):
     assert set(gps_locations(tmp_path / "images", names)) == set(wanted) - {"IMG_1.jpg"}
 
 
+def test_photographs_keep_their_transparency_for_training(tmp_path):
+    (tmp_path / "photos").mkdir()
+    for number in range(3):
+        picture = Image.new("RGBA", (40, 30), (200, 100, 50, 0 if number else 255))
+        picture.save(tmp_path / f"photos/{number}.webp", lossless=True, exact=True)
+    names, _ = collect_photographs(tmp_path / "photos", tmp_path / "images")
+    assert names == ["0.jpg", "1.png", "2.png"]
+    assert Image.open(tmp_path / "images/1.png").getpixel((0, 0)) == (200, 100, 50, 0)
+
+
 @pytest.mark.usefixtures("heif")
 def test_a_damaged_heic_is_left_out(tmp_path):
     for name in "abc":

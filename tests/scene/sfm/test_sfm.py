@@ -179,7 +179,7 @@ def test_frames_of_an_interrupted_attempt_are_kept(tmp_path, monkeypatch):
     """Frames are complete where COLMAP has begun; those of a 360-degree camera are spheres."""
     extracted, mapped = [], []
 
-    def extract(video, images, num, count):
+    def extract(video, images, num, *_):
         extracted.append(num)
         images.mkdir(exist_ok=True)
         for name in ("frame_00002.jpg", "frame_00001.jpg"):
@@ -203,19 +203,39 @@ def test_frames_of_an_interrupted_attempt_are_kept(tmp_path, monkeypatch):
     assert mapped == [(["frame_00001.jpg", "frame_00002.jpg"], "EQUIRECTANGULAR", True)] * 3
 
 
-def test_frames_of_a_variable_rate_come_once_and_pixels_are_square(tmp_path):
+def test_frames_of_a_variable_rate_come_once_pixels_are_square_and_hdr_is_named(tmp_path):
     ffmpeg = pytest.importorskip("imageio_ffmpeg")
-    source = ["-f", "lavfi", "-i", "testsrc=size=64x48:rate=10:duration=1", "-vf", "setpts=N*N/20/TB,setsar=2"]
+    colors = "setparams=color_trc=arib-std-b67:color_primaries=bt2020:colorspace=bt2020nc"
+    filters = f"setpts=N*N/20/TB,setsar=2,format=yuv420p,{colors}"
+    source = ["-f", "lavfi", "-i", "testsrc=size=64x48:rate=10:duration=1", "-vf", filters]
     command = [ffmpeg.get_ffmpeg_exe(), "-loglevel", "error", *source, "-fps_mode", "vfr", tmp_path / "a.mp4"]
     subprocess.run(command, check=True, timeout=HANG)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
-        names = extract_frames(tmp_path / "a.mp4", tmp_path / "images", 20, lambda count: None)
+        said = []
+        names = extract_frames(tmp_path / "a.mp4", tmp_path / "images", 20, lambda count: None, said.append)
         gc.collect()
     frames = {(tmp_path / "images" / name).read_bytes() for name in names}
     assert 8 <= len(names) == len(frames) <= 10
     with Image.open(tmp_path / "images" / names[0]) as frame:
         assert frame.size == (128, 48)
+    assert [line.partition(" is HDR: ")[0] for line in said] == [str(tmp_path / "a.mp4")]
+
+
+def test_rows_of_two_times_are_separated(tmp_path):
+    ffmpeg = pytest.importorskip("imageio_ffmpeg")
+    bar = "color=black:size=64x48:rate=20:duration=1[a];color=white:size=16x48[b];[a][b]overlay=x=4*n:shortest=1"
+    source = ["-f", "lavfi", "-i", f"{bar},tinterlace=interleave_top,setfield=tff"]
+    options = ["-pix_fmt", "yuv422p", "-c:v", "mpeg2video", "-q:v", "1", "-flags", "+ildct+ilme"]
+    subprocess.run(
+        [ffmpeg.get_ffmpeg_exe(), "-loglevel", "error", *source, *options, tmp_path / "a.mkv"], check=True, timeout=HANG
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        name = extract_frames(tmp_path / "a.mkv", tmp_path / "images", 5, lambda count: None)[2]
+        gc.collect()
+    pixels = np.asarray(Image.open(tmp_path / "images" / name).convert("L")).astype(int)
+    assert np.abs(np.diff(pixels, axis=0)).max() < 128  # of neighbouring rows
 
 
 def test_a_video_of_a_phone_held_upright_is_turned_without_a_remark(tmp_path, capfd, caplog):
