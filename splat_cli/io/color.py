@@ -1,10 +1,18 @@
-"""Colours given by users."""
+"""Colours given by users, and colour profiles of photographs."""
 
+import io
+import itertools
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
-from splat_cli.errors import UsageError
+from PIL import Image, ImageCms
 
+from splat_cli.errors import UsageError, one_line
+
+_PROBES = bytes(itertools.chain(*itertools.product((0, 90, 180, 255), repeat=3)))
+"""Colours of all kinds, three bytes each."""
+_SAME = 4  # levels
 _NAMES = {"black": (0.0, 0.0, 0.0), "white": (1.0, 1.0, 1.0)}
 
 
@@ -30,3 +38,18 @@ def color_of(value: str | Sequence[float]) -> tuple[float, float, float]:
     if not all(0 <= part <= 1 for part in (red, green, blue)):
         raise UsageError(f"color {value!r}: expected three numbers from 0 to 1, or a text such as 'white'")
     return red, green, blue
+
+
+@lru_cache(64)
+def other_profile(profile: bytes) -> str | None:
+    """Name of an ICC profile of RGB whose colours differ from those of sRGB; None for others, also for damaged ones."""
+    try:
+        opened = ImageCms.ImageCmsProfile(io.BytesIO(profile))
+        to_srgb = ImageCms.buildTransform(opened, ImageCms.createProfile("sRGB"), "RGB", "RGB")
+        probes = Image.frombytes("RGB", (len(_PROBES) // 3, 1), _PROBES)
+        shown = ImageCms.applyTransform(probes, to_srgb)
+        assert shown is not None
+        differences = (abs(one - other) for one, other in zip(_PROBES, shown.tobytes(), strict=True))
+        return one_line(ImageCms.getProfileDescription(opened))[:40] if max(differences) > _SAME else None
+    except Exception:  # damaged, or of grey or CMYK pictures
+        return None

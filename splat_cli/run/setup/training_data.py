@@ -1,7 +1,9 @@
 """Training data of a run: the scene, the split into training and held-out views, and their images."""
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,10 @@ from splat_cli.errors import SceneError, UsageError
 from splat_cli.io.files import entries
 from splat_cli.run.plan import RunPlan, resolve_plan
 from splat_cli.run.storage.inputs import refuse_seen
+from splat_cli.scene.colmap import has_model
 from splat_cli.scene.depth_maps import load_depth_maps
 from splat_cli.scene.extent import units_warning
+from splat_cli.scene.images.decode import TURNED, ignored_by
 from splat_cli.scene.images.image_set import ImageSet, lazy_images, load_images
 from splat_cli.scene.images.locate import DEPTH_FOLDERS
 from splat_cli.scene.lens.distortion import Equirectangular
@@ -82,6 +86,8 @@ def load_data(
     split = split_scene(scene, config)
     if is_new and (warning := refuse_seen(split.test, config)):
         display.warn(warning)
+    if is_new:
+        _warn_of_ignored(scene, display)
     if unknown := unknown_names(scene, config):
         by = config.split or "the dataset"
         display.warn(f"{by} holds out {len(unknown):,} names that no photograph has: {first_of(unknown)}")
@@ -92,6 +98,18 @@ def load_data(
     _report(scene, [training, held_out] if held_out else [training], config.points, display)
     training = with_depth_maps(training, scene, config, backend, display)
     return TrainingData(scene, training, held_out, split, budget)
+
+
+def _warn_of_ignored(scene: Scene, display: Display) -> None:
+    """Warn of turns and colour profiles of photographs, which are not applied; COLMAP ignores turns, too."""
+    names = defaultdict(list)
+    for view in scene.views:
+        with suppress(ValueError):  # gone or damaged: decoding it says so
+            for remark in ignored_by(view.path) if view.path else ():
+                if remark is not TURNED or view.mask or not has_model(scene.root):
+                    names[remark].append(view.name)
+    for remark, found in names.items():
+        display.warn(f"{len(found):,} of {len(scene.views):,} photographs {remark} ({first_of(found)})")
 
 
 def load_image_set(

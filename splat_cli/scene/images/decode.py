@@ -6,15 +6,17 @@ Ordinary JPEG files are decoded without the interpreter lock.
 import io
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
 import simplejpeg
 from PIL import Image, ImageChops, UnidentifiedImageError
+from PIL.ExifTags import Base
 
 from splat_cli.device import ceil_div
 from splat_cli.errors import reason_of
+from splat_cli.io.color import other_profile
 from splat_cli.io.image_files import open_image
 
 _START = b"\xff\xd8\xff"
@@ -26,6 +28,8 @@ _NOTHING = 2
 INVISIBLE = "is wholly transparent"
 EXCLUDED = "its mask excludes all pixels"
 """Reasons to skip a photograph without any pixel to train on."""
+COLORS = "have colours of {}, which are taken as sRGB: convert them if they look wrong"
+TURNED = "are turned by EXIF data, which is ignored: turn them if poses or masks are those of turned ones"
 _RATIO_TOLERANCE = 0.02
 _WHITE = 128
 _MAX_MASK_SHARE = 4  # relative to the photograph's pixels
@@ -127,6 +131,22 @@ def image_size(path: Path) -> tuple[int, int]:
     """(width, height) from the file's header; its EXIF rotation is ignored, as COLMAP does."""
     with _opened(_regular(path)) as image:
         return image.size
+
+
+def ignored_by(path: Path) -> Iterator[str]:
+    """What the file's header says of its pixels and is not applied: a profile of other colours, a turn by EXIF data.
+
+    A turn by 90 degrees of pictures that are not square is not told: cameras have another size then.
+    """
+    with _opened(_regular(path)) as image:
+        if image.mode == "CMYK":
+            yield COLORS.format("CMYK")
+        elif (profile := image.info.get("icc_profile")) and (name := other_profile(profile)):
+            yield COLORS.format(name)
+        turns = (2, 3, 4, 5, 6, 7, 8) if image.width == image.height else (2, 3, 4)
+        with suppress(Exception):  # damaged EXIF data: Pillow's parser raises exceptions of any type
+            if image.getexif().get(Base.Orientation) in turns:
+                yield TURNED
 
 
 def jpeg_reduction(path: Path, wanted: tuple[int, int]) -> int:

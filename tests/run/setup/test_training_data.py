@@ -5,14 +5,18 @@ import io
 
 import numpy as np
 import pytest
+from PIL import Image, ImageCms
+from PIL.ExifTags import Base
 
 from splat_cli.config.presets import load_config
 from splat_cli.device import open_backend
 from splat_cli.errors import SceneError
-from splat_cli.run.setup.training_data import load_part
+from splat_cli.run.setup.training_data import load_data, load_part
 from splat_cli.scene.images.image_set import load_images
 from splat_cli.scene.read import read_scene
 from splat_cli.terminal.console import Display
+from tests.scene.transforms_files import write_transforms
+from tests.views import ring_of_views
 
 
 @pytest.fixture
@@ -38,3 +42,25 @@ def test_photograph_that_is_gone_is_named(views, tmp_path):
     views[2] = dataclasses.replace(views[2], path=tmp_path / "gone.jpg")
     with pytest.raises(SceneError, match=f"can no longer be read: {views[2].name}: "):
         _load(views, [1, 2])
+
+
+def test_turns_and_colour_profiles_are_named(tmp_path):
+    """COLMAP ignores turns, other programs may not; with red and blue exchanged, colours are others."""
+    views, turned = ring_of_views(5), Image.Exif()
+    turned[Base.Orientation] = 3
+    srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    exchanged = srgb.replace(b"rXYZ", b"xXYZ").replace(b"bXYZ", b"rXYZ").replace(b"xXYZ", b"bXYZ")
+    options = [{"exif": turned}, {"icc_profile": srgb}, {"icc_profile": exchanged}, {"icc_profile": b"damaged"}, {}]
+    write_transforms(tmp_path, views)
+    for view, option in zip(views, options, strict=True):
+        path = tmp_path / "images" / view.name
+        with Image.open(path) as picture:
+            (picture.convert("CMYK") if not option else picture).save(path, **option)
+    display, scene = Display(io.StringIO()), read_scene(tmp_path)
+    load_data(scene, load_config(None), open_backend("cpu"), display)
+    told = [line for line in display.warnings if " photographs have " in line or " photographs are " in line]
+    assert [line.rpartition("(")[2] for line in told] == [f"images/a_0{number}.jpg)" for number in (0, 2, 4)]
+    assert "of 5 photographs have colours of CMYK" in told[2]
+    (tmp_path / "cameras.bin").touch()  # poses of COLMAP
+    load_data(scene, load_config(None), open_backend("cpu"), display, is_new=True)
+    assert not any(" photographs are turned" in line for line in display.warnings[len(told) :])
