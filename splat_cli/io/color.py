@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 
-from PIL import Image, ImageCms
-
 from splat_cli.errors import UsageError, one_line
 
 _PROBES = bytes(itertools.chain(*itertools.product((0, 90, 180, 255), repeat=3)))
@@ -43,6 +41,8 @@ def color_of(value: str | Sequence[float]) -> tuple[float, float, float]:
 @lru_cache(64)
 def other_profile(profile: bytes) -> str | None:
     """Name of an ICC profile of RGB whose colours differ from those of sRGB; None for others, also for damaged ones."""
+    from PIL import Image, ImageCms  # here: the command line parses colours without it
+
     try:
         opened = ImageCms.ImageCmsProfile(io.BytesIO(profile))
         to_srgb = ImageCms.buildTransform(opened, ImageCms.createProfile("sRGB"), "RGB", "RGB")
