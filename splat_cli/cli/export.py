@@ -123,7 +123,8 @@ _AXES = "axes right, up, back, as Niantic states them; SuperSplat and splat-tran
 @click.option(
     "--start-view",
     metavar="NAME|N|FILE",
-    help="Initial view of an .html page: name or number of a view, or a .json file of cameras.  [default: first view]",
+    help="Initial view of an .html page: name or number of a view, or a .json file of cameras, through which its play "
+    "button flies.  [default: first view]",
 )
 @edit_options
 @click.option(

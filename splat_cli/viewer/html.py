@@ -89,6 +89,8 @@ def pivot_point(means: np.ndarray, view: View) -> np.ndarray:
 
 NUM_STOPS = 12
 """Cameras from all over the scene among which a page walks."""
+MAX_TOUR = 200
+"""Maximum number of cameras of a tour."""
 _STATIC = Path(__file__).parent / "static"
 _FLIPPED = np.diag([-1.0, -1.0, 1.0])
 """Rotation that the viewer applies on loading: files have y down, its world has y up."""
@@ -123,6 +125,7 @@ def write_html(
     title: str = "Splats",
     framed: np.ndarray | None = None,
     to_source: np.ndarray | None = None,
+    is_tour: bool = False,
 ) -> None:
     """Write a page that shows the splats only; see `splats_in_3d`. UsageError without splats."""
     if len(splats) == 0:
@@ -130,7 +133,7 @@ def write_html(
     page = Template(_static("page.html")).substitute(
         title=html.escape(escape_unprintable(title)),
         background=_css_color(background),
-        scene=splats_in_3d(splats, stops, up, background, framed, to_source=to_source).html,
+        scene=splats_in_3d(splats, stops, up, background, framed, to_source=to_source, is_tour=is_tour).html,
     )
     with replacing(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
@@ -145,13 +148,15 @@ def splats_in_3d(
     embedded: bool = False,
     max_entries: int = MAX_ENTRIES,
     to_source: np.ndarray | None = None,
+    is_tour: bool = False,
 ) -> Part:
     """The part of a page, in its body, that shows the splats from the first stop and walks to the others.
 
     up: unit vector, float64 [3]. framed: points [P, 3] that the command "Frame Scene" shows, by default the splats'
     core. embedded: the page has other contents, which get keys and the wheel until a click into the scene. Antialiased
     splats are rendered with antialiasing. max_entries: see `write_sog`. to_source: matrix [4, 4] from the splats'
-    coordinates to those in which measured points are given, by default the same.
+    coordinates to those in which measured points are given, by default the same. is_tour: the play button flies
+    through the stops instead of around the first.
     """
     rotation = upright_rotation(up, stops[0].view)
     to_viewer = _FLIPPED @ rotation
@@ -159,6 +164,7 @@ def splats_in_3d(
         "background": background,
         "antialiased": splats.antialiased,
         "embedded": embedded,
+        "isTour": is_tour and len(stops) > 1,
         "views": [_camera(stop, pivot_point(splats.means, stop.view), to_viewer) for stop in stops],
         "toSource": _to_source(to_viewer, to_source).tolist(),
         "frame": _box((seen_points(splats.means, ()) if framed is None else framed) @ to_viewer.T),

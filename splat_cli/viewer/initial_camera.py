@@ -19,7 +19,7 @@ from splat_cli.scene.georeferenced import relative_views
 from splat_cli.scene.poses import Similarity
 from splat_cli.scene.trajectories.focus import UP, overview, up_direction
 from splat_cli.scene.view import View, evenly_spread
-from splat_cli.viewer.html import NUM_STOPS, Stop, seen_points, write_html
+from splat_cli.viewer.html import MAX_TOUR, NUM_STOPS, Stop, seen_points, write_html
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class InitialCamera:
     """views: cameras in the splats' coordinates, empty if unknown; start: initial camera, None for an overview.
 
     to_source: matrix [4, 4] from the splats' coordinates to those of their source, in which points are measured.
+    is_tour: the views are a path that the user has saved, all of which the page visits.
     """
 
     views: list[View]
@@ -34,6 +35,7 @@ class InitialCamera:
     background: tuple[float, float, float]
     title: str
     to_source: np.ndarray = field(default_factory=lambda: np.eye(4))
+    is_tour: bool = False
 
     def moved(self, by: Similarity) -> InitialCamera:
         """The cameras after a similarity transform of the splats."""
@@ -42,21 +44,23 @@ class InitialCamera:
         return dataclasses.replace(self, views=views, start=start, to_source=self.to_source @ by.inverse)
 
     def write(self, path: Path, splats: SplatArrays) -> None:
-        """Write the page. Its buttons go to the first view and others from all over the scene, in their order."""
+        """Write the page. Its buttons go to the first view and others, in their order: NUM_STOPS from all over the
+        scene, or all of a tour, through which its play button flies.
+        """
         up = up_direction(self.views) if self.views else UP
         start = self.start or overview(splats.means)
-        names = {view.name for view in evenly_spread(self.views, NUM_STOPS)}
+        names = {view.name for view in evenly_spread(self.views, MAX_TOUR if self.is_tour else NUM_STOPS)}
         first = next((number for number, view in enumerate(self.views) if view.name == start.name), 0)
         others = [*self.views[first:], *self.views[:first]]
         stops = [Stop(start), *(Stop(view) for view in others if view.name in names - {start.name})]
         framed = seen_points(splats.means, self.views)
-        write_html(path, splats, stops, up, self.background, self.title, framed, self.to_source)
+        write_html(path, splats, stops, up, self.background, self.title, framed, self.to_source, self.is_tour)
 
 
 def find_initial_camera(sources: Sequence[Path], start: str | None) -> InitialCamera:
     """Cameras of the first run among `sources`, which are runs or files.
 
-    start: name or number of a view of that run, or a JSON file whose first camera is used. UsageError.
+    start: name or number of a view of that run, or a JSON file of cameras: a tour from its first. UsageError.
     """
     runs = [run for _, run in map(find_splats, sources) if run is not None]
     views = runs[0].views("all") if runs else []
@@ -70,7 +74,8 @@ def find_initial_camera(sources: Sequence[Path], start: str | None) -> InitialCa
     else:
         view = _named(views, start)
     first = sources[0].resolve()
-    return InitialCamera(views, view, background, first.name if first.is_dir() else first.name.partition(".")[0])
+    title = first.name if first.is_dir() else first.name.partition(".")[0]
+    return InitialCamera(views, view, background, title, is_tour=start is not None and start.lower().endswith(".json"))
 
 
 def _named(views: Sequence[View], wanted: str) -> View:

@@ -155,13 +155,17 @@ def test_frame_scene_shows_what_the_cameras_saw(splats, tmp_path):
 
 
 def test_page_walks_from_the_first_view(splats, tmp_path):
-    """Twelve views in their order, from the one that opens."""
+    """Twelve views in their order, from the one that opens; all of a tour."""
     views = [dataclasses.replace(view, name=f"{number:02}") for number, view in enumerate(ring_of_views(24))]
     InitialCamera(views, views[5], (0.0, 0.0, 0.0), "a").write(tmp_path / "a.html", splats)
     names = [view["name"] for view in Page(tmp_path / "a.html").scene["views"]]
     assert names[0] == "05"
     assert names[1:] == sorted(names[1:], key=lambda name: (name < "05", name))
     assert 11 <= len(names) - 1 <= 12
+    InitialCamera(views, views[0], (0.0, 0.0, 0.0), "a", is_tour=True).write(tmp_path / "b.html", splats)
+    scene = Page(tmp_path / "b.html").scene
+    assert [view["name"] for view in scene["views"]] == [view.name for view in views]
+    assert scene["isTour"]
 
 
 def test_points_are_measured_in_the_source(splats, tmp_path):

@@ -240,9 +240,10 @@ def test_report_compares_photographs_with_the_scene(chromium, sample_run, tmp_pa
 def test_page_walks_and_measures(chromium, sample_run, tmp_path, size):
     """Buttons go to other views; two clicks give the option that scales the run, though the page is scaled itself.
 
-    A mark that is dragged in another view moves to where both rays meet.
+    A mark that is dragged in another view moves to where both rays meet. The play button flies through a tour.
     """
     opening = find_initial_camera([sample_run.path], "view_007")
+    opening = dataclasses.replace(opening, views=opening.views[7:9], is_tour=True)
     edits = Edits(scale=2.0, rotate=(10.0, 0.0, 0.0))
     splats = load_splats_for_viewers(sample_run.path, bake=False)
     opening.moved(edits.similarity()).write(tmp_path / "a.html", edits.apply(splats))
@@ -285,6 +286,11 @@ def test_page_walks_and_measures(chromium, sample_run, tmp_path, size):
     assert (other == b).all()
     page.locator("#previous").click()
     assert name.inner_text() == "view_007.jpg"
+    last = page.locator("#marks circle").last
+    ends = [on_screen(page, view, b) for view in opening.views]
+    wait_for(page, lambda: np.linalg.norm(center_of(last) - ends[0]) < 2)
+    page.locator(".sse-play").dispatch_event("click")  # hidden while the mouse rests
+    wait_for(page, lambda: np.linalg.norm(center_of(last) - ends[1]) < 0.25 * np.linalg.norm(ends[0] - ends[1]))
     assert errors == []
 
 
