@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from splat_cli.config.combinations import uses_free_space
 from splat_cli.report.markup import Markup, join, prose, tag
 from splat_cli.report.run_data import ComparedView, RunData
 from splat_cli.run.plan import SHORT_RUN
@@ -24,6 +25,7 @@ _GRADES = (
 _FAR_BEHIND = 4.0  # dB below the median: views that fail
 _OVERFIT = 4.0  # dB between photographs trained on and held-out ones
 _HIDDEN = 0.05  # share of points behind floaters
+_NOT_MATCHED = 20.0, 24.0  # dB of held-out photographs, and of those trained on: they contradict each other
 _UNEVEN = 1.0  # dB that fitted colours gain
 _NUM_NAMED = 3  # worst views
 _COMPARED = (
@@ -125,17 +127,23 @@ def _failing_everywhere(data: RunData) -> Iterator[tuple[Markup, Markup]]:
     """(what is wrong, what to do) for the whole scene."""
     measured = data.measured
     if (hidden := measured.get("hidden_points", 0)) >= _HIDDEN:
+        train = "" if uses_free_space(data.config) else ", or train with `--free-space 0.1`"
         yield (
             prose(f"There are floaters: splats in empty space hide {hidden:.0%} of the points behind them."),
-            prose(
-                f"Remove floaters with `splat clean {shlex.quote(str(data.run.path))}`, or train with "
-                "`--free-space 0.1`."
-            ),
+            prose(f"Remove floaters with `splat clean {shlex.quote(str(data.run.path))}`{train}."),
         )
     if _overfits(data):
         yield (
             prose(f"Photographs that it was trained on are much better, {_training_psnr(data):.1f} dB: it overfits."),
             _against_overfitting(data),
+        )
+    if data.config.eval and measured and _contradict(measured["psnr"], _training_psnr(data)):
+        yield (
+            prose(f"Photographs that it was trained on look wrong, too: {_training_psnr(data):.1f} dB."),
+            prose(
+                "Photographs contradict each other. If most are shifted against the splats, their poses are wrong: "
+                "train with `--pose-opt`, or estimate new ones with `splat sfm`."
+            ),
         )
     if measured.get("fitted_psnr", 0) - measured.get("psnr", 0) >= _UNEVEN and data.config.appearance == "none":
         yield (
@@ -144,6 +152,10 @@ def _failing_everywhere(data: RunData) -> Iterator[tuple[Markup, Markup]]:
             ),
             prose("Against different exposures, train with `--appearance exposure`."),
         )
+
+
+def _contradict(held_out: float, training: float | None) -> bool:
+    return training is not None and held_out < _NOT_MATCHED[0] and training < _NOT_MATCHED[1]
 
 
 def _overfits(data: RunData) -> bool:
@@ -174,15 +186,15 @@ def _next(data: RunData, steps: Sequence[Markup]) -> Iterator[Markup]:
         yield prose(f"Finish the training: `splat train --resume {run}`.")
     if not config.eval:
         yield prose(f"Measure new views: `{_training(data)} --eval` holds every 8th photograph out.")
-    if config.downscale > 1:
-        yield prose(
-            f"For more detail, train without `--downscale`: photographs had 1/{config.downscale} of their size."
-        )
     if data.is_finished and config.num_steps < SHORT_RUN and not data.trials and not _overfits(data):
         yield prose(
             f"For more detail, train longer: {config.num_steps:,} steps are few, `{_training(data)}` takes enough."
         )
     yield from steps
+    if config.downscale > 1:
+        yield prose(
+            f"For more detail, train without `--downscale`: photographs had 1/{config.downscale} of their size."
+        )
     if data.is_finished and config.eval and not steps:
         steps = [prose("For the last bit of detail, train with `--preset quality`.")]
         yield from steps

@@ -48,6 +48,8 @@ def test_page_fits_the_window(open_page, width):
     assert page.evaluate("document.documentElement.scrollWidth") == width
     for figure in page.locator("figure").all():
         assert figure.bounding_box()["width"] <= width
+    for chart in page.locator(".chart").all():
+        assert chart.bounding_box()["width"] <= 600  # its text is as wide
 
 
 @pytest.mark.parametrize("width", [390, 1200])

@@ -129,6 +129,21 @@ def test_overfitting(data, trials, advice):
     assert advice in text
 
 
+def test_advice_against_floaters_is_not_what_was_trained_with(data):
+    data = dataclasses.replace(changed(data, free_space=1.0), metrics={100: scores([28] * 8, hidden_points=0.08)})
+    assert "Remove floaters with splat clean" in told(data)
+    assert "--free-space" not in told(data)
+
+
+@pytest.mark.parametrize(("psnr", "training", "is_told"), [(19, 22, True), (19, 25, False), (23, 22, False)])
+def test_photographs_that_contradict_each_other(data, psnr, training, is_told):
+    figures = [{"step": 100, "psnr": training}]
+    text = told(dataclasses.replace(changed(data, downscale=4), metrics={100: scores([psnr] * 8)}, figures=figures))
+    assert (f"trained on look wrong, too: {training}.0 dB" in text) == is_told
+    poses, size = text.find("--pose-opt, or estimate new ones with splat sfm"), text.index("train without --downscale")
+    assert (0 < poses < size) == is_told  # what matters more comes first
+
+
 def test_without_held_out_views(data):
     data = dataclasses.replace(changed(data, eval=False), metrics={})
     views = [ComparedView(view, Score(28 - i, 0.9), "", "", "", 0, 0) for i, view in enumerate(ring_of_views(4))]
