@@ -64,14 +64,14 @@ def command(
         lines += ["", f"Points hidden by floaters: {hidden:.1%} of the points that the views see"]
     seen = "held out from training" if metrics.held_out else "NOT held out: training saw them, too"
     lines += ["", f"Step {metrics.step}; photographs {seen}"]
-    if metrics.other:
-        display.warn(f"the scores are {metrics.other}: they are printed only, {metrics.path} keeps the run's")
-    elif metrics.unwritten:
-        display.warn(f"the scores are printed only: {metrics.unwritten}")
+    if metrics.differs:
+        display.warn(f"the scores are {metrics.differs}: they are printed only, {metrics.path} keeps the run's")
+    elif metrics.save_error:
+        display.warn(f"the scores are printed only: {metrics.save_error}")
     else:
         lines += [f"Written to {metrics.path}, with the protocol of evaluation"]
     lines += [f"Pictures: {save_pictures}"] if save_pictures else []
-    return Output(lines, metrics.to_dict(), metrics.unwritten.exit_code if metrics.unwritten else 0)
+    return Output(lines, metrics.to_dict(), metrics.save_error.exit_code if metrics.save_error else 0)
 
 
 def _table(metrics: "Evaluation") -> list[str]:

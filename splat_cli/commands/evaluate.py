@@ -31,9 +31,9 @@ class Evaluation:
     """Scores by photograph and their mean after `step` steps.
 
     held_out: whether training did not see the photographs. free_space: see eval/free_space.py; empty in a scene without
-    points. path: metrics.json, which has the scores unless `unwritten` or `other` is set. unwritten: why it could not
-    be written, for example in the folder of another user's run. other: what was scored instead of the run's model and
-    photographs, in words.
+    points. path: metrics.json, which has the scores unless `save_error` or `differs` is set. save_error: why it could
+    not be written, for example in the folder of another user's run. differs: how model or photographs differ from those
+    of the run, such as "for other photographs".
     """
 
     step: int
@@ -43,8 +43,8 @@ class Evaluation:
     protocol: str
     path: Path
     free_space: dict[str, float]
-    unwritten: DiskError | None = None
-    other: str | None = None
+    save_error: DiskError | None = None
+    differs: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The scores as JSON."""
@@ -54,7 +54,7 @@ class Evaluation:
             **self.mean.to_dict(),
             **self.free_space,
             "protocol": self.protocol,
-            "path": None if self.unwritten or self.other else str(self.path),
+            "path": None if self.save_error or self.differs else str(self.path),
             "per_image": per_image,
         }
 
@@ -94,11 +94,11 @@ def evaluate_run(
     extra = {"num_splats": splats.num, **free_space}
     changed = changed_inputs(run, [view for view in now.views if view.name in scores])
     with locked_file(run.metrics_path):  # training may add scores, too
-        other = "of other photographs" if changed else _fewer(run, step, scores) or _other_model(run, source, ply)
+        differs = "for other photographs" if changed else _fewer(run, step, scores) or _other_model(run, source, ply)
         metrics = updated_metrics(run, config, step, scores, backend.describe(), extra, lpips)
-        unwritten = None if other else _try_to_save(run, metrics)
+        save_error = None if differs else _try_to_save(run, metrics)
     mean, protocol = mean_score(scores.values()), metrics["protocol"]
-    return Evaluation(step, config.eval, scores, mean, protocol, run.metrics_path, free_space, unwritten, other)
+    return Evaluation(step, config.eval, scores, mean, protocol, run.metrics_path, free_space, save_error, differs)
 
 
 @contextmanager
@@ -142,6 +142,6 @@ def _fewer(run: RunDir, step: int, scores: dict[str, Score]) -> str | None:
 def _other_model(run: RunDir, source: Path, ply: Path) -> str | None:
     """Text that says how a PLY's model differs from the one trained up to its step; None if it does not."""
     if source.is_file() and run.config().color == "field":
-        return "of the splats into which the colour field is baked"
+        return "for the splats into which the colour field is baked"
     later = run.stored_later_than(step_of(ply))
     return f"with {later}" if later else None

@@ -133,7 +133,7 @@ def mesh_of_run(
 def drawn_to_points(splats: SplatArrays, run: RunDir, backend: Backend, display: Display, steps: int) -> SplatArrays:
     """The splats after `steps` more steps with a loss on their depths at the dataset's points.
 
-    Photographs alone do not tell how far away plain surfaces are, so splats lie in front of each other there. Unchanged
+    Photographs alone do not show how far away plain surfaces are: the splats there are at various depths. Unchanged
     after runs with such a loss, and where points or photographs are missing.
     """
     config = run.config()

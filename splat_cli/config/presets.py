@@ -40,7 +40,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     table = _renamed(read_toml(path))
     run = table.pop("run", None)
     if isinstance(run, dict) and (misplaced := SETTINGS.keys() & run.keys()):
-        raise UsageError(f"{path}: {min(misplaced)} is under [run], which holds no settings: move it above that table")
+        raise UsageError(f"{path}: {min(misplaced)} is under [run], which has no settings: move it above that table")
     try:
         _reject_unknown(table)
         return {name: SETTINGS[name].check(value) for name, value in table.items()}

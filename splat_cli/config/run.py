@@ -16,8 +16,8 @@ class RunSettings:
 
     steps: int | None = setting(
         None,
-        "Number of training steps; by default 120 per training photograph, 10,000 to 20,000; half or twice of "
-        "it, or 15,000, if --trials say so.",
+        "Number of training steps; by default 120 per training photograph, 10,000 to 20,000; half or twice as "
+        "many, or 15,000, if --trials decides so.",
         low=1,
         high=10_000_000,  # the order of the photographs is drawn before the first step
         common=True,

@@ -198,8 +198,8 @@ def lead(work: RankTask) -> JobResult:
 def follow(work: RankTask, rank: int, address: tuple[str, int], paths: Sequence[str]) -> None:
     """Run another rank until its process ends. address: address of rank 0; paths: paths of shared memory.
 
-    Events: ("runs", rank, text), ("closes", rank, place) if the worker closes meanwhile. SplatError if rank 0 cannot
-    be reached.
+    Events: ("runs", rank, text), ("closes", rank, place) if the worker closes before it ends. SplatError if rank 0
+    cannot be reached.
     """
     task = _Task(work.topic)
     check_visible(work.job.paths(), task.place)

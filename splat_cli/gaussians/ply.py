@@ -127,7 +127,7 @@ def _read_vertices(path: Path) -> np.ndarray:
         with np.errstate(over="ignore", invalid="ignore"):  # beyond float32: infinite, dropped later
             vertices: np.ndarray = plyfile.PlyData.read(str(path))["vertex"].data
     except KeyError as error:
-        raise FormatError(f"{path} holds no vertices; a splat PLY has an element named vertex") from error
+        raise FormatError(f"{path} has no vertices; a splat PLY has an element named vertex") from error
     except (plyfile.PlyParseError, ValueError, OverflowError) as error:
         raise FormatError(
             f"{path} is not a readable PLY ({damage_of(error)}); it is truncated or damaged: export it again"

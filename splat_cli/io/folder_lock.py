@@ -74,7 +74,7 @@ def locked_folder(folder: Path, make: bool = False) -> Iterator[None]:
 def locked_file(path: Path) -> Iterator[None]:
     """Hold a lock while a small file is read, changed and replaced: otherwise the changes of two processes may mix.
 
-    Waits for other processes. Goes on without the lock where none can be made, for example in a read-only folder.
+    Waits for other processes. Continues without a lock if it cannot create one, for example in a read-only folder.
     FolderLost as `require_held`.
     """
     require_held(path)

@@ -85,7 +85,7 @@ def plan_resumption(run: RunDir, scene: Path | None, changes: dict[str, Any], di
             f"Changed: {declared.option} {declared.show(getattr(before, name))} -> {declared.show(changes[name])}"
         )
     if config.eval and run.metrics() and (others := [SETTINGS[name].option for name in changes if name in _SCORED]):
-        display.warn(f"{', '.join(others)} changes what is scored: earlier scores of {run.path} are of other pixels")
+        display.warn(f"{', '.join(others)} changes what is scored: earlier scores of {run.path} are for other pixels")
     done = run.result().get("steps", 0)
     if config.num_steps <= done and not _lacks_results(run, config):
         raise FinishedError(f"{run.path} is finished after {done} steps: give more --steps to continue")

@@ -114,13 +114,13 @@ def shown_name(name: str) -> str:
 
 
 def not_read(names: Sequence[object]) -> str:
-    """Text that names what a reader found and does not read, at most three; empty without any."""
+    """Text that names up to three things that a reader found and does not read; empty if there are none."""
     shown = ", ".join([*(shown_name(str(name)) for name in names[:_SHOWN]), *["..."][: len(names) > _SHOWN]])
     return f" (not read: {shown})" if names else ""
 
 
 def path_ends(path: str) -> list[str]:
-    """A path of any system without its root, then without more and more leading folders, down to the file's name."""
+    """A path of any system without its root, then without its first folder, its first two, ..., down to the name."""
     pure = PureWindowsPath(path) if "\\" in path else PurePosixPath(path)
     parts = pure.parts[1:] if pure.anchor else pure.parts
     return ["/".join(parts[start:]) for start in range(len(parts)) if ".." not in parts[start:]]

@@ -140,7 +140,7 @@ def read_dataset(root: Path, options: SceneOptions) -> Dataset:
         raise SceneError(f"{root} holds photographs without camera poses: `splat train {quoted(root)}` estimates them")
     if not present:
         raise SceneError(
-            f"{root} holds neither photographs nor camera poses: give a folder of photographs, a video, or {_A_SCENE}"
+            f"{root} has neither photographs nor camera poses: give a folder of photographs, a video, or {_A_SCENE}"
         )
     dataset = FORMATS[present[0]].read(root, options)
     if len(present) > 1:

@@ -88,7 +88,7 @@ def signs_of_wrong_poses(scene: Scene) -> list[str]:
 
 
 def _is_near(scene: Scene) -> bool:
-    """Whether cameras hardly moved: COLMAP may map a mere turn as a flat wall, seen by another focal length."""
+    """Whether cameras hardly moved: COLMAP may map a pure rotation as a flat wall with another focal length."""
     return scene_extent(scene.views) < _NEAR * viewing_distance(scene.views, scene.points)
 
 
@@ -207,7 +207,7 @@ def _has_fisheye(view: View) -> bool:
 
 
 def _impossible_lenses(scene: Scene) -> str | None:
-    """Cameras that distort more than any lens: their camera model is of another kind of lens."""
+    """Cameras that distort more than any lens: their camera model is for another kind of lens."""
     impossible = [line for line in scene.skipped if IMPOSSIBLE in line]
     if len(impossible) <= _MAX_IMPOSSIBLE * len(scene.views):
         return None

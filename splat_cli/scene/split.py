@@ -52,7 +52,7 @@ def split_scene(scene: Scene, config: TrainConfig) -> Split:
 
 
 def unknown_names(scene: Scene, config: TrainConfig) -> list[str]:
-    """Held-out names, of --split or of the dataset, that no photograph has; those skipped do not count."""
+    """Names that --split or the dataset holds out and no photograph has, except those of skipped photographs."""
     names = scene.test_names if config.split is None else read_split(Path(config.split))
     if not config.eval or names is None:
         return []

@@ -69,7 +69,7 @@ class DensityControl:
             with sharding.geometry() as model:
                 self.num_removed += model.remove_nonfinite()
             self._state.write(num_splats=sharding.num_splats)
-        if self.strategy.tracks_unseen:  # before the geometry of all ranks: scores are of this rank's splats
+        if self.strategy.tracks_unseen:  # of this rank, before the geometry of all is gathered
             hide_unseen(self.model, step - self._max_unseen_steps)
         with sharding.geometry() as model:
             self._refine_and_restart_clocks(step, model)

@@ -86,7 +86,7 @@ def _from_file(
 ) -> tuple[SplatArrays, list[str]]:
     splats = with_origin(read_splats(path, config.spz_axes.upper()), origin)
     if len(splats) == 0:
-        raise FormatError(f"{path} holds no splats to start from; name another file")
+        raise FormatError(f"{path} has no splats to start from; name another file")
     if config.crop is not None and config.crop_start:
         inside = relative_crop(parse_crop(config.crop), np.array(splats.origin)).contains(splats.means)
         if not inside.any():

@@ -84,7 +84,7 @@ def test_eval_uses_the_field_of_a_run_and_the_baked_splats_of_a_ply(splat, field
     psnr = json.loads(own.out)["psnr"]
     assert abs(psnr - json.loads(baked.out)["psnr"]) > 1e-3
     assert json.loads(baked.out)["path"] is None
-    assert "of the splats into which the colour field is baked: they are printed only" in baked.err
+    assert "for the splats into which the colour field is baked: they are printed only" in baked.err
     assert run.metrics()["steps"]["60"]["psnr"] == psnr
 
 

@@ -117,7 +117,7 @@ def test_photographs_that_changed_since_training_are_named(splat, run_copy, scen
     result = splat("eval", run_copy, "--scene", other, "--device", "cpu")
     assert result.code == 0
     assert f"{other} is not what {run_copy} was trained on (a_03.jpg has another photograph)" in result.err
-    assert "the scores are of other photographs: they are printed only" in result.err
+    assert "the scores are for other photographs: they are printed only" in result.err
     config = RunDir(run_copy).config_path
     config.write_text(config.read_text().replace(str(scene), str(other)))
     open_source(run_copy, backend, display := Display(io.StringIO()))

@@ -186,7 +186,7 @@ def test_earlier_scores_of_other_pixels_are_named(training, copy):
         plan_resumption(copy, None, {"steps": 80, **changes}, training.display)
         return [line for line in training.said[before:] if line.startswith("Warning")]
 
-    expected = [f"Warning: --downscale changes what is scored: earlier scores of {copy.path} are of other pixels"]
+    expected = [f"Warning: --downscale changes what is scored: earlier scores of {copy.path} are for other pixels"]
     assert warnings(downscale=2) == []
     copy.save_config(dataclasses.replace(copy.config(), eval=True), copy.scene_path(), "CPU")
     assert warnings(downscale=2) == []

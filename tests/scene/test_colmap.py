@@ -108,7 +108,7 @@ def test_models_that_are_not_read_are_named(tmp_path):
 
 
 def test_no_model(tmp_path):
-    with pytest.raises(SceneError, match="holds no COLMAP model"):
+    with pytest.raises(SceneError, match="has no COLMAP model"):
         find_model(tmp_path)
 
 

@@ -32,7 +32,7 @@ ENDS = {f"transform_matrix_{which}": np.eye(4).tolist() for which in ("start", "
         ({"transform_matrix": np.diag([1, 1, -1, 1]).tolist()}, "mirrors"),
         ({"transform_matrix": np.diag([1, 1.02, 1, 1]).tolist()}, "shears the picture"),
         ({"transform_matrix": [[1, 0.02, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]]}, "shears the picture"),
-        ({"fl_x": 300.0}, "not along y"),
+        ({"fl_x": 300.0}, "state it along y, too"),
         ({"is_fisheye": 1}, "`is_fisheye` is '1'"),
         ({"is_fisheye": True, "camera_model": "OPENCV"}, "'OPENCV'"),
         ({"fl_x": "wide", "fl_y": 1}, "`fl_x` is not a finite number"),

@@ -100,7 +100,7 @@ class City:
     def coarse_config(self) -> TrainConfig:
         """Settings of the coarse run on one GPU: it has the same maximum of splats as a cell."""
         config = self._within(min(self.cell_splats, self.max_splats), self.config)
-        config = dataclasses.replace(config, trials=False)  # cells are not trained with the settings that they choose
+        config = dataclasses.replace(config, trials=False)  # cells would not be trained with what they choose
         if config.appearance == "exposure":
             config = dataclasses.replace(config, keep=max(config.keep, 1))  # cells read the exposures from a checkpoint
         return config if self.coarse_batch is None else dataclasses.replace(config, batch=self.coarse_batch)

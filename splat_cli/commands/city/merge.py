@@ -86,8 +86,8 @@ def finish(run: RunDir, coarse: RunDir, plan: CityPlan, backend: Backend, displa
     score = None
     if run.config().eval:
         evaluation = evaluate_run(run.path, None, backend, display)
-        if evaluation.unwritten:
-            raise evaluation.unwritten  # the same command continues here
+        if evaluation.save_error:
+            raise evaluation.save_error  # the same command continues here
         score = evaluation.mean
     bad = {name: sum(part.nonfinite_counts[name] for part in parts) for name in parts[0].nonfinite_counts}
     result = RunSummary(run, steps, num_splats, sum(part.seconds for part in parts), score, bad)

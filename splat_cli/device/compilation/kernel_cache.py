@@ -46,7 +46,7 @@ def open_cache() -> Path:
     if not _is_trusted(found):
         found_as = f"owner {found.st_uid}, mode {found.st_mode & 0o777:o}"
         raise DeviceError(
-            f"compiled kernels in {folder} may come from others ({found_as}): "
+            f"others may have written the compiled kernels in {folder} ({found_as}): "
             f"remove it with `rm -r {quoted(folder)}`, or set XDG_CACHE_HOME to a folder of your own"
         )
     return folder

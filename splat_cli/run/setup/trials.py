@@ -112,7 +112,7 @@ def choose_settings(
         return config, None
     try:
         runner = _Runner(config, data, backend, display)
-        if runner.start.surface is None:  # nothing tells where space is free
+        if runner.start.surface is None:  # free space is unknown
             return config, None
         trials = runner.run()
     except (MemoryError, OutOfMemory):

@@ -50,12 +50,12 @@ def _advice(path: Path) -> str:
 
 
 def run_around(path: Path) -> Path | None:
-    """The run in whose folder the path lies; None outside of runs."""
+    """The run whose folder contains the path; None outside of runs."""
     return next(filter(is_run, (*path.parents, *path.resolve().parents)), None)
 
 
 def refuse_inside_run(folder: Path) -> None:
-    """UsageError if `folder`, for new runs, lies in the folder of a run, which removes files of interrupted writes."""
+    """UsageError if `folder`, for new runs, is inside a run, which removes files of interrupted writes."""
     around = run_around(folder)
     if around and not (around / "city.json").is_file():  # the stages of a city are runs, too
         raise UsageError(f"{folder} is inside the run {around}: name a folder outside it")
@@ -73,7 +73,7 @@ def find_splats(path: Path) -> tuple[Path, RunDir | None]:
     run = open_run(path)
     steps = run.saved_steps()
     if not steps:
-        raise UsageError(f"{path} holds no splats yet: there is no point_cloud/iteration_N/point_cloud.ply")
+        raise UsageError(f"{path} has no splats yet: there is no point_cloud/iteration_N/point_cloud.ply")
     return run.ply_path(steps[-1]), run
 
 

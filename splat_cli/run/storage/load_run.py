@@ -159,7 +159,7 @@ def load_run_images(
     if others := other_scene(run, scene_path, [found[view.name] for view in present]):
         if for_training:
             raise UsageError(f"{others}: restore it, or start a new run")
-        display.warn(f"{others}: its scores are of other photographs")
+        display.warn(f"{others}: its scores are for other photographs")
     lazily = not images_fit(backend, config, present)
     photographs = load_image_set(present, config, backend, display, lazily)
     gone = [f"{view.name}: not in {scene_path}" for view in views if view.name not in found]

@@ -27,7 +27,7 @@ def find_model(root: Path) -> Path:
     if folder is not None:
         return folder
     raise SceneError(
-        f"{root} holds no COLMAP model: there are no cameras, images and points3D files (.bin or .txt) in "
+        f"{root} has no COLMAP model: there are no cameras, images and points3D files (.bin or .txt) in "
         "sparse/0, sparse, colmap/sparse/0 or the folder itself; run COLMAP on the photographs first"
     )
 

@@ -12,7 +12,7 @@ from splat_cli.scene.view import View, evenly_spread
 _NARROW = np.deg2rad(65)
 """Half the field of view up to which a single pinhole camera shows a photograph."""
 _REACH = np.deg2rad(30)
-"""Faces whose centre lies farther outside the field of view are left out."""
+"""Faces whose centre is farther outside the field of view are left out."""
 CUBE = np.array([  # camera to face: rows are the face's right, down and forward
     [[1, 0, 0], [0, 1, 0], [0, 0, 1]],  # ahead
     [[0, 0, -1], [0, 1, 0], [1, 0, 0]],  # right

@@ -58,7 +58,7 @@ def read_bundler(root: Path, options: SceneOptions) -> Dataset:
     """Cameras and points; names of photographs from list.txt, else in order of their names. Raises SceneError."""
     path = find_bundler(root)
     if path is None:
-        raise SceneError(f"{root} holds no bundle.out of Bundler")
+        raise SceneError(f"{root} has no bundle.out of Bundler")
     try:
         values = _numbers(path)
     except ValueError as error:

@@ -52,7 +52,7 @@ def read_metashape(root: Path, options: SceneOptions) -> Dataset:
     """The aligned cameras of all chunks, in the coordinates of the export. Raises SceneError."""
     path = find_metashape(root)
     if path is None:
-        raise SceneError(f"{root} holds no cameras.xml of Metashape: File > Export > Export Cameras writes it")
+        raise SceneError(f"{root} has no cameras.xml of Metashape: File > Export > Export Cameras writes it")
     images = ImageIndex(export_image_folder(root, options))
     aligned: list[tuple[str, _Camera]] = []
     num_cameras, placed = 0, []

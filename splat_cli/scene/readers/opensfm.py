@@ -61,7 +61,7 @@ def read_opensfm(root: Path, options: SceneOptions) -> Dataset:
     """
     path = find_opensfm(root)
     if path is None:
-        raise SceneError(f"{root} holds no reconstruction.json of OpenSfM or OpenDroneMap")
+        raise SceneError(f"{root} has no reconstruction.json of OpenSfM or OpenDroneMap")
     try:
         rest, numbers = _without_points(path)
         reconstructions = parse_json(rest)

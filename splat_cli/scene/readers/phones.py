@@ -33,7 +33,7 @@ def read_polycam(root: Path, options: SceneOptions) -> Dataset:
     """A file per photograph, with pose and lens; images or corrected_images are next to them. Raises SceneError."""
     cameras = find_polycam(root)
     if cameras is None:
-        raise SceneError(f"{root} holds no keyframes/cameras of Polycam: export the capture as raw data")
+        raise SceneError(f"{root} has no keyframes/cameras of Polycam: export the capture as raw data")
     folder = cameras.with_name(cameras.name.replace("cameras", "images"))
     images = ImageIndex(export_image_folder(folder, options))
 
@@ -84,7 +84,7 @@ def read_record3d(root: Path, options: SceneOptions) -> Dataset:
     """A pose per photograph in order of their numbers, one lens for all or one each. Raises SceneError."""
     path = find_record3d(root)
     if path is None:
-        raise SceneError(f"{root} holds no metadata.json with rgb/ of Record3D")
+        raise SceneError(f"{root} has no metadata.json with rgb/ of Record3D")
     images = ImageIndex(export_image_folder(root / ("rgb" if path.suffix else "rgbd"), options))
     try:
         values = _object(path)
@@ -149,7 +149,7 @@ def _object(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise Unusable(f"{path.name} is not a readable JSON file ({error})") from None
     if not isinstance(values, dict):
-        raise Unusable(f"{path.name} holds no JSON object")
+        raise Unusable(f"{path.name} has no JSON object")
     return values
 
 

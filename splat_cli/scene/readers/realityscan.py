@@ -62,7 +62,7 @@ def read_realityscan(root: Path, options: SceneOptions) -> Dataset:
     path = find_realityscan(root)
     if path is None:
         columns = "#name,x,y,alt,heading,pitch,roll,f,px,py,k1,k2,k3,k4,t1,t2"
-        raise SceneError(f"{root} holds no registration of RealityScan, a .csv file with the columns {columns}")
+        raise SceneError(f"{root} has no registration of RealityScan, a .csv file with the columns {columns}")
     images = ImageIndex(export_image_folder(root, options))
     rows = ((row["name"], row) for row in _rows(path))
     frames, skipped = usable_frames(rows, partial(_frame, images))

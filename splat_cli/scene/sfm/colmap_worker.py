@@ -49,10 +49,10 @@ _SAMPLE = 4  # photographs
 _ORIENTATIONS = 1  # of a feature; COLMAP's: 2, for a sixth more features and time, where a GPU needs hardly any
 _FEW_MATCHES, _FEW_INITIAL, _FEW_INLIERS = 10, 50, 15  # of small copies; COLMAP's: 15, 100, 30
 _MAX_SIDE = 3200  # pixels; COLMAP scales larger photographs down
-_TRIALS, _LEAST_SHARE = 2000, 0.25  # of RANSAC: trials at most, and share of inliers; COLMAP's: 10,000, 0.25
+_TRIALS, _LEAST_SHARE = 2000, 0.25  # RANSAC: maximum number of trials, minimum share of inliers (COLMAP: 10,000, 0.25)
 _KEPT = 100  # photographs whose features are in memory while pairs are verified
 _AHEAD = 8  # pairs per thread: a pair that overlaps little takes up to 15 times as long as others
-_GROWTH = 1.3  # of a model between two bundle adjustments of the whole; COLMAP's: 1.1
+_GROWTH = 1.3  # of a model between two global bundle adjustments (COLMAP: 1.1)
 _LEAST_LOCAL_GAIN, _LEAST_GAIN = 1e-3, 1e-4  # relative, of an iteration of an adjustment; COLMAP's: 0, all of 25 or 50
 _LEAST_LAST_GAIN = 1e-6  # the same in the last one, with all points
 _LOCAL_IMAGES = 4  # of a local adjustment; COLMAP's: 6
@@ -239,7 +239,7 @@ def _verify(pycolmap: Any, database: Path, seed: int) -> None:
     """Find the matches of each pair that agree with one movement of the camera; continues where a process ended.
 
     A pair of n matches counts if at least m = `min_num_inliers` agree, so RANSAC takes the trials that a share of m / n
-    needs. Of pairs that do not overlap, most have n close to m: COLMAP's single least share takes many more trials.
+    needs. Most pairs that do not overlap have n close to m: COLMAP's single least share takes many more trials.
     """
     opened = pycolmap.Database.open(database)
     cameras = {image.image_id: opened.read_camera(image.camera_id) for image in opened.read_all_images()}

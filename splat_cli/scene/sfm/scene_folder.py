@@ -88,7 +88,7 @@ def _remove_unfinished(scene: Path) -> None:
 
 
 def _remove(scene: Path, names: Set[str]) -> None:
-    """Remove entries of the folder, if they exist; other files in it are not of this program."""
+    """Remove entries of the folder, if they exist; other files in it belong to the user."""
     for path in (scene / name for name in names):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

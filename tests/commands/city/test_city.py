@@ -630,7 +630,7 @@ def test_a_city_without_a_scene_leaves_no_folder(splat, tmp_path):
     (tmp_path / "empty").mkdir()
     result = splat("city", tmp_path / "empty", "-o", tmp_path / "out" / "city", "--device", "cpu")
     assert result.code == 2
-    assert "holds neither photographs nor camera poses" in result.err
+    assert "has neither photographs nor camera poses" in result.err
     assert not (tmp_path / "out").exists()
 
 

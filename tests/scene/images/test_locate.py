@@ -65,5 +65,5 @@ def test_missing_format_is_named(tmp_path):
 
 
 def test_empty_folder(tmp_path):
-    with pytest.raises(SceneError, match=r"holds neither photographs nor camera poses.*sparse/0.*docs/input\.md"):
+    with pytest.raises(SceneError, match=r"has neither photographs nor camera poses.*sparse/0.*docs/input\.md"):
         read_scene(tmp_path)
