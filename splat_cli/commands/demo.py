@@ -13,7 +13,7 @@ from splat_cli.device import Backend
 from splat_cli.gaussians.ply import read_ply, write_ply
 from splat_cli.gaussians.splats import Splats
 from splat_cli.io.image_files import open_image
-from splat_cli.render.images import background_color, save_animation
+from splat_cli.render.images import save_animation
 from splat_cli.render.output.render_sequence import RenderSettings, render_sequence
 from splat_cli.run.device import prepare_kernels
 from splat_cli.run.storage.load_run import load_splats_for_viewers
@@ -68,7 +68,7 @@ def run_demo(root: Path, config: TrainConfig, backend: Backend, display: Display
 def _render_path(root: Path, result: RunSummary, config: TrainConfig, backend: Backend, display: Display) -> None:
     views = interpolate_path(result.run.views("all"), _NUM_FRAMES)
     splats = Splats.from_arrays(backend, read_ply(result.run.ply_path(result.steps)))
-    settings = RenderSettings(background_color(config.background), config.antialias, novel_views=True)
+    settings = RenderSettings(result.run.background(), config.antialias, novel_views=True)
     with display.counting("pictures", len(views)) as count:
         written = render_sequence(backend, splats, views, root / "path", settings, on_frame=count)
     frames = [np.asarray(open_image(picture)) for picture in written.pictures]

@@ -146,8 +146,8 @@ class SplatSettings:
     )
     background: str = setting(
         "auto",
-        "Background colour in training; auto: a random one in each step, which discourages transparent surfaces, "
-        "or black where photographs have an alpha channel.",
+        "Background in training; auto: random, which discourages transparent surfaces (pictures then have the "
+        "photographs' mean colour), or black where photographs have an alpha channel.",
         choices=("auto", "black", "white", "random", "learned"),
         common=True,
         fixed=True,

@@ -1,4 +1,4 @@
-"""Results of training in the run's folder: splats, cameras, learned background, metrics."""
+"""Results of training in the run's folder: splats, cameras, background, metrics."""
 
 import numpy as np
 
@@ -55,7 +55,7 @@ class RunWriter:
         return True
 
     def save_splats(self, polish: bool = False) -> RunSplats:
-        """Write the splats, refined cameras and learned background. Raises DiskError."""
+        """Write the splats, refined cameras and the background. Raises DiskError."""
         trainer, config = self.trainer, self.config
         splats = splats_of_run(trainer, config, self.data.scene.origin)
         if polish:
@@ -66,10 +66,9 @@ class RunWriter:
         return splats
 
     def save_joint_models(self) -> None:
-        """Write learned background, camera responses and poses."""
-        learned = self.trainer.joint.background_color()
-        if learned:
-            self.run.save_background(learned)
+        """Write the background that settings do not give, camera responses and poses."""
+        if self.trainer.config.background in ("learned", "random"):
+            self.run.save_background(self.trainer.background)
         responses = self.trainer.joint.camera_responses()
         if responses:
             self.run.save_responses(responses)

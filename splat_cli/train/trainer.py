@@ -26,7 +26,7 @@ from splat_cli.render.images import background_color
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import update_smooth_3d_sigmas
 from splat_cli.scene.extent import scene_extent, scene_size
-from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.scene.images.image_set import ImageSet, mean_color
 from splat_cli.scene.poses import views_following
 from splat_cli.scene.view import View
 from splat_cli.terminal.console import Progress
@@ -154,8 +154,17 @@ class Trainer:
 
     @property
     def background(self) -> tuple[float, float, float]:
-        """Background colour, learned or from the settings; RGB, 0 to 1."""
+        """Background colour of renders, RGB, 0 to 1: learned, or from the settings.
+
+        After training on random ones it shows only where no photograph does: the mean colour is the best guess there.
+        """
+        if self.config.background == "random":
+            return self._mean_color
         return self.joint.background_color() or background_color(self.config.background)
+
+    @functools.cached_property
+    def _mean_color(self) -> tuple[float, float, float]:
+        return mean_color(self.images.images)
 
     @property
     def step(self) -> int:

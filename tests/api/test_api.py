@@ -17,6 +17,7 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.render.images import to_8bit
 from splat_cli.render.view import ViewRenderer
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.scene import load_images
 from splat_cli.scene.colmap import read_model
 from splat_cli.scene.colmap.binary import write_model
 from splat_cli.terminal.interrupt import Interrupted
@@ -210,10 +211,15 @@ def test_other_cameras_show_what_camera_paths_show(result):
     assert not np.array_equal(result.render(inside), rendered(inside, is_novel=False))
 
 
-def test_files_are_measured_as_the_result(result, scene, tmp_path):
+def test_files_are_measured_as_the_result_on_black(result, scene, tmp_path):
+    """Files have no background; that of the result is the mean of its photographs, random in training."""
     result.save(tmp_path / "splats.ply")
     scores = splat.evaluate(tmp_path / "splats.ply", scene, test_every=3, device="cpu")
-    assert scores.mean.psnr == pytest.approx(result.evaluate().mean.psnr, abs=0.5)  # antialiasing is baked in
+    on_black = dataclasses.replace(result, _model=dataclasses.replace(result._model, background=(0.0, 0.0, 0.0)))
+    assert scores.mean.psnr == pytest.approx(on_black.evaluate().mean.psnr, abs=0.5)  # antialiasing is baked in
+    names = {view.name for view in result.held_out}
+    images = load_images([view for view in splat.read_scene(scene).views if view.name not in names]).images
+    assert result.background == pytest.approx(np.mean(images, (0, 1, 2)) / 255, abs=0.02)
 
 
 @pytest.mark.parametrize(

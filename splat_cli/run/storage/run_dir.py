@@ -170,7 +170,7 @@ class RunDir:
 
     @property
     def background_path(self) -> Path:
-        """Background colour learned by --background learned."""
+        """Background colour of renders: learned, or the mean colour of the photographs with random ones."""
         return self.path / "background.json"
 
     @property
@@ -222,9 +222,12 @@ class RunDir:
             raise FormatError(f"{self.config_path}: origin = {text!r}: expected x,y,z") from None
 
     def background(self) -> tuple[float, float, float]:
-        """Background colour, RGB, 0 to 1: learned, or from the settings. FormatError if the learned one is lost."""
+        """Background colour of renders, RGB, 0 to 1: saved, or from the settings. FormatError if a learned one is lost.
+
+        Earlier versions saved none for random ones: their renders are on black.
+        """
         setting = self.config().background
-        if setting != "learned":
+        if setting != "learned" and not self.background_path.is_file():
             return background_color(setting)
         return tuple(_read_json(self.background_path, check_background, _TRAIN_ON)["color"])
 

@@ -28,7 +28,9 @@ from splat_cli.scene.images.decode import (
 )
 from splat_cli.scene.images.fingerprint import UNREADABLE, fingerprint
 from splat_cli.scene.lens import Lens, undistort
-from splat_cli.scene.view import View
+from splat_cli.scene.view import View, evenly_spread
+
+COUNTED, COUNTED_SIDE = 32, 128  # photographs, and their rows and columns, that a mean colour is of
 
 _ADVICE = {
     INVISIBLE: "export them again without an alpha channel, or with one that shows the scene",
@@ -50,6 +52,18 @@ class ImageSet(NamedTuple):
     skipped: list[str]
     bad_pixels: Mapping[str, int] = MappingProxyType({})
     depth_maps: DepthMaps | None = None
+
+
+def mean_color(photographs: ImageSet) -> tuple[float, float, float]:
+    """Mean colour of the used pixels, RGB, 0 to 1; of some pixels of some photographs. Black if these are masked."""
+    pixels = []
+    for index in evenly_spread(range(len(photographs.views)), COUNTED):
+        image, mask = photographs.images[index], photographs.masks[index]
+        some = tuple(slice(None, None, ceil_div(side, COUNTED_SIDE)) for side in image.shape[:2])
+        pixels.append(image[some].reshape(-1, 3) if mask is None else image[some][mask[some] > 0])
+    counted = np.concatenate(pixels)
+    red, green, blue = counted.mean(0) / 255 if len(counted) else (0.0, 0.0, 0.0)
+    return float(red), float(green), float(blue)
 
 
 def load_images(

@@ -198,6 +198,13 @@ def test_a_lost_file_is_not_replaced_by_defaults(run, changes, name, read, advic
         read(run)
 
 
+def test_runs_of_earlier_versions_have_a_black_background(run):
+    run.save_config(load_config("demo", {"background": "random"}), run.path / "scene", "CPU")
+    assert run.background() == (0, 0, 0)
+    run.save_background((0.1, 0.2, 0.3))
+    assert run.background() == (0.1, 0.2, 0.3)
+
+
 def test_a_lost_split_of_the_dataset_is_noticed(run):
     """No setting tells of it."""
     config = load_config("demo", {"eval": True})

@@ -11,9 +11,18 @@ from PIL import Image as Picture
 from splat_cli.errors import SceneError
 from splat_cli.scene import load_images
 from splat_cli.scene.images.decode import image_size
+from splat_cli.scene.images.image_set import ImageSet, mean_color
 from tests.io.test_image_files import EPS
 from tests.peak_memory import assert_little_memory
 from tests.scene.images.photographs import gradient, half_black, loaded, save, view_of
+
+
+def test_mean_color_counts_used_pixels(tmp_path):
+    view, half = view_of(tmp_path / "a.png", 8, 8), np.repeat([255, 0], 4)[None].repeat(8, 0).astype(np.uint8)
+    red, blue = (np.full((8, 8, 3), color, np.uint8) for color in ((255, 0, 0), (0, 0, 51)))
+    red[:, 4:] = 255  # masked
+    assert mean_color(ImageSet([view, view], [red, blue], [half, None], [])) == pytest.approx((1 / 3, 0, 2 / 15))
+    assert mean_color(ImageSet([view], [red], [0 * half], [])) == (0, 0, 0)
 
 
 def test_png_is_read_exactly(tmp_path):
