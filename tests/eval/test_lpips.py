@@ -98,6 +98,7 @@ def test_weights_that_cannot_be_downloaded_are_named(packages):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::UserWarning")  # the package uses deprecated names of torchvision
 @pytest.mark.parametrize("network", ["alex", "vgg"])
 def test_values_match_the_package(network, monkeypatch):
     """Against the package's own functions for images. Its weights on top of the network are part of the package;

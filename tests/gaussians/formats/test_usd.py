@@ -1,4 +1,4 @@
-"""OpenUSD files, read by usd-core itself."""
+"""OpenUSD files, read and validated by usd-core itself."""
 
 import os
 import signal
@@ -19,11 +19,15 @@ pxr = pytest.importorskip("pxr")
 @pytest.mark.parametrize("suffix", usd.SUFFIXES)
 @pytest.mark.parametrize("degree", [0, 3])
 def test_stage_has_the_schema_and_the_numbers(tmp_path, suffix, degree):
-    from pxr import Usd, UsdGeom, UsdVol
+    from pxr import Usd, UsdGeom, UsdValidation, UsdVol
 
     splats = splats_in_range(40, degree)
     write_usd(tmp_path / f"a{suffix}", splats)
     stage = Usd.Stage.Open(str(tmp_path / f"a{suffix}"))
+    validators = UsdValidation.ValidationRegistry().GetOrLoadAllValidators()
+    assert len(validators) > 20
+    errors = UsdValidation.ValidationContext(validators).Validate(stage)
+    assert [error.GetMessage() for error in errors] == []
     field = UsdVol.ParticleField3DGaussianSplat(stage.GetDefaultPrim())
     assert field
     assert UsdGeom.GetStageUpAxis(stage) == "Y"
