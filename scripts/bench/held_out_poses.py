@@ -44,7 +44,7 @@ def refined_views(
         loss.forward(state, raster.picture.image)
         loss.backward(state, raster.picture.image, raster.picture.d_image)
         blend_backward(cameras, state, raster.projection, raster.tiles, raster.picture, absgrad=False)
-        poses.accumulate(splats, state, raster, False)
+        poses.accumulate_gradients(splats, state, raster, False)
         poses.step(state)
         step += not raster.grow_if_overflowed(state)  # after an overflow, the step did nothing
     return poses.refined_views()

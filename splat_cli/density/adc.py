@@ -8,7 +8,7 @@ from splat_cli.config import ResolvedConfig
 from splat_cli.density.operations import reset_opacities, split_random
 from splat_cli.density.ratings import prune_mask, rate_gradients, split_by_size
 from splat_cli.density.strategy import ErrorScorer, Strategy
-from splat_cli.model.columns import list_slots, partition
+from splat_cli.model.columns import partition
 from splat_cli.model.model import Model
 
 DENSE_SCALE = 0.01  # fraction of the scene's extent; smaller splats are cloned, larger splats are split
@@ -45,10 +45,7 @@ class ADCStrategy(Strategy):
         if len(chosen) > room:
             chosen = model.backend.xp.argsort(keys)[:room]
         clones, parents = split_by_size(model, chosen, DENSE_SCALE * self.extent)
-        first = model.num
-        model.reserve(first + len(chosen), self.config.max_splats)
-        model.extend(len(chosen))
-        slots = list_slots(model.backend, None, first, len(chosen))
+        slots = model.add(len(chosen), self.config.max_splats)
         model.copy(clones, slots[: len(clones)])
         split_random(model, parents, slots[len(clones) :], rng)
 

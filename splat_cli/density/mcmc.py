@@ -7,29 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from splat_cli.config import ResolvedConfig
 from splat_cli.density.operations import relocate, split_long_axis
 from splat_cli.density.ratings import Ratings, WeightedSampler, rate_splats, sample_distinct
-from splat_cli.density.strategy import ErrorScorer, Strategy
+from splat_cli.density.strategy import ErrorScorer, PeriodicStrategy
 from splat_cli.device import DeviceArray
 from splat_cli.gaussians.splats import OPACITY
-from splat_cli.model.columns import list_slots
 from splat_cli.model.model import Model
-
-
-class PeriodicStrategy(Strategy):
-    """Rounds every densify_interval steps, from densify_start to densify_stop."""
-
-    collects_stats = False
-
-    def __init__(self, config: ResolvedConfig, extent: float) -> None:
-        self.config, self.extent = config, extent
-        self.noise_scale = config.noise_scale
-        self.tracks_unseen = config.relocate_unseen and not self.collects_stats
-
-    def due(self, step: int) -> bool:
-        c = self.config
-        return c.densify_start < step < c.densify_stop and step % c.densify_interval == 0
 
 
 class MCMCStrategy(PeriodicStrategy):
@@ -45,7 +28,7 @@ class MCMCStrategy(PeriodicStrategy):
             changed += self._relocate(model, sampler.sample(len(dead), rng), dead)
         if num_new > 0:
             parents = sampler.sample(num_new, rng)
-            changed += self._relocate(model, parents, self._add(model, num_new))
+            changed += self._relocate(model, parents, model.add(num_new, self.config.max_splats))
         return changed
 
     def _demand(self, model: Model, scorer: ErrorScorer) -> tuple[Ratings, int]:
@@ -61,13 +44,6 @@ class MCMCStrategy(PeriodicStrategy):
     def _num_copies(self, model: Model, sampler: WeightedSampler, wanted: int) -> int:
         """Number of copies to make, at most `wanted`."""
         return wanted
-
-    def _add(self, model: Model, count: int, holes: DeviceArray | None = None) -> DeviceArray:
-        """Slots for `count` splats: first `holes`, then newly added columns."""
-        num_new, first = count - (0 if holes is None else len(holes)), model.num
-        model.reserve(first + num_new, self.config.max_splats)  # first, as it may raise MemoryError
-        model.extend(num_new)
-        return list_slots(model.backend, holes, first, count)
 
     def _relocate(self, model: Model, parents: DeviceArray, slots: DeviceArray) -> list[DeviceArray]:
         """Copy parents to slots; returns both."""
@@ -99,6 +75,6 @@ class ErrorSplitStrategy(ErrorCopyStrategy):
     def refine(self, step: int, model: Model, scorer: ErrorScorer, rng: np.random.Generator) -> list[DeviceArray]:
         ratings, num_new = self._demand(model, scorer)
         parents = sample_distinct(model.backend, ratings, len(ratings.dead) + num_new, rng)
-        slots = self._add(model, len(parents), ratings.dead[: len(parents)])
+        slots = model.add(len(parents), self.config.max_splats, ratings.dead[: len(parents)])
         split_long_axis(model, parents, slots)
         return [parents, slots]

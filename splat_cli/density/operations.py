@@ -104,7 +104,7 @@ def hide_unseen(model: Model, before: int) -> DeviceArray:
     return index
 
 
-def restart_clocks(model: Model, index: DeviceArray, step: int) -> None:
+def set_last_seen(model: Model, index: DeviceArray, step: int) -> None:
     """Treat the splats `index` int64 [K], with repetition, as seen in step `step`."""
     _set(model, index, step, model.last_seen, model.num_without_moments)
 

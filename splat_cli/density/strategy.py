@@ -1,4 +1,4 @@
-"""Interface of densification strategies."""
+"""Interface of densification strategies, and the base of those that are due periodically."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from splat_cli.config import ResolvedConfig
 from splat_cli.device import DeviceArray
 from splat_cli.model.model import Model
 
@@ -38,3 +39,18 @@ class Strategy(Protocol):
 
         Returns indices int64 [K] on the device, with repetition, of all changed splats; None if any may have changed.
         """
+
+
+class PeriodicStrategy(Strategy):
+    """Rounds every densify_interval steps, from densify_start to densify_stop."""
+
+    collects_stats = False
+
+    def __init__(self, config: ResolvedConfig, extent: float) -> None:
+        self.config, self.extent = config, extent
+        self.noise_scale = config.noise_scale
+        self.tracks_unseen = config.relocate_unseen and not self.collects_stats
+
+    def due(self, step: int) -> bool:
+        c = self.config
+        return c.densify_start < step < c.densify_stop and step % c.densify_interval == 0

@@ -50,7 +50,7 @@ class LearnedBackground(JointModel):
         """Copy the colour to `shown`."""
         self.shown[...] = self.trained[0, 0]
 
-    def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, has_d_means: bool) -> None:
+    def accumulate_gradients(self, splats: Splats, state: IterState, rasterizer: Rasterizer, has_d_means: bool) -> None:
         """Sum the gradients in picture.d_image into rows of d_background [.., 3]."""
         picture = rasterizer.picture
         arrays = self.cameras.array, state.array, picture.final_T, picture.d_image, self.d_background

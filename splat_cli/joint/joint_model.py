@@ -106,16 +106,16 @@ class JointModel:
     def resize(self, capacity: int) -> None:
         """Allocate buffers for `capacity` splats."""
 
-    def add_loss(self, state: IterState, picture: Picture) -> None:
+    def add_image_loss(self, state: IterState, picture: Picture) -> None:
         """Queue another loss of the rendered picture: add its gradient to picture.d_image, float32 planes [3, H, W].
 
         d_image already holds the gradient of the photometric loss.
         """
 
-    def add_gradients(self, state: IterState, rasterizer: Rasterizer) -> None:
+    def add_splat_loss(self, state: IterState, rasterizer: Rasterizer) -> None:
         """Queue a loss of projected splats: add its gradients to projection.d_splats, before blending adds its own."""
 
-    def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, has_d_means: bool) -> None:
+    def accumulate_gradients(self, splats: Splats, state: IterState, rasterizer: Rasterizer, has_d_means: bool) -> None:
         """Queue gradient sums, after the backward pass of blending and before the update of the splats.
 
         has_d_means: a model before this one has written projection.d_means; else a model that moves splats writes it.

@@ -15,6 +15,7 @@ from splat_cli.model.columns import (
     clear_columns,
     copy_columns,
     download_columns,
+    list_slots,
     mark_nonfinite,
     partition,
     remove_columns,
@@ -223,6 +224,16 @@ class Model:
         for name, array in self.planes().items():
             clear_columns(self.backend, array, count, first=self.num, missing=self.missing(name))
         self.splats.num += count
+
+    def add(self, count: int, limit: int, holes: DeviceArray | None = None) -> DeviceArray:
+        """Slots for `count` splats, int64 [count]: first `holes`, if any, then new columns of zeros.
+
+        Grows the capacity if necessary, see `reserve`.
+        """
+        first, num_new = self.num, count - (0 if holes is None else len(holes))
+        self.reserve(first + num_new, limit)  # first, as it may raise MemoryError
+        self.extend(num_new)
+        return list_slots(self.backend, holes, first, count)
 
     def copy(self, source: DeviceArray, target: DeviceArray) -> None:
         """Copy the parameters of splats `source` int64 [K] to splats `target`, with zero moments."""

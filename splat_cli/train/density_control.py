@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.density import make_strategy
-from splat_cli.density.operations import hide_unseen, mark_unseen, max_unseen_steps, restart_clocks
+from splat_cli.density.operations import hide_unseen, mark_unseen, max_unseen_steps, set_last_seen
 from splat_cli.model.columns import partition
 from splat_cli.model.model import Model
 from splat_cli.train.memory_recovery import ScratchMemory
@@ -72,7 +72,7 @@ class DensityControl:
         if self.strategy.tracks_unseen:  # of this rank, before the geometry of all is gathered
             hide_unseen(self.model, step - self._max_unseen_steps)
         with sharding.geometry() as model:
-            self._refine_and_restart_clocks(step, model)
+            self._refine_and_mark_placed(step, model)
             if sorts:
                 model.sort_spatially()
         if sharding.capacity != capacity:
@@ -97,7 +97,7 @@ class DensityControl:
                 model.remove(mask)
         self._state.write(num_splats=self._sharding.num_splats)
 
-    def _refine_and_restart_clocks(self, step: int, model: Model) -> None:
+    def _refine_and_mark_placed(self, step: int, model: Model) -> None:
         """Run a round, which treats hidden splats as dead. The splats that it places count as seen in this step."""
         if not self.strategy.tracks_unseen:
             self.strategy.refine(step, model, self._scorer, self.rng)
@@ -107,4 +107,4 @@ class DensityControl:
             self.clear_stats(step, model)
             return
         for index in changed:
-            restart_clocks(model, index, step)
+            set_last_seen(model, index, step)

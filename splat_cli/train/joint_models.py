@@ -83,21 +83,21 @@ class JointModels:
         for model in self.models:
             model.resize(capacity)
 
-    def add_losses(self, state: IterState, picture: Picture) -> None:
+    def add_image_losses(self, state: IterState, picture: Picture) -> None:
         """Queue the models' losses of the rendered picture, after the photometric one."""
         for model in self.models:
-            model.add_loss(state, picture)
+            model.add_image_loss(state, picture)
 
-    def add_gradients(self, state: IterState, rasterizer: Rasterizer) -> None:
+    def add_splat_losses(self, state: IterState, rasterizer: Rasterizer) -> None:
         """Queue the models' losses of projected splats, before the rasterizer's backward pass."""
         for model in self.models:
-            model.add_gradients(state, rasterizer)
+            model.add_splat_loss(state, rasterizer)
 
-    def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer) -> None:
+    def accumulate_gradients(self, splats: Splats, state: IterState, rasterizer: Rasterizer) -> None:
         """Queue gradient sums, between the two backward passes of the rasterizer."""
         has_d_means = False
         for model in self.models:
-            model.accumulate(splats, state, rasterizer, has_d_means)
+            model.accumulate_gradients(splats, state, rasterizer, has_d_means)
             has_d_means |= model in self._moving
 
     def step(self, state: IterState) -> None:

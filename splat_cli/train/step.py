@@ -25,47 +25,6 @@ from splat_cli.train.joint_models import JointModels
 MAX_AHEAD = 4_000_000  # splats; projecting more is limited by memory bandwidth and slows down concurrent kernels
 
 
-class ViewPipeline:
-    """Queues the preparation of a view (projection and tile lists) concurrently with the rendering of the previous one.
-
-    prepare: queues it, given the view and a state. select: makes the rasterizer use the view's buffers from now on. Two
-    states alternate, and the buffers that `select` chooses must alternate, too. The two overlap well: preparation
-    occupies few threads and waits for memory, blending computes.
-    """
-
-    def __init__(
-        self,
-        backend: Backend,
-        state: IterState,
-        prepare: Callable[[int, IterState], None],
-        select: Callable[[int], None],
-    ) -> None:
-        self._backend, self._state, self._prepare, self._select = backend, state, prepare, select
-        self._next = IterState(backend)
-
-    def begin(self, view: int) -> None:
-        """Queue the preparation of the first view."""
-        self._prepare(view, self._state)
-
-    @contextmanager
-    def view(self, view: int, first: int, last: int) -> Iterator[None]:
-        """Context for the rendering of `view`, which the state then describes. Enter it for first to last, in order.
-
-        The first one has been prepared by `begin`.
-        """
-        if view > first:
-            copy_view_state(self._next, self._state)
-        join: Callable[[], None] | None = None
-        if view < last:
-            if view == first:
-                copy_view_state(self._state, self._next)
-            join = self._backend.branch(partial(self._prepare, view + 1, self._next))
-        self._select(view)
-        yield
-        if join:
-            join()
-
-
 class BatchStep:
     """Queues the steps of a batch and its update, on one GPU. All methods read and write device memory only.
 
@@ -102,7 +61,7 @@ class BatchStep:
             raster.blend(splats, state)
             self.measure_loss()
             self.differentiate()
-            joint.accumulate(splats, state, raster)
+            joint.accumulate_gradients(splats, state, raster)
             raster.record_view(slot, state)
             if slot == self.batch - 1:
                 raster.update(splats, state, self.update_options())
@@ -117,8 +76,8 @@ class BatchStep:
         """Queue the backward pass from the loss to the gradients of projected splats."""
         picture, joint = self.rasterizer.picture, self.joint
         joint.loss.backward(self.state, picture.image, picture.d_image)
-        joint.add_losses(self.state, picture)
-        joint.add_gradients(self.state, self.rasterizer)
+        joint.add_image_losses(self.state, picture)
+        joint.add_splat_losses(self.state, self.rasterizer)
         self.rasterizer.backward_to_projection(self.model.splats, self.state, self._absgrad)
 
     def update_options(self) -> Update:
@@ -162,6 +121,55 @@ class BatchStep:
         raster.select(slot)
         self.backend.kernel("optim/begin_step", "begin_step")((1,), (1,), state.array, self.schedule, self.order)
         raster.project_and_sort(self.model.splats, state, self.config.dropout)
+
+
+class StepLoop:
+    """Repeats batches. `step`: number of steps done; `last`: iteration state at the last `sync`.
+
+    graph: replays a batch of `batch_step`. stream: loads the photographs of the next steps, if not all are resident.
+    """
+
+    def __init__(
+        self, batch_step: BatchStep, graph: TrainingBatch, stream: ImageStreamer | None, timer: PhaseTimer
+    ) -> None:
+        self.state, self.step, self.last = batch_step.state, 0, batch_step.state.read()
+        self._batch_step, self._graph, self._stream, self._timer = batch_step, graph, stream, timer
+        self._batch = batch_step.batch
+
+    def run_until(self, target: int) -> None:
+        """Run whole batches until `target` steps are done; after an overflow, grow the buffers and repeat the step."""
+        target = self._whole(target)
+        while self.step < target:
+            queued = self.step
+            while queued < target:
+                stop = min(target, self._stream.ready(queued)) if self._stream else target
+                self._queue(queued, stop)
+                queued = stop
+            if self._stream:
+                self._stream.ready(queued)  # while the device works
+            self.sync()
+
+    def sync(self) -> None:
+        """Wait for the device and read the iteration state; after an overflow, grow the buffers."""
+        self.last = self.state.read()
+        self.step = int(self.last["step"])
+        if self.last["overflowed"]:
+            self.step -= 1 if self._graph.keeps_steps else self._batch
+            self._graph.grow_if_overflowed(self.state)
+            self.state.write(step=self.step)
+
+    def _whole(self, step: int) -> int:
+        return ceil_div(step, self._batch) * self._batch
+
+    def _queue(self, step: int, stop: int) -> None:
+        if step % self._batch:  # after an overflow within a batch that keeps its steps
+            self._batch_step.launch(step % self._batch)
+        count = (stop - self._whole(step)) // self._batch
+        if count > 0 and not self._graph.current:
+            with self._timer("preparing kernels"):
+                self._graph.run(1)
+            count -= 1
+        self._graph.run(count)
 
 
 class CapturedGraph:
@@ -227,50 +235,42 @@ class LocalBatch(CapturedGraph):
         return self._rasterizer.grow_if_overflowed(state)
 
 
-class StepLoop:
-    """Repeats batches. `step`: number of steps done; `last`: iteration state at the last `sync`.
+class ViewPipeline:
+    """Queues the preparation of a view (projection and tile lists) concurrently with the rendering of the previous one.
 
-    graph: replays a batch of `batch_step`. stream: loads the photographs of the next steps, if not all are resident.
+    prepare: queues it, given the view and a state. select: makes the rasterizer use the view's buffers from now on. Two
+    states alternate, and the buffers that `select` chooses must alternate, too. The two overlap well: preparation
+    occupies few threads and waits for memory, blending computes.
     """
 
     def __init__(
-        self, batch_step: BatchStep, graph: TrainingBatch, stream: ImageStreamer | None, timer: PhaseTimer
+        self,
+        backend: Backend,
+        state: IterState,
+        prepare: Callable[[int, IterState], None],
+        select: Callable[[int], None],
     ) -> None:
-        self.state, self.step, self.last = batch_step.state, 0, batch_step.state.read()
-        self._batch_step, self._graph, self._stream, self._timer = batch_step, graph, stream, timer
-        self._batch = batch_step.batch
+        self._backend, self._state, self._prepare, self._select = backend, state, prepare, select
+        self._next = IterState(backend)
 
-    def run_until(self, target: int) -> None:
-        """Run whole batches until `target` steps are done; after an overflow, grow the buffers and repeat the step."""
-        target = self._whole(target)
-        while self.step < target:
-            queued = self.step
-            while queued < target:
-                stop = min(target, self._stream.ready(queued)) if self._stream else target
-                self._queue(queued, stop)
-                queued = stop
-            if self._stream:
-                self._stream.ready(queued)  # while the device works
-            self.sync()
+    def begin(self, view: int) -> None:
+        """Queue the preparation of the first view."""
+        self._prepare(view, self._state)
 
-    def sync(self) -> None:
-        """Wait for the device and read the iteration state; after an overflow, grow the buffers."""
-        self.last = self.state.read()
-        self.step = int(self.last["step"])
-        if self.last["overflowed"]:
-            self.step -= 1 if self._graph.keeps_steps else self._batch
-            self._graph.grow_if_overflowed(self.state)
-            self.state.write(step=self.step)
+    @contextmanager
+    def view(self, view: int, first: int, last: int) -> Iterator[None]:
+        """Context for the rendering of `view`, which the state then describes. Enter it for first to last, in order.
 
-    def _whole(self, step: int) -> int:
-        return ceil_div(step, self._batch) * self._batch
-
-    def _queue(self, step: int, stop: int) -> None:
-        if step % self._batch:  # after an overflow within a batch that keeps its steps
-            self._batch_step.launch(step % self._batch)
-        count = (stop - self._whole(step)) // self._batch
-        if count > 0 and not self._graph.current:
-            with self._timer("preparing kernels"):
-                self._graph.run(1)
-            count -= 1
-        self._graph.run(count)
+        The first one has been prepared by `begin`.
+        """
+        if view > first:
+            copy_view_state(self._next, self._state)
+        join: Callable[[], None] | None = None
+        if view < last:
+            if view == first:
+                copy_view_state(self._state, self._next)
+            join = self._backend.branch(partial(self._prepare, view + 1, self._next))
+        self._select(view)
+        yield
+        if join:
+            join()

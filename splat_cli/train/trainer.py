@@ -113,7 +113,7 @@ class Trainer:
         self.scorer = self.sharding.scorer(self.batch_step, self.images, rng)
         self.scratch = ScratchMemory(self.batch_step, self.scorer, self.sharding)
         self.density = DensityControl(self.batch_step, self.extent, self.scorer, self.scratch, rng, self.sharding)
-        self._whole: Splats | None = None  # splats of all ranks, gathered since the last change
+        self._gathered: Splats | None = None  # splats of all ranks on this device, until the next change
         self.set_size(scene_size(images.views, splats.means))
         if self.sharding.share.rank == 0:  # the others execute what it sends
             self._start(splats)
@@ -141,11 +141,11 @@ class Trainer:
     @property
     def splats(self) -> Splats:
         """The splats. With several ranks, they are gathered on this device until the next step."""
-        if self._whole is None:
+        if self._gathered is None:
             if self.step >= self.config.steps and self.sharding.share.num_ranks > 1:
                 self.scratch.release()  # no longer needed
-            self._whole = self.run_with_memory_fallback(lambda: self._together("sharding.splats"))
-        return self._whole
+            self._gathered = self.run_with_memory_fallback(lambda: self._together("sharding.splats"))
+        return self._gathered
 
     @property
     def capacity(self) -> int:
@@ -205,7 +205,7 @@ class Trainer:
 
         planes: see Sharding.load.
         """
-        self._whole = None
+        self._gathered = None
         self.sharding.load(self, planes, capacity, step)
 
     def copied_planes(self) -> dict[str, DeviceArray]:
@@ -258,7 +258,7 @@ class Trainer:
 
     def advance(self, step: int) -> None:
         """Train up to step `step`."""
-        self._whole = None
+        self._gathered = None
         self.set_resolution()
         with self.sharding.steps():
             self.loop.run_until(step)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from splat_cli.density.operations import mark_unseen, max_unseen_steps, restart_clocks
+from splat_cli.density.operations import mark_unseen, max_unseen_steps, set_last_seen
 from splat_cli.device.cpu import CpuBackend
 from splat_cli.gaussians.splats import MEANS, OPACITY
 from splat_cli.model.model import Model
@@ -89,7 +89,7 @@ def test_splats_of_the_step_itself_are_seen(backend, num_frozen):
     """With more splats than a block has threads; the clock of an index that is given twice restarts once."""
     model = Model(backend, some_splats(700), 700, num_frozen=num_frozen)  # without clocks of the first 64 of 70
     model.last_seen[:] = 5
-    restart_clocks(model, backend.upload(np.array([*range(300, 700), 699])), 9)
+    set_last_seen(model, backend.upload(np.array([*range(300, 700), 699])), 9)
     first = model.num_without_moments
     assert backend.download(model.last_seen)[: 701 - first].tolist() == [5] * (300 - first) + [9] * 400 + [5]
     expected = [False] * num_frozen + [True] * (300 - num_frozen) + [False] * 400

@@ -37,7 +37,7 @@ class FreeSpaceRays:
         self._launch(state, rasterizer, 0.0, out, None)
         return out
 
-    def add_gradients(self, state: IterState, rasterizer: Rasterizer, weight: float) -> None:
+    def add_splat_loss(self, state: IterState, rasterizer: Rasterizer, weight: float) -> None:
         """Queue the gradients of `weight` times the mean of squares of these opacities.
 
         They are added to the gradients of projected splats, before or after blend_backward (before it in
@@ -131,5 +131,5 @@ class FreeSpaceLoss(JointModel):
     def set_views(self, views: Sequence[View]) -> None:
         self.rays = FreeSpaceRays(self.backend, observe(views, self.points))
 
-    def add_gradients(self, state: IterState, rasterizer: Rasterizer) -> None:
-        self.rays.add_gradients(state, rasterizer, self.weight)
+    def add_splat_loss(self, state: IterState, rasterizer: Rasterizer) -> None:
+        self.rays.add_splat_loss(state, rasterizer, self.weight)

@@ -190,7 +190,7 @@ class DepthSupervision(JointModel):
     def resize(self, capacity: int) -> None:
         self.blended.resize(capacity)
 
-    def accumulate(self, splats: Splats, state: IterState, rasterizer: Rasterizer, has_d_means: bool) -> None:
+    def accumulate_gradients(self, splats: Splats, state: IterState, rasterizer: Rasterizer, has_d_means: bool) -> None:
         """Add gradients to projection.d_splats and projection.d_means, or write the latter.
 
         Must follow the backward pass of colours; overwrites the rasterizer's picture.

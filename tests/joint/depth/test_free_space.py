@@ -80,7 +80,7 @@ def test_opacities_and_gradients(backend: Backend, comparison: Comparison, seed:
     results = []
     for penalize in (False, True):
         if penalize:
-            rays.add_gradients(device.state, device.rasterizer, WEIGHT)
+            rays.add_splat_loss(device.state, device.rasterizer, WEIGHT)
         d_params = backend.xp.zeros_like(device.splats.params)
         update = Update(d_params=d_params)
         device.update(update)
@@ -98,7 +98,7 @@ def test_fixed_sums_equal_float_sums(backend: Backend) -> None:
         device.rasterizer.settings = settings
         device.rasterizer.resize_splats(device.splats.capacity)
         device.forward()
-        rays.add_gradients(device.state, device.rasterizer, WEIGHT)
+        rays.add_splat_loss(device.state, device.rasterizer, WEIGHT)
         device.set_d_image(np.zeros((3, view.height, view.width)))
         device.rasterizer.backward_to_projection(device.splats, device.state, absgrad=False)
         sums.append(device.download(device.projection.d_splats)[: len(rows)][rows])
@@ -112,7 +112,7 @@ def test_a_view_without_points_does_not_change(backend: Backend) -> None:
     device.forward()
     rows = np.flatnonzero(device.visible())
     before = device.download(device.projection.d_splats)[rows]
-    rays.add_gradients(device.state, device.rasterizer, WEIGHT)
+    rays.add_splat_loss(device.state, device.rasterizer, WEIGHT)
     np.testing.assert_array_equal(device.download(device.projection.d_splats)[rows], before)
     assert not device.download(rays.opacities(device.state, device.rasterizer)).any()
 

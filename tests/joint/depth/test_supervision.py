@@ -80,7 +80,7 @@ def test_gradients(backend: Backend, comparison: Comparison, seed: int, others: 
     results = []
     for supervise in (False, True):
         if supervise:
-            supervision.accumulate(device.splats, device.state, device.rasterizer, others)
+            supervision.accumulate_gradients(device.splats, device.state, device.rasterizer, others)
         d_params = xp.zeros_like(device.splats.params)
         device.update(Update(d_params=d_params))
         results.append(by_parameter(device.download(d_params), num))
@@ -97,7 +97,7 @@ def test_background_is_infinitely_far_away(backend: Backend) -> None:
     device, supervision, _, _ = supervised(backend, hard_scene(1))
     device.state.write(background=(0.9, 0.5, 0.1))
     device.rasterizer.picture.final_T[...] = 1  # nothing is subtracted beyond the picture, either
-    supervision.accumulate(device.splats, device.state, device.rasterizer, False)
+    supervision.accumulate_gradients(device.splats, device.state, device.rasterizer, False)
     camera = hard_scene(1).camera
     flat = depth.inverse_depths(project.forward(hard_scene(1).splats, camera, Options()))
     expected = blend.forward(flat, np.zeros(3), camera.width, camera.height).image
