@@ -40,7 +40,7 @@ class Source:
 class Stage:
     """One version of the backward pass.
 
-    launch gets `last_pairs` and adds to rows float32 [capacity, columns] of splats, given picture.d_image:
+    launch gets `last_pairs` and adds to rows float32 [capacity, columns] of splats, given rendered.d_image:
     gradients of mean2d (2), conic (3), opacity and colour (3), or with `moments` the sums of blend_backward.
     reads, adds: fields of Work (stage_passes.py): numbers of splats read from memory, and of rows of nine values added.
     """
@@ -68,7 +68,7 @@ def gradients(stage: Stage, rows: np.ndarray, conics: np.ndarray, opacities: np.
 def last_pairs(raster: Rasterizer, state: IterState) -> DeviceArray:
     """int32 [height, width]: the pair behind which a pixel of the last picture has ended, or the end of its list."""
     tiles, projection = raster.tiles, raster.projection
-    last = raster.backend.xp.empty(len(raster.picture.final_T), "int32")
+    last = raster.backend.xp.empty(len(raster.rendered.final_T), "int32")
     lists = tiles.tile_begins, tiles.splat_from_pair, projection.means2d, projection.conic_opacity
     kernel = raster.backend.kernel("last_pair", "last_pair")
     kernel((raster.cameras.extent.tiles,), (TILE * TILE,), raster.cameras.array, state.array, *lists, last)
@@ -76,7 +76,7 @@ def last_pairs(raster: Rasterizer, state: IterState) -> DeviceArray:
 
 
 def _tile_arrays(raster: Rasterizer, state: IterState, last: DeviceArray, rows: DeviceArray) -> tuple[DeviceArray, ...]:
-    tiles, projection, picture = raster.tiles, raster.projection, raster.picture
+    tiles, projection, rendered = raster.tiles, raster.projection, raster.rendered
     return (
         raster.cameras.array,
         state.array,
@@ -85,9 +85,9 @@ def _tile_arrays(raster: Rasterizer, state: IterState, last: DeviceArray, rows: 
         projection.means2d,
         projection.conic_opacity,
         projection.colors,
-        picture.final_T,
+        rendered.final_T,
         last,
-        picture.d_image,
+        rendered.d_image,
         rows,
     )
 
@@ -125,29 +125,29 @@ def _resident_blocks(backend: Backend) -> int:
 def _ours(matrix_sums: bool = False) -> Launch:
     def launch(raster: Rasterizer, state: IterState, last: DeviceArray, rows: DeviceArray) -> None:
         projection = dataclasses.replace(raster.projection, d_splats=rows)
-        blend_backward(raster.cameras, state, projection, raster.tiles, raster.picture, False, matrix_sums)
+        blend_backward(raster.cameras, state, projection, raster.tiles, raster.rendered, False, matrix_sums)
 
     return launch
 
 
 def _ours_in_wide_rows(raster: Rasterizer, state: IterState, last: DeviceArray, rows: DeviceArray) -> None:
-    tiles, projection, picture = raster.tiles, raster.projection, raster.picture
-    assert picture.segments is not None
+    tiles, projection, rendered = raster.tiles, raster.projection, raster.rendered
+    assert rendered.segments is not None
     raster.backend.kernel("raster/blend_backward", "blend_backward", SPLAT_SUMS=WIDE_ROW)(
-        (picture.max_segments,),
+        (rendered.max_segments,),
         (32, BACKWARD_WARPS),
         raster.cameras.array,
         state.array,
-        picture.segments,
-        picture.max_segments,
+        rendered.segments,
+        rendered.max_segments,
         tiles.tile_begins,
         tiles.splat_from_pair,
         projection.means2d,
         projection.conic_opacity,
         projection.colors,
-        picture.image,
-        picture.states,
-        picture.d_image,
+        rendered.image,
+        rendered.states,
+        rendered.d_image,
         rows,
     )
 

@@ -41,9 +41,9 @@ def refined_views(
         state.write(step=step + 1, view=step % num_views)
         state.write(loss_l1=0, loss_l2=0, loss_ssim=0)
         raster.forward(splats, state)
-        loss.forward(state, raster.picture.image)
-        loss.backward(state, raster.picture.image, raster.picture.d_image)
-        blend_backward(cameras, state, raster.projection, raster.tiles, raster.picture, absgrad=False)
+        loss.forward(state, raster.rendered.image)
+        loss.backward(state, raster.rendered.image, raster.rendered.d_image)
+        blend_backward(cameras, state, raster.projection, raster.tiles, raster.rendered, absgrad=False)
         poses.accumulate_gradients(splats, state, raster, False)
         poses.step(state)
         step += not raster.grow_if_overflowed(state)  # after an overflow, the step did nothing

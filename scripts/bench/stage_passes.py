@@ -156,7 +156,7 @@ def _render(raster: Rasterizer, splats: Splats, state: IterState, index: int) ->
         state.clear_counts()
         raster.forward(splats, state)
         overflowed = raster.grow_if_overflowed(state)
-    d_image = raster.picture.d_image
+    d_image = raster.rendered.d_image
     assert d_image is not None
     signs = np.random.default_rng(index).choice(np.array([-1, 1], np.float32), d_image.size)
     d_image[...] = raster.backend.upload(signs / d_image.size)

@@ -69,7 +69,7 @@ def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], antiali
     update = Update(moments.first, moments.second)
     state.write(step=10 * len(views))  # after the schedule of SH degrees
     fit_pairs(raster, splats, state, len(views))
-    p, pic = raster.projection, raster.picture
+    p, pic = raster.projection, raster.rendered
     passes: list[tuple[str, Callable[[], None]]] = [
         (
             "begin_step",

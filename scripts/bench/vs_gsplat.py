@@ -65,7 +65,7 @@ def our_milliseconds(
     raster.forward(bench.splats, bench.state)
     image = np.moveaxis(backend.download(raster.image(0)), 0, -1)
     update = Update(d_params=backend.xp.zeros_like(bench.splats.params))
-    d_image = raster.picture.d_image
+    d_image = raster.rendered.d_image
     assert d_image is not None  # make_bench allocates for training
     d_image[...] = backend.xp.random.default_rng(0).random(d_image.shape) - 0.5
     forward: list[Callable[[], None]] = [passes[name] for name in ("begin_step", "project", "tiles", "blend")]

@@ -95,11 +95,11 @@ class _Fit:
         while True:
             self.state.clear_counts()
             self.state.write(view=view, loss_l1=0, loss_l2=0, loss_ssim=0, **fields)
-            raster, picture = self.rasterizer, self.rasterizer.picture
+            raster, rendered = self.rasterizer, self.rasterizer.rendered
             raster.forward(self.splats, self.state)
-            self.loss.forward(self.state, picture.image)
-            self.loss.backward(self.state, picture.image, picture.d_image)
-            blend_backward(self.cameras, self.state, raster.projection, raster.tiles, picture, absgrad=False)
+            self.loss.forward(self.state, rendered.image)
+            self.loss.backward(self.state, rendered.image, rendered.d_image)
+            blend_backward(self.cameras, self.state, raster.projection, raster.tiles, rendered, absgrad=False)
             self.update()
             if not raster.grow_if_overflowed(self.state):  # otherwise nothing was updated
                 return

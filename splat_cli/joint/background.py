@@ -51,9 +51,9 @@ class LearnedBackground(JointModel):
         self.shown[...] = self.trained[0, 0]
 
     def accumulate_gradients(self, splats: Splats, state: IterState, rasterizer: Rasterizer, has_d_means: bool) -> None:
-        """Sum the gradients in picture.d_image into rows of d_background [.., 3]."""
-        picture = rasterizer.picture
-        arrays = self.cameras.array, state.array, picture.final_T, picture.d_image, self.d_background
+        """Sum the gradients in rendered.d_image into rows of d_background [.., 3]."""
+        rendered = rasterizer.rendered
+        arrays = self.cameras.array, state.array, rendered.final_T, rendered.d_image, self.d_background
         kernel = self.backend.kernel("optim/background", "background_backward")
         kernel((PIXEL_BLOCKS,), (32, PIXEL_WARPS), *arrays)
 

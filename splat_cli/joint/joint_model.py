@@ -16,7 +16,7 @@ from splat_cli.device import Backend, DeviceArray, MemoryCost, Unit
 from splat_cli.gaussians.splats import Splats
 from splat_cli.joint.appearance.camera_response import CameraResponse
 from splat_cli.model.model import Model
-from splat_cli.render.blend import Picture
+from splat_cli.render.blend import RenderBuffers
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.rasterizer import Rasterizer
@@ -106,8 +106,8 @@ class JointModel:
     def resize(self, capacity: int) -> None:
         """Allocate buffers for `capacity` splats."""
 
-    def add_image_loss(self, state: IterState, picture: Picture) -> None:
-        """Queue another loss of the rendered picture: add its gradient to picture.d_image, float32 planes [3, H, W].
+    def add_image_loss(self, state: IterState, rendered: RenderBuffers) -> None:
+        """Queue another loss of the rendered image: add its gradient to rendered.d_image, float32 planes [3, H, W].
 
         d_image already holds the gradient of the photometric loss.
         """

@@ -1,6 +1,6 @@
 """Photometric loss: L1 and SSIM with their gradient, host side of cuda_src/optim/l1_ssim.cu.
 
-`AppearanceLoss` is the interface of losses that correct the picture's colours first. Other terms of the loss:
+`AppearanceLoss` is the interface of losses that correct the image's colours first. Other terms of the loss:
 docs/method.md, loss equation.
 """
 
@@ -20,7 +20,7 @@ WARPS = 8
 
 
 class PhotometricLoss:
-    """(1 - ssim_weight) L1 + ssim_weight (1 - SSIM) between a rendered picture and the view's photograph.
+    """(1 - ssim_weight) L1 + ssim_weight (1 - SSIM) between a rendered image and the view's photograph.
 
     mask: finds outlying pixels, which the loss ignores, or None.
     """
@@ -37,7 +37,7 @@ class PhotometricLoss:
         return MemoryCost(per_pixel=9 * 4)
 
     def forward(self, state: IterState, image: DeviceArray, errors: DeviceArray | None = None) -> None:
-        """Add the picture's L1, L2 and SSIM to the sums in the state. image: float32 planes [3, H, W].
+        """Add the image's L1, L2 and SSIM to the sums in the state. image: float32 planes [3, H, W].
 
         errors: output float32 [3 * max_pixels], the loss of each value, or None.
         """
@@ -66,36 +66,36 @@ class PhotometricLoss:
 
 
 class AppearanceLoss(PhotometricLoss, JointModel):
-    """Loss of a rendered picture after a trained colour correction of its view; the splats are saved without it.
+    """Loss of a rendered image after a trained colour correction of its view; the splats are saved without it.
 
-    changed: the corrected picture, float32 [3 * max_pixels].
+    corrected: the corrected image, float32 [3 * max_pixels].
     """
 
     ROLE = "loss"
 
     def __init__(self, backend: Backend, cameras: CameraTable, ssim_weight: float) -> None:
         super().__init__(backend, cameras, ssim_weight)
-        self.changed = backend.xp.empty(3 * cameras.max_pixels, "float32")
+        self.corrected = backend.xp.empty(3 * cameras.max_pixels, "float32")
 
     @staticmethod
     def memory_cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
-        """See JointModel.memory_cost; counts `changed`."""
+        """See JointModel.memory_cost; counts `corrected`."""
         return MemoryCost(per_pixel=12)
 
     def apply(self, state: IterState, image: DeviceArray) -> None:
-        """Queue the correction of the state's view: from image to `changed`, float32 planes [3, H, W]."""
+        """Queue the correction of the state's view: from image to `corrected`, float32 planes [3, H, W]."""
         raise NotImplementedError
 
     def apply_backward(self, state: IterState, image: DeviceArray, d_image: DeviceArray) -> None:
-        """Queue the backward pass: convert d_image from the gradient of `changed` to that of `image`; sum gradients."""
+        """Queue the backward pass: d_image becomes the gradient of `image` instead of `corrected`; sum gradients."""
         raise NotImplementedError
 
     def forward(self, state: IterState, image: DeviceArray, errors: DeviceArray | None = None) -> None:
-        """See PhotometricLoss.forward; computed on the corrected picture."""
+        """See PhotometricLoss.forward; computed on the corrected image."""
         self.apply(state, image)
-        super().forward(state, self.changed, errors)
+        super().forward(state, self.corrected, errors)
 
     def backward(self, state: IterState, image: DeviceArray, d_image: DeviceArray) -> None:
-        """See PhotometricLoss.backward; d_image is the gradient of the picture before correction."""
-        super().backward(state, self.changed, d_image)
+        """See PhotometricLoss.backward; d_image is the gradient of the image before correction."""
+        super().backward(state, self.corrected, d_image)
         self.apply_backward(state, image, d_image)

@@ -50,14 +50,14 @@ class OutlierMask(JointModel):
         return MemoryCost(per_pixel=1)
 
     def find(self, state: IterState, image: DeviceArray) -> None:
-        """Mark the outliers of a rendered picture, float32 planes [3, H, W], after its colour correction."""
+        """Mark the outliers of a rendered image, float32 planes [3, H, W], after its colour correction."""
         extent = self.cameras.extent
         grid = ceil_div(extent.width, _WIDTH), ceil_div(extent.height, _HEIGHT)
         arrays = self.cameras.array, state.array, self.learned, self.start, FRACTION, image, self.outliers
         self.backend.kernel("optim/outliers", "find_outliers")(grid, (32, _WARPS), *arrays)
 
     def learn(self, state: IterState, image: DeviceArray) -> None:
-        """Update histogram and threshold with the picture's residuals."""
+        """Update histogram and threshold with the image's residuals."""
         self.backend.kernel("optim/outliers", "count_residuals")(
             (PIXEL_BLOCKS,), (32, _WARPS), self.cameras.array, state.array, image, self.counts
         )

@@ -16,8 +16,8 @@ MIN_TILES = 2000  # with fewer, a GPU is not occupied if a lane of `blend` has t
 
 
 @dataclass
-class Picture:
-    """The rendered picture of one view, as buffers: `blend` writes it, losses and the backward pass read it.
+class RenderBuffers:
+    """The rendered image of one view and its gradient: `blend` writes it, losses and the backward pass read it.
 
     For views of up to `max_pixels`; smaller views use the first part, without padding. image, d_image: float32
     [3 * max_pixels] as planes [3, H, W]; final_T: float32 [max_pixels].
@@ -38,18 +38,20 @@ class Picture:
         return MemoryCost(per_pixel=4 * (4 + 3 * training), per_pair=segment / SEGMENT, per_tile=segment)
 
     @classmethod
-    def allocate(cls, backend: Backend, max_pixels: int, max_tiles: int, pair_capacity: int, training: bool) -> Picture:
+    def allocate(
+        cls, backend: Backend, max_pixels: int, max_tiles: int, pair_capacity: int, training: bool
+    ) -> RenderBuffers:
         """Uninitialised buffers for the largest view. training: include buffers of the backward pass."""
         empty, max_segments = backend.xp.empty, pair_capacity // SEGMENT + max_tiles + 1
-        picture = cls(
+        rendered = cls(
             image=empty(3 * max_pixels, "float32"),
             final_T=empty(max_pixels, "float32"),
         )
         if training:
-            picture.d_image = empty(3 * max_pixels, "float32")
-            picture.states = empty((max_segments, 4, 256), "float32")
-            picture.segments = empty((SEGMENT_BINS, max_segments, 2), "uint32")
-        return picture
+            rendered.d_image = empty(3 * max_pixels, "float32")
+            rendered.states = empty((max_segments, 4, 256), "float32")
+            rendered.segments = empty((SEGMENT_BINS, max_segments, 2), "uint32")
+        return rendered
 
     @property
     def max_segments(self) -> int:
@@ -62,7 +64,7 @@ def blend(
     state: IterState,
     projection: Projection,
     tiles: TileLists,
-    out: Picture,
+    out: RenderBuffers,
     light_left: int | None = None,
 ) -> None:
     """Composite each tile's splats front to back over the state's background (Kerbl et al. 2023, sec. 6).
@@ -86,7 +88,7 @@ def blend_scores(
     state: IterState,
     projection: Projection,
     tiles: TileLists,
-    picture: Picture,
+    rendered: RenderBuffers,
     errors: DeviceArray,
     scores: DeviceArray,
     *,
@@ -97,11 +99,11 @@ def blend_scores(
 
     errors: float32 [3 * max_pixels], per pixel and channel. fixed_sums: add 64-bit integers to scores [capacity, 4]
     instead (cuda_src/raster/blend_scores.cu). by_segments: one block per segment that `blend` has stored in
-    picture.segments and states, not per tile; sums are the same, in another order.
+    rendered.segments and states, not per tile; sums are the same, in another order.
     """
-    segments, states = (picture.segments, picture.states) if by_segments else (None, None)
-    blocks = cameras.extent.tiles if segments is None else picture.max_segments
-    lists = tiles.tile_order, segments, picture.max_segments, states, tiles.tile_begins, tiles.splat_from_pair
+    segments, states = (rendered.segments, rendered.states) if by_segments else (None, None)
+    blocks = cameras.extent.tiles if segments is None else rendered.max_segments
+    lists = tiles.tile_order, segments, rendered.max_segments, states, tiles.tile_begins, tiles.splat_from_pair
     inputs = projection.means2d, projection.conic_opacity, projection.colors, errors
     defines = ({"FIXED_SUMS": 1} if fixed_sums else {}) | cameras.wrap_defines
     kernel = tiles.backend.kernel("raster/blend_scores", "blend_scores", **defines)
@@ -113,28 +115,28 @@ def blend_backward(
     state: IterState,
     projection: Projection,
     tiles: TileLists,
-    picture: Picture,
+    rendered: RenderBuffers,
     absgrad: bool,
     matrix_sums: bool = False,
 ) -> None:
-    """Add the gradients of the blend to projection.d_splats, given picture.d_image.
+    """Add the gradients of the blend to projection.d_splats, given rendered.d_image.
 
     absgrad: also sum absolute gradients of means2d (AbsGS, Ye et al. 2024). With projection.fixed_sums the result has
     the same bits each time. matrix_sums: sum over pixels on tensor cores, if available and without fixed_sums and
     absgrad: in tf32, with an error of at most 2^-10 per term.
     """
-    assert picture.segments is not None
+    assert rendered.segments is not None
     fixed = projection.fixed_sums
     defines = ({"ABSGRAD": 1} if absgrad else {}) | ({} if fixed is None else {"FIXED_SUMS": 1})
     if matrix_sums and not defines and tiles.backend.name == "cuda":
         defines = {"MATRIX_SUMS": 1}
     defines = defines | cameras.wrap_defines
-    lists = picture.segments, picture.max_segments, tiles.tile_begins, tiles.splat_from_pair
+    lists = rendered.segments, rendered.max_segments, tiles.tile_begins, tiles.splat_from_pair
     splats = projection.means2d, projection.conic_opacity, projection.colors
-    pixels = picture.image, picture.states, picture.d_image
+    pixels = rendered.image, rendered.states, rendered.d_image
     inputs = cameras.array, state.array, *lists, *splats, *pixels
     kernel = tiles.backend.kernel("raster/blend_backward", "blend_backward", **defines)
-    kernel((picture.max_segments,), (32, BACKWARD_WARPS), *inputs, projection.d_splats if fixed is None else fixed)
+    kernel((rendered.max_segments,), (32, BACKWARD_WARPS), *inputs, projection.d_splats if fixed is None else fixed)
     if fixed is not None:
         sums = projection.depths, projection.conic_opacity, fixed, projection.d_splats
         arrays = cameras.array, state.array, *sums

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from splat_cli.device import Backend, DeviceArray, MemoryCost
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.blend import Picture, blend, blend_backward, blend_scores
+from splat_cli.render.blend import RenderBuffers, blend, blend_backward, blend_scores
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import (
@@ -41,7 +41,7 @@ class Coloring(Protocol):
 class Rasterizer:
     """Forward and backward pass of one view, for splats of a fixed capacity and the views of a camera table.
 
-    projection, tiles, picture: projected splats, tile lists and rendered image of the selected view, with gradients.
+    projection, tiles, rendered: projected splats, tile lists and rendered image of the selected view, with gradients.
     projected_batch: the same splats in all views of a batch, as the update needs them; projections: each view of it.
     generation: changes when arrays are reallocated, which invalidates captured graphs.
     """
@@ -65,8 +65,8 @@ class Rasterizer:
     @staticmethod
     def memory_cost(settings: RasterizationSettings) -> MemoryCost:
         """Device memory of all scratch buffers."""
-        tiles, picture = TileLists.memory_cost(num_buffers(settings.batch)), Picture.memory_cost(settings.training)
-        return Projection.memory_cost(settings) + tiles + picture
+        tiles = TileLists.memory_cost(num_buffers(settings.batch))
+        return Projection.memory_cost(settings) + tiles + RenderBuffers.memory_cost(settings.training)
 
     def resize_pairs(self, pair_capacity: int) -> None:
         """Allocate buffers for `pair_capacity` pairs; their contents are lost.
@@ -85,7 +85,7 @@ class Rasterizer:
         if self.settings.batch > 1:
             self.tile_lists.append(TileLists(self.backend, pair_capacity, cameras.max_tiles, self.tiles))
             self.select(0)
-        self.picture = Picture.allocate(
+        self.rendered = RenderBuffers.allocate(
             self.backend, cameras.max_pixels, cameras.max_tiles, pair_capacity, self.settings.training
         )
 
@@ -105,7 +105,7 @@ class Rasterizer:
 
     def release(self) -> None:
         """Free all scratch memory; call `resize_splats`, then `resize_pairs` before the next pass."""
-        for name in ("projection", "projected_batch", "projections", "tiles", "tile_lists", "picture"):
+        for name in ("projection", "projected_batch", "projections", "tiles", "tile_lists", "rendered"):
             self.__dict__.pop(name, None)
 
     def resize_splats(self, capacity: int) -> None:
@@ -131,7 +131,7 @@ class Rasterizer:
     def forward(
         self, splats: Splats, state: IterState, dropout: float = 0.0, before_sort: Callable[[], None] | None = None
     ) -> None:
-        """Render the state's view into `picture`. dropout: fraction of splats dropped at random.
+        """Render the state's view into `rendered`. dropout: fraction of splats dropped at random.
 
         before_sort: called after splats are projected and before they are sorted.
         Sets the state's `overflowed` if the pairs exceed the buffers.
@@ -149,25 +149,25 @@ class Rasterizer:
         self.tiles.build(self.cameras, state, self.projection)
 
     def blend(self, splats: Splats, state: IterState) -> None:
-        """The last part of `forward`: blend the listed splats into `picture`."""
+        """The last part of `forward`: blend the listed splats into `rendered`."""
         if self.coloring:
             self.coloring.forward(splats, self.cameras, state, self.projection)
-        blend(self.cameras, state, self.projection, self.tiles, self.picture)
+        blend(self.cameras, state, self.projection, self.tiles, self.rendered)
 
     def blend_values(self, state: IterState, values: DeviceArray, light_left: int | None = None) -> None:
-        """Blend again into `picture`, with values float32 [num, C <= 3] instead of colours. light_left: see `blend`."""
+        """Blend values float32 [num, C <= 3] instead of colours into `rendered`. light_left: see `blend`."""
         self.projection.colors[: values.shape[0], : values.shape[1]] = values
-        blend(self.cameras, state, self.projection, self.tiles, self.picture, light_left)
+        blend(self.cameras, state, self.projection, self.tiles, self.rendered, light_left)
 
     def score(self, state: IterState, errors: DeviceArray, scores: DeviceArray, fixed_sums: bool = False) -> None:
-        """Add each splat's blending weight in the last picture, and its share of the errors: see `blend_scores`."""
+        """Add each splat's blending weight in the rendered view, and its share of the errors: see `blend_scores`."""
         tiles_suffice = self.backend.name == "cpu"  # to occupy all threads
         blend_scores(
             self.cameras,
             state,
             self.projection,
             self.tiles,
-            self.picture,
+            self.rendered,
             errors,
             scores,
             fixed_sums=fixed_sums,
@@ -175,9 +175,9 @@ class Rasterizer:
         )
 
     def backward_to_projection(self, splats: Splats, state: IterState, absgrad: bool) -> None:
-        """Backward pass from picture.d_image to the gradients of projected splats."""
+        """Backward pass from rendered.d_image to the gradients of projected splats."""
         blend_backward(
-            self.cameras, state, self.projection, self.tiles, self.picture, absgrad, self.settings.matrix_sums
+            self.cameras, state, self.projection, self.tiles, self.rendered, absgrad, self.settings.matrix_sums
         )
         if self.coloring:
             self.coloring.backward(splats, self.cameras, state, self.projection)
@@ -187,6 +187,6 @@ class Rasterizer:
         project_backward(splats, self.cameras, state, self.settings.antialias, self.projected_batch, update)
 
     def image(self, view_index: int) -> DeviceArray:
-        """The last picture as a device array float32 [3, H, W]; valid until the next forward pass."""
+        """The last rendered image as a device array float32 [3, H, W]; valid until the next forward pass."""
         view = self.cameras.current_views[view_index]
-        return self.picture.image[: 3 * view.height * view.width].reshape(3, view.height, view.width)
+        return self.rendered.image[: 3 * view.height * view.width].reshape(3, view.height, view.width)

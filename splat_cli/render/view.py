@@ -77,7 +77,7 @@ class ViewRenderer:
         return self.rasterizer.image(index)
 
     def forward(self, index: int, background: Sequence[float] = (0.0, 0.0, 0.0)) -> None:
-        """Render view `index` into the rasterizer's picture."""
+        """Render view `index` into the rasterizer's buffers."""
         self.state.write(view=index, background=background, overflowed=0)
         by_distance = self.cameras.lenses is not None  # already
         order = partial(self._sort_outside_by_distance, index) if self.novel_views and not by_distance else None
@@ -99,7 +99,7 @@ class ViewRenderer:
     def alpha_plane(self, index: int) -> DeviceArray:
         """`alpha` on the device."""
         view = self.cameras.views[index]
-        return 1 - self.rasterizer.picture.final_T[: view.height * view.width].reshape(view.height, view.width)
+        return 1 - self.rasterizer.rendered.final_T[: view.height * view.width].reshape(view.height, view.width)
 
     def blended(self, index: int, values: DeviceArray, light_left: int | None = None) -> DeviceArray:
         """Blend values other than colours in the last view, `index`, over zero.

@@ -28,7 +28,7 @@ from splat_cli.joint.loss import PhotometricLoss
 from splat_cli.joint.outliers import OutlierMask
 from splat_cli.joint.poses import PoseRefinement
 from splat_cli.model.model import Model
-from splat_cli.render.blend import Picture
+from splat_cli.render.blend import RenderBuffers
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.view import View
@@ -45,7 +45,7 @@ MODELS: tuple[type[JointModel], ...] = (
     FreeSpaceLoss,
     OutlierMask,
 )
-"""Joint models, in the order of their backward passes; depth overwrites the rendered picture, others read it before."""
+"""Joint models, in the order of their backward passes; depth overwrites the rendered image, others read it before."""
 
 
 class JointModels:
@@ -83,10 +83,10 @@ class JointModels:
         for model in self.models:
             model.resize(capacity)
 
-    def add_image_losses(self, state: IterState, picture: Picture) -> None:
-        """Queue the models' losses of the rendered picture, after the photometric one."""
+    def add_image_losses(self, state: IterState, rendered: RenderBuffers) -> None:
+        """Queue the models' losses of the rendered image, after the photometric one."""
         for model in self.models:
-            model.add_image_loss(state, picture)
+            model.add_image_loss(state, rendered)
 
     def add_splat_losses(self, state: IterState, rasterizer: Rasterizer) -> None:
         """Queue the models' losses of projected splats, before the rasterizer's backward pass."""

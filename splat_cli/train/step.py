@@ -69,14 +69,14 @@ class BatchStep:
         joint.update(self.model, state, raster.projected_batch.views, not self.config.visible_adam)
 
     def measure_loss(self) -> None:
-        """Queue the loss of the rendered picture."""
-        self.joint.loss.forward(self.state, self.rasterizer.picture.image)
+        """Queue the loss of the rendered image."""
+        self.joint.loss.forward(self.state, self.rasterizer.rendered.image)
 
     def differentiate(self) -> None:
         """Queue the backward pass from the loss to the gradients of projected splats."""
-        picture, joint = self.rasterizer.picture, self.joint
-        joint.loss.backward(self.state, picture.image, picture.d_image)
-        joint.add_image_losses(self.state, picture)
+        rendered, joint = self.rasterizer.rendered, self.joint
+        joint.loss.backward(self.state, rendered.image, rendered.d_image)
+        joint.add_image_losses(self.state, rendered)
         joint.add_splat_losses(self.state, self.rasterizer)
         self.rasterizer.backward_to_projection(self.model.splats, self.state, self._absgrad)
 

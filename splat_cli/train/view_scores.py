@@ -162,8 +162,8 @@ class ViewScorer:
     def _add_scores(self) -> None:
         """Queue the scores of the rendered view."""
         raster, state = self.rasterizer, self.batch_step.state
-        errors = raster.picture.d_image  # unused between training steps
-        self.batch_step.joint.loss.forward(state, raster.picture.image, errors)
+        errors = raster.rendered.d_image  # unused between training steps
+        self.batch_step.joint.loss.forward(state, raster.rendered.image, errors)
         raster.score(state, errors, self._sums, self.sums_width == 4)
 
 

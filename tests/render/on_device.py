@@ -77,7 +77,7 @@ class OnDevice:
         self.rasterizer.update(self.splats, self.state, update)
 
     def backward(self, update: Update) -> None:
-        """Backward pass from picture.d_image to the raw parameters, as `update` specifies."""
+        """Backward pass from rendered.d_image to the raw parameters, as `update` specifies."""
         self.rasterizer.backward_to_projection(self.splats, self.state, update.absgrad)
         self.update(update)
 
@@ -114,7 +114,7 @@ class OnDevice:
         return self.download(array)[: view.width * view.height].reshape(view.height, view.width)
 
     def set_d_image(self, d_image: Array) -> None:
-        target = self.rasterizer.picture.d_image
+        target = self.rasterizer.rendered.d_image
         target[: d_image.size] = self.backend.upload(d_image.astype(np.float32).ravel())
 
 
@@ -152,8 +152,8 @@ def blend_backward_of_noise(device: OnDevice, absgrad: bool = False, seed: int =
     device.forward()
     view, rasterizer = device.cameras.views[VIEW], device.rasterizer
     device.set_d_image(np.random.default_rng(seed).normal(0, scale, (3, view.height, view.width)))
-    projection, tiles, picture = rasterizer.projection, rasterizer.tiles, rasterizer.picture
-    blend_backward(device.cameras, device.state, projection, tiles, picture, absgrad=absgrad)
+    projection, tiles, rendered = rasterizer.projection, rasterizer.tiles, rasterizer.rendered
+    blend_backward(device.cameras, device.state, projection, tiles, rendered, absgrad=absgrad)
 
 
 def projected_gradients(device: OnDevice, scene: Scene, options: Options) -> tuple[Projected, ProjectedGradients]:

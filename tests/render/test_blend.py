@@ -50,7 +50,7 @@ def check_blend(comparison: Comparison, device: OnDevice, scene: Scene) -> refer
     expected = reference.forward(flat, scene.background, scene.camera.width, scene.camera.height)
     decided = expected.margin > DECIDED
     comparison.check("blend", "image", device.image()[:, decided].T, expected.image[:, decided].T, FORWARD)
-    transmittance = device.plane(device.rasterizer.picture.final_T)
+    transmittance = device.plane(device.rasterizer.rendered.final_T)
     comparison.check("blend", "transmittance", transmittance[decided], expected.transmittance[decided], FORWARD)
     assert decided.mean() > 0.95
     return expected
@@ -65,7 +65,7 @@ def check_blend_backward(comparison: Comparison, device: OnDevice, scene: Scene,
     expected = reference.backward(flat, scene.background, blended, d_image.astype(np.float64))
 
     device.set_d_image(d_image)
-    view = device.cameras, device.state, device.projection, device.rasterizer.tiles, device.rasterizer.picture
+    view = device.cameras, device.state, device.projection, device.rasterizer.tiles, device.rasterizer.rendered
     # On the CPU, and on GPUs before Ampere, matrix_sums has no effect.
     blend_backward(*view, absgrad=kernel == "blend_backward", matrix_sums=kernel == "matrix_sums")
     sums = device.download(device.projection.d_splats)[splats]
@@ -114,10 +114,10 @@ def test_lists_of_several_segments(comparison: Comparison, backend: Backend, ker
     blended = check_blend(comparison, device, scene)
     assert blended.transmittance.min() > 2e-4  # no pixel ends early
     check_blend_backward(comparison, device, scene, kernel)
-    picture = device.rasterizer.picture
-    picture.states, picture.segments = None, None
-    picture.image[:] = 0
-    blend(device.cameras, device.state, device.projection, device.rasterizer.tiles, picture)
+    rendered = device.rasterizer.rendered
+    rendered.states, rendered.segments = None, None
+    rendered.image[:] = 0
+    blend(device.cameras, device.state, device.projection, device.rasterizer.tiles, rendered)
     check_blend(comparison, device, scene)
 
 
@@ -139,15 +139,15 @@ def test_half_of_a_warps_pixels_end_before_later_segments(comparison: Comparison
     scene.splats.logit_opacities[:100] = 8
     device = on_device(backend, scene, Options())
     device.forward()
-    picture, projection, tiles = device.rasterizer.picture, device.projection, device.rasterizer.tiles
-    picture.states[...], picture.segments[...] = np.nan, 9
+    rendered, projection, tiles = device.rasterizer.rendered, device.projection, device.rasterizer.tiles
+    rendered.states[...], rendered.segments[...] = np.nan, 9
     device.state.clear_counts()
     splats = projection.means2d, projection.conic_opacity, projection.colors
     lists = device.state.array, tiles.tile_order, tiles.tile_begins, tiles.splat_from_pair
-    outputs = picture.image, picture.final_T, picture.states, picture.segments, picture.max_segments
+    outputs = rendered.image, rendered.final_T, rendered.states, rendered.segments, rendered.max_segments
     kernel = backend.kernel("raster/blend", "blend", FEW_TILES=1)
     kernel((2,), (32, FORWARD_WARPS[True]), device.cameras.array, *lists, *splats, *outputs)
-    segments, nums = device.download(picture.segments), device.state.read()["segments_in_bins"]
+    segments, nums = device.download(rendered.segments), device.state.read()["segments_in_bins"]
     listed = [tuple(work) for row, num in zip(segments, nums, strict=True) for work in row[:num].tolist()]
     assert sorted(listed) == [(tile, k) for tile in range(2) for k in range(3)]
     assert (segments[nums == 0] == 9).all()

@@ -62,16 +62,17 @@ def test_scores_by_segments_equal_scores_by_tiles(backend: Backend) -> None:
     raster, state, xp = trainer.rasterizer, trainer.state, backend.xp
     state.write(view=1, segments_in_bins=[0] * 4)
     raster.forward(trainer.splats, state)
-    picture, (sums, by_segments) = raster.picture, (xp.zeros((trainer.splats.capacity, 2), "float32") for _ in range(2))
-    errors = backend.upload(np.random.default_rng(0).random(picture.image.shape, np.float32))
+    rendered = raster.rendered
+    sums, by_segments = (xp.zeros((trainer.splats.capacity, 2), "float32") for _ in range(2))
+    errors = backend.upload(np.random.default_rng(0).random(rendered.image.shape, np.float32))
     for by, scores in enumerate((sums, by_segments)):
-        arrays = raster.cameras, state, raster.projection, raster.tiles, picture, errors, scores
+        arrays = raster.cameras, state, raster.projection, raster.tiles, rendered, errors, scores
         blend_scores(*arrays, by_segments=bool(by))
     view = raster.cameras.current_views[1]
     assert state.read()["segments_in_bins"].sum() > 2 * view.width * view.height / 256  # long lists
     expected, got = backend.download(sums), backend.download(by_segments)
     assert (expected > 0.01).sum() > 1000
-    shown = 1 - backend.download(picture.final_T)[: view.width * view.height]
+    shown = 1 - backend.download(rendered.final_T)[: view.width * view.height]
     error = backend.download(errors).reshape(-1)[: 3 * len(shown)].reshape(3, -1).mean(axis=0)
     np.testing.assert_allclose(expected.sum(axis=0), [shown.sum(), (shown * error).sum()], rtol=1e-4)
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)

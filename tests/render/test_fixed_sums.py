@@ -49,10 +49,10 @@ def test_fixed_scores_equal_float_scores():
     raster, state = trainer.rasterizer, trainer.state
     state.write(view=1)
     raster.forward(trainer.splats, state)
-    errors = np.random.default_rng(0).random(raster.picture.image.shape, np.float32)
+    errors = np.random.default_rng(0).random(raster.rendered.image.shape, np.float32)
     floats, fixed = (np.zeros((trainer.splats.capacity, columns), np.float32) for columns in (2, 4))
     for scores in (floats, fixed):
-        arrays = raster.cameras, state, raster.projection, raster.tiles, raster.picture, errors, scores
+        arrays = raster.cameras, state, raster.projection, raster.tiles, raster.rendered, errors, scores
         blend_scores(*arrays, fixed_sums=scores is fixed)
     assert (floats > 0.01).sum() > 1000
     np.testing.assert_allclose(fixed.view(np.int64) / 2.0**24, floats, rtol=1e-4, atol=1e-4)

@@ -22,10 +22,10 @@ SSIM_WEIGHT = 0.2
 def differentiate(device: OnDevice, num: int) -> tuple[float, Splats]:
     """Loss of the scene on the device, and its gradients with respect to the raw parameters."""
     loss = PhotometricLoss(device.backend, device.cameras, SSIM_WEIGHT)
-    picture = device.rasterizer.picture
+    rendered = device.rasterizer.rendered
     device.forward()
-    loss.forward(device.state, picture.image)
-    loss.backward(device.state, picture.image, picture.d_image)
+    loss.forward(device.state, rendered.image)
+    loss.backward(device.state, rendered.image, rendered.d_image)
     d_params = device.backend.xp.zeros_like(device.splats.params)
     device.backward(Update(d_params=d_params))
     return float(device.state.read()["loss"]), by_parameter(device.download(d_params), num)

@@ -72,7 +72,7 @@ def test_update_is_adam_on_the_mean_gradient(backend: Backend, comparison: Compa
         state.write(view=slot, num_large=0, segments_in_bins=[0] * 4)
         raster.forward(splats, state)
         pixels = 3 * camera.width * camera.height
-        raster.picture.d_image[:pixels] = backend.upload(rng.normal(size=pixels).astype(np.float32))
+        raster.rendered.d_image[:pixels] = backend.upload(rng.normal(size=pixels).astype(np.float32))
         raster.backward_to_projection(splats, state, absgrad=False)
         raster.record_view(slot, state)
         seen |= backend.download(raster.projection.depths)[:40] > 0

@@ -19,7 +19,7 @@ class GraphTrainer:
 
     def _arrays(self):
         raster = self.trainer.rasterizer
-        return raster.projection, raster.tiles, raster.picture, self.trainer.splats.params
+        return raster.projection, raster.tiles, raster.rendered, self.trainer.splats.params
 
     def _capture(self, function):
         captured = self._arrays()

@@ -72,7 +72,7 @@ class BilateralGridLoss(ExposureLoss):
     def apply(self, state: IterState, image: DeviceArray) -> None:
         params = self.exposures, self.grids
         self.backend.kernel("optim/bilateral_grid", "apply_bilateral_grid")(
-            PATCHES, (32, LEVELS), self.cameras.array, state.array, *params, image, self.changed
+            PATCHES, (32, LEVELS), self.cameras.array, state.array, *params, image, self.corrected
         )
 
     def apply_backward(self, state: IterState, image: DeviceArray, d_image: DeviceArray) -> None:

@@ -41,7 +41,7 @@ class ExposureLoss(AppearanceLoss):
 
     def apply(self, state: IterState, image: DeviceArray) -> None:
         self.backend.kernel("optim/exposure", "apply_exposure")(
-            (PIXEL_BLOCKS,), (32, PIXEL_WARPS), self.cameras.array, state.array, self.exposures, image, self.changed
+            (PIXEL_BLOCKS,), (32, PIXEL_WARPS), self.cameras.array, state.array, self.exposures, image, self.corrected
         )
 
     def apply_backward(self, state: IterState, image: DeviceArray, d_image: DeviceArray) -> None:

@@ -73,7 +73,7 @@ class IspLoss(AppearanceLoss):
 
     def apply(self, state: IterState, image: DeviceArray) -> None:
         kernel = self.backend.kernel("optim/isp", "apply_isp")
-        kernel((PIXEL_BLOCKS,), (32, PIXEL_WARPS), *self._isp_inputs(state), image, self.changed)
+        kernel((PIXEL_BLOCKS,), (32, PIXEL_WARPS), *self._isp_inputs(state), image, self.corrected)
 
     def apply_backward(self, state: IterState, image: DeviceArray, d_image: DeviceArray) -> None:
         """See AppearanceLoss. Leaves rows of sums in d_isp [.., 29]."""

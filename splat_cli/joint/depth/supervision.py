@@ -14,7 +14,7 @@ from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.device import Backend, DeviceArray, Kernel, MemoryCost, Unit, launch
 from splat_cli.gaussians.splats import Splats
 from splat_cli.joint.joint_model import SUM_BLOCKS, SUM_THREADS, Decay, JointInputs, JointModel
-from splat_cli.render.blend import Picture, blend, blend_backward
+from splat_cli.render.blend import RenderBuffers, blend, blend_backward
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import SPLAT_SUMS
@@ -35,13 +35,13 @@ DEPTH_MAP_DTYPE = np.dtype([
 
 
 class DepthTargets(Protocol):
-    """Targets for the depths of the picture."""
+    """Targets for the depths of the rendered view."""
 
     def set_views(self, views: Sequence[View]) -> None:
         """Adapt to a new resolution of the training views."""
 
-    def launch(self, cameras: CameraTable, state: IterState, picture: Picture, weight: Decay) -> None:
-        """Queue the loss of picture.image (blended inverse depths, depths, opacities): write d_image (zero before)."""
+    def launch(self, cameras: CameraTable, state: IterState, rendered: RenderBuffers, weight: Decay) -> None:
+        """Queue the loss of rendered.image (blended inverse depths, depths, opacities): write d_image (zero before)."""
 
 
 class PointTargets(DepthTargets):
@@ -64,8 +64,8 @@ class PointTargets(DepthTargets):
         if self.points is not None:
             self._upload(observe(views, self.points))
 
-    def launch(self, cameras: CameraTable, state: IterState, picture: Picture, weight: Decay) -> None:
-        points, images = (self.begins, self.pixels, self.targets, self.scales), (picture.image, picture.d_image)
+    def launch(self, cameras: CameraTable, state: IterState, rendered: RenderBuffers, weight: Decay) -> None:
+        points, images = (self.begins, self.pixels, self.targets, self.scales), (rendered.image, rendered.d_image)
         launch(self.backend, FILE, "depth_loss", max(self.most_points, 1), state.array, *points, *weight, *images)
 
 
@@ -97,12 +97,12 @@ class MapTargets(DepthTargets):
     def set_views(self, views: Sequence[View]) -> None:
         """Does nothing: maps are sampled at any resolution."""
 
-    def launch(self, cameras: CameraTable, state: IterState, picture: Picture, weight: Decay) -> None:
+    def launch(self, cameras: CameraTable, state: IterState, rendered: RenderBuffers, weight: Decay) -> None:
         block, inputs = (SUM_THREADS[self.backend.name],), (cameras.array, state.array, self.table, self.fit)
         for number in range(self.passes):
-            self._kernel("sum_depth_map")((len(self.rows),), block, *inputs, int(number > 0), picture.image, self.rows)
+            self._kernel("sum_depth_map")((len(self.rows),), block, *inputs, int(number > 0), rendered.image, self.rows)
             self._kernel("fit_depth_map")((1,), block, state.array, self.table, self.rows, len(self.rows), self.fit)
-        pixels, images = cameras.extent.pixels, (picture.image, picture.d_image)
+        pixels, images = cameras.extent.pixels, (rendered.image, rendered.d_image)
         launch(self.backend, MAPS_FILE, "depth_map_loss", pixels, *inputs, *weight, *images)
 
     def _kernel(self, name: str) -> Kernel:
@@ -126,20 +126,20 @@ class BlendedValues:
         if len(self.values) != capacity:
             self._allocate(capacity)
 
-    def differentiate(self, state: IterState, rasterizer: Rasterizer, loss: Callable[[Picture], None]) -> None:
+    def differentiate(self, state: IterState, rasterizer: Rasterizer, loss: Callable[[RenderBuffers], None]) -> None:
         """Queue the blend of `values`, `loss`, and the backward pass to `d_values` (zero before).
 
-        loss: queues the loss of picture.image and writes picture.d_image, zero before. Must follow the backward pass of
-        colours; overwrites the rasterizer's picture.
+        loss: queues the loss of rendered.image and writes rendered.d_image, zero before. Must follow the backward pass
+        of colours; overwrites the rasterizer's rendered image.
         """
-        cameras, tiles, picture = rasterizer.cameras, rasterizer.tiles, rasterizer.picture
+        cameras, tiles, rendered = rasterizer.cameras, rasterizer.tiles, rasterizer.rendered
         projection = dataclasses.replace(rasterizer.projection, colors=self.values, d_splats=self.d_values)
-        listed = dataclasses.replace(picture, segments=None)  # keep the segments of the colours, which are the same
+        listed = dataclasses.replace(rendered, segments=None)  # keep the segments of the colours, which are the same
         blend(cameras, state, projection, tiles, listed)
-        outputs = picture.final_T, picture.image, picture.d_image
+        outputs = rendered.final_T, rendered.image, rendered.d_image
         launch(self.backend, FILE, "clear_depth", cameras.extent.pixels, cameras.array, state.array, *outputs)
-        loss(picture)
-        blend_backward(cameras, state, projection, tiles, picture, absgrad=False)
+        loss(rendered)
+        blend_backward(cameras, state, projection, tiles, rendered, absgrad=False)
 
     def _allocate(self, capacity: int) -> None:
         empty = self.backend.xp.empty
@@ -147,9 +147,9 @@ class BlendedValues:
 
 
 class DepthSupervision(JointModel):
-    """Loss of the picture's depths against `targets`.
+    """Loss of the rendered depths against `targets`.
 
-    weight: weight in the loss. The backward pass blends depths into the rasterizer's picture, which is overwritten.
+    weight: weight in the loss. The backward pass blends depths and overwrites the rasterizer's rendered image.
     """
 
     def __init__(self, backend: Backend, targets: DepthTargets, weight: Decay) -> None:
@@ -193,14 +193,14 @@ class DepthSupervision(JointModel):
     def accumulate_gradients(self, splats: Splats, state: IterState, rasterizer: Rasterizer, has_d_means: bool) -> None:
         """Add gradients to projection.d_splats and projection.d_means, or write the latter.
 
-        Must follow the backward pass of colours; overwrites the rasterizer's picture.
+        Must follow the backward pass of colours; overwrites the rasterizer's rendered image.
         """
         cameras, projection, blended = rasterizer.cameras, rasterizer.projection, self.blended
         capacity = len(projection.depths)
         values = blended.values, blended.d_values
         launch(self.backend, FILE, "inverse_depths", capacity, state.array, projection.depths, *values)
         blended.differentiate(
-            state, rasterizer, lambda picture: self.targets.launch(cameras, state, picture, self.weight)
+            state, rasterizer, lambda rendered: self.targets.launch(cameras, state, rendered, self.weight)
         )
         inputs = cameras.array, state.array, capacity, int(has_d_means), projection.depths, blended.d_values
         launch(self.backend, FILE, "depth_backward", capacity, *inputs, projection.d_splats, projection.d_means)

@@ -69,7 +69,7 @@ def test_picture_and_gradients(backend: Backend, comparison: Comparison, size: t
     case = Changed(backend, size)
     grid = case.grid.astype(float) + case.exposure
     changed = bilateral_grid.forward(case.image, grid)
-    comparison.check("bilateral_grid", "picture", case.download(case.loss.changed), changed.ravel(), FORWARD)
+    comparison.check("bilateral_grid", "picture", case.download(case.loss.corrected), changed.ravel(), FORWARD)
     d_changed = ssim_loss.loss(changed, case.photograph, SSIM_WEIGHT).d_image
     d_image, d_grid = bilateral_grid.backward(case.image, grid, d_changed)
     comparison.check("bilateral_grid_backward", "d image", case.download(case.d_image), d_image.ravel(), BACKWARD)
@@ -124,4 +124,4 @@ def test_memory_cost_equals_the_allocation(backend: Backend) -> None:
     loss = Changed(backend, (50, 37)).loss
     cost = BilateralGridLoss.memory_cost(ResolvedConfig(appearance="grid"), num_views=2)
     assert cost.fixed == sum(array.nbytes for array in (loss.grids, loss.d_exposure, loss.d_grid))
-    assert cost.per_pixel * 50 * 37 == loss.changed.nbytes
+    assert cost.per_pixel * 50 * 37 == loss.corrected.nbytes

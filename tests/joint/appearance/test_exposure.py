@@ -62,7 +62,7 @@ class Exposed(PassedLoss):
 def test_picture_and_gradients(backend: Backend, comparison: Comparison, size: tuple[int, int]) -> None:
     case = Exposed(backend, size)
     exposed = exposure.forward(case.image, case.difference)
-    comparison.check("apply_exposure", "picture", case.download(case.loss.changed), exposed.ravel(), FORWARD)
+    comparison.check("apply_exposure", "picture", case.download(case.loss.corrected), exposed.ravel(), FORWARD)
     d_exposed = ssim_loss.loss(exposed, case.photograph, SSIM_WEIGHT).d_image
     d_image, d_difference = exposure.backward(case.image, case.difference, d_exposed)
     comparison.check("apply_exposure_backward", "d image", case.download(case.d_image), d_image.ravel(), BACKWARD)

@@ -69,7 +69,7 @@ def test_picture_and_gradients(backend: Backend, comparison: Comparison, size: t
     case = Taken(backend, size)
     values = case.image, case.photo.astype(float), case.camera.astype(float)
     changed = isp.forward(*values)
-    comparison.check("apply_isp", "picture", case.download(case.loss.changed), changed.ravel(), FORWARD)
+    comparison.check("apply_isp", "picture", case.download(case.loss.corrected), changed.ravel(), FORWARD)
     d_changed = ssim_loss.loss(changed, case.photograph, SSIM_WEIGHT).d_image
     d_image, d_photo, d_camera = isp.backward(*values, d_changed)
     comparison.check("apply_isp_backward", "d image", case.download(case.d_image), d_image.ravel(), BACKWARD)
@@ -159,7 +159,7 @@ def test_constraint_keeps_differences_between_photographs(backend: Backend) -> N
 def test_memory_cost_equals_the_allocation(backend: Backend) -> None:
     loss = Taken(backend, (50, 37)).loss
     cost = IspLoss.memory_cost(ResolvedConfig(appearance="camera"), num_views=3)
-    assert cost.per_pixel * 50 * 37 == loss.changed.nbytes
+    assert cost.per_pixel * 50 * 37 == loss.corrected.nbytes
 
 
 def test_mean_of_responses() -> None:

@@ -96,7 +96,7 @@ def test_background_is_infinitely_far_away(backend: Backend) -> None:
     """The background's colour does not contribute to the inverse depth."""
     device, supervision, _, _ = supervised(backend, hard_scene(1))
     device.state.write(background=(0.9, 0.5, 0.1))
-    device.rasterizer.picture.final_T[...] = 1  # nothing is subtracted beyond the picture, either
+    device.rasterizer.rendered.final_T[...] = 1  # nothing is subtracted beyond the picture, either
     supervision.accumulate_gradients(device.splats, device.state, device.rasterizer, False)
     camera = hard_scene(1).camera
     flat = depth.inverse_depths(project.forward(hard_scene(1).splats, camera, Options()))

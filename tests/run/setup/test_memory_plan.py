@@ -83,7 +83,7 @@ def test_estimate_is_what_is_allocated(batch):
     trainer = _trainer(backend, num, max_splats=num, batch=batch)
     raster, model = trainer.rasterizer, trainer.model
     arrays = [*model.planes().values(), trainer.loss.d_maps, *(shown[0] for shown in trainer.images._resident.values())]
-    for part in (raster.projected_batch, raster.picture, *raster.tile_lists):
+    for part in (raster.projected_batch, raster.rendered, *raster.tile_lists):
         arrays += [value for value in vars(part).values() if isinstance(value, np.ndarray)]
     shared = "means2d", "conic_opacity", "tile_counts", "large_splats"  # the others are views of raster.projected_batch
     arrays += [getattr(projection, name) for projection in raster.projections for name in shared]
