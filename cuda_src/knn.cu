@@ -6,7 +6,7 @@
 #include "common.cuh"
 #include "vectors.cuh"
 
-#define LEAF 16      // points per leaf; gaussians/init.py mirrors LEAF and LOG_FAN
+#define LEAF 16      // points per leaf; gaussians/from_points.py mirrors LEAF and LOG_FAN
 #define LOG_FAN 3    // a box above the leaves holds 2^3 = 8 boxes of the level below
 #define NEIGHBORS 3
 #define FAR 3.402823466e+38f

@@ -14,10 +14,9 @@ import numpy as np
 
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend, open_backend
-from splat_cli.gaussians.arrays import SplatArrays, opacities
+from splat_cli.gaussians.arrays import SH_C0, SplatArrays, opacities
 from splat_cli.gaussians.editing.selection import in_morton_order
 from splat_cli.gaussians.formats import FORMATS, read_splats, write_splats
-from splat_cli.gaussians.init import SH_C0
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.images import background_color, to_8bit
 from splat_cli.render.view import ViewRenderer

@@ -14,8 +14,7 @@ from splat_cli.errors import SceneError, UsageError
 from splat_cli.eval.cleaning import Photographed, Reason, reasons_by_shape, reasons_by_views
 from splat_cli.eval.evaluate import TrainedModel, evaluate
 from splat_cli.eval.metrics import mean_score
-from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.init import SH_C0
+from splat_cli.gaussians.arrays import SH_C0, SplatArrays
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.images import save_png, to_8bit
 from splat_cli.render.view import ViewRenderer

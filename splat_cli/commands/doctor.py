@@ -13,7 +13,7 @@ from splat_cli.device.compilation.host_compiler import find_compiler
 from splat_cli.device.compilation.nvrtc import why_no_nvrtc
 from splat_cli.device.cuda import why_no_cuda
 from splat_cli.errors import DeviceError, SplatError, one_line
-from splat_cli.gaussians.init import neighbor_distances
+from splat_cli.gaussians.from_points import neighbor_distances
 from splat_cli.ranks.nccl import gpu_links, nccl_version, why_no_nccl
 
 _EXTRAS = {

@@ -15,7 +15,7 @@ from splat_cli.config import TrainConfig
 from splat_cli.device import num_cores
 from splat_cli.device.cuda import why_no_cuda
 from splat_cli.errors import SceneError
-from splat_cli.run.cpu_duration import in_words, step_seconds
+from splat_cli.run.device import in_words, step_seconds
 from splat_cli.run.plan import BUDGET_OF_FEW, apply_splat_budget, default_steps, is_sparse_capture
 from splat_cli.scene.colmap.model import SPHERE
 from splat_cli.scene.coverage import Place

@@ -1,9 +1,12 @@
 """Memory budget of photographs: number of resident and of prefetched images."""
 
+from __future__ import annotations
+
+import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from splat_cli.config import TrainConfig
-from splat_cli.data.image_streamer import ImageBudget
 from splat_cli.device import Backend, ceil_div, main_memory
 from splat_cli.errors import UsageError
 from splat_cli.scene.view import View
@@ -13,6 +16,35 @@ _SHARE_OF_MAX = 1 / 16  # fraction of --max-memory; the splats need the rest
 _DEPTH_SHARE = 0.25  # fraction of the photographs' memory that depth maps may take
 _MIN_COUNT = 4
 _BATCHES = 3  # one running on the device, one queued, one being loaded
+WORKERS = os.cpu_count() or 1  # threads that decode
+
+
+@dataclass(frozen=True)
+class ImageBudget:
+    """Maximum numbers of photographs: resident on the device, and decoded ahead of use.
+
+    on_host: the others are not streamed but in host memory that kernels access (PhotographRows).
+    """
+
+    resident: int
+    prefetch: int
+    on_host: bool = False
+
+    @classmethod
+    def of(cls, count: int) -> ImageBudget:
+        """Budget of `count` photographs in total, at least 3."""
+        ahead = min(count // 3, WORKERS)
+        return cls(count - ahead, ahead)
+
+    @staticmethod
+    def count_for(resident: int) -> int:
+        """Number of photographs of the smallest budget that keeps at least `resident` of them on the device."""
+        return ceil_div(3 * resident, 2)
+
+    @property
+    def resident_if_streamed(self) -> int | None:
+        """Number of resident photographs if the others are streamed, which limits batches; else None."""
+        return None if self.on_host else self.resident
 
 
 def photo_bytes(view: View) -> int:

@@ -2,49 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 
 import numpy as np
 
-from splat_cli.device import Backend, ceil_div
+from splat_cli.data.image_budget import WORKERS, ImageBudget
+from splat_cli.device import Backend
 from splat_cli.render.camera import CameraTable, DeviceImage
 from splat_cli.scene.images.downscale import downscale_photograph
 
 _HORIZON = 128  # maximum number of steps scheduled ahead
-_WORKERS = os.cpu_count() or 1
-
-
-@dataclass(frozen=True)
-class ImageBudget:
-    """Maximum numbers of photographs: resident on the device, and decoded ahead of use.
-
-    on_host: the others are not streamed but in host memory that kernels access (PhotographRows).
-    """
-
-    resident: int
-    prefetch: int
-    on_host: bool = False
-
-    @classmethod
-    def of(cls, count: int) -> ImageBudget:
-        """Budget of `count` photographs in total, at least 3."""
-        ahead = min(count // 3, _WORKERS)
-        return cls(count - ahead, ahead)
-
-    @staticmethod
-    def count_for(resident: int) -> int:
-        """Number of photographs of the smallest budget that keeps at least `resident` of them on the device."""
-        return ceil_div(3 * resident, 2)
-
-    @property
-    def resident_if_streamed(self) -> int | None:
-        """Number of resident photographs if the others are streamed, which limits batches; else None."""
-        return None if self.on_host else self.resident
-
-
 Staged = tuple[np.ndarray, np.ndarray | None, int]
 
 
@@ -73,7 +41,7 @@ class ImageStreamer:
         self.batch = batch
         self.cameras, self.images, self.masks, self.order, self.budget = cameras, images, masks, order, budget
         self._uploads = backend.uploads()
-        self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="photographs")
+        self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="photographs")
         self._pending: dict[int, Future[Staged]] = {}
         self._resident: dict[int, DeviceImage] = {}
         self._downscale = 1

@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from splat_cli.config import ResolvedConfig
-from splat_cli.data.image_streamer import ImageBudget, ImageStreamer
+from splat_cli.data.image_budget import ImageBudget
+from splat_cli.data.image_streamer import ImageStreamer
 from splat_cli.data.view_order import own_views
 from splat_cli.device import Backend, DeviceArray, ceil_div, launch
 from splat_cli.ranks.share import WHOLE, Share

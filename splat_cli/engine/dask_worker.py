@@ -23,7 +23,7 @@ from splat_cli.engine.job import Job, JobResult
 from splat_cli.engine.process import describe_device, device_environments, run_job, start_child, wait_for_end
 from splat_cli.errors import SplatError, UsageError, reason_of
 from splat_cli.ranks.links import accepted, joined, listening
-from splat_cli.ranks.shared import make_shared_memory
+from splat_cli.ranks.shared_memory import make_shared_memory
 
 _LOCK_PATIENCE = 600.0  # seconds for the process of a lost worker to end and to release the run
 _TERMINATED = (128 + signal.SIGTERM, -signal.SIGTERM)  # exit codes of a command after SIGTERM

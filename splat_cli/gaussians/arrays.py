@@ -13,6 +13,8 @@ import numpy as np
 from splat_cli.device import DeviceArray
 from splat_cli.errors import ShapeError
 
+SH_C0 = 0.28209479177387814
+"""The constant spherical harmonic: colour = 0.5 + SH_C0 * sh0."""
 SH_DEGREE_FROM_COEFFICIENTS = {0: 0, 3: 1, 8: 2, 15: 3}
 """Number of coefficients per channel, without the constant one -> degree."""
 MAX_SH_DEGREE = 3

@@ -10,8 +10,7 @@ import plyfile
 
 from splat_cli.device import num_cores
 from splat_cli.errors import FormatError, escape_unprintable
-from splat_cli.gaussians.arrays import MAX_FILE_SH_DEGREE, MAX_SH_DEGREE, SplatArrays
-from splat_cli.gaussians.init import SH_C0
+from splat_cli.gaussians.arrays import MAX_FILE_SH_DEGREE, MAX_SH_DEGREE, SH_C0, SplatArrays
 from splat_cli.io.files import replacing
 from splat_cli.io.ply_header import check_header, color_levels, damage_of, header_comments, plain_name
 

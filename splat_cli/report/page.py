@@ -12,8 +12,7 @@ from splat_cli.config import SETTINGS
 from splat_cli.config.presets import changed_settings
 from splat_cli.errors import UsageError
 from splat_cli.eval.metrics import COLORS, FULL_ERROR
-from splat_cli.gaussians.arrays import SplatArrays, opacities
-from splat_cli.gaussians.init import SH_C0
+from splat_cli.gaussians.arrays import SH_C0, SplatArrays, opacities
 from splat_cli.report.charts import curves, distributions, measured_views
 from splat_cli.report.markup import Markup, compact, duration, join, png, size, tag, ticks
 from splat_cli.report.run_data import ComparedView, RunData

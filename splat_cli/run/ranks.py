@@ -19,7 +19,7 @@ from splat_cli.errors import UsageError
 from splat_cli.ranks.links import LinkedFollowers, inherited_links
 from splat_cli.ranks.nccl import NcclRanks, why_no_nccl
 from splat_cli.ranks.protocol import Channel, Ranks, SingleRank
-from splat_cli.ranks.shared import SharedRanks, make_shared_memory
+from splat_cli.ranks.shared_memory import SharedRanks, make_shared_memory
 from splat_cli.ranks.watch import Followers, RankWatch
 
 

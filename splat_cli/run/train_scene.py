@@ -17,8 +17,7 @@ from splat_cli.ranks.protocol import Ranks
 from splat_cli.run.checkpoints.checkpointer import newest_checkpoint
 from splat_cli.run.checkpoints.file import Checkpoint
 from splat_cli.run.checkpoints.state import checkpoint_bytes, needs_initial_state
-from splat_cli.run.cpu_duration import warn_of_duration
-from splat_cli.run.device import prepare_kernels
+from splat_cli.run.device import prepare_kernels, warn_of_duration
 from splat_cli.run.plan import RunPlan
 from splat_cli.run.ranks import started_ranks
 from splat_cli.run.resume import Restarts, changed_defaults, free_memory, interruption
@@ -130,17 +129,22 @@ def _train(job: _Job, checkpoint: Checkpoint | None, ranks: Ranks) -> RunSummary
     rows = len(trainer.model.splats.params)
     require_space(run.path, (checkpoint_bytes if plan.requested.keep else ply_bytes)(trainer.num_splats, rows))
     if checkpoint:
-        session.restore(checkpoint)
-        if changes := changed_defaults(run, plan.requested, trainer.config, checkpoint):
-            display.warn(
-                f"until step {checkpoint.step}, the run had other defaults: {', '.join(changes)}; another version of "
-                "splat began it, or the device had other free memory"
-            )
+        _restore(session, checkpoint, job, plan)
     _save_inputs(job, plan, data, inputs, trials, has_refined=checkpoint is not None and plan.requested.pose_opt)
     session.begin(checkpoint)
     if job.callback:
         job.callback.begin(trainer, run)
     return session.train(wait_for_kernels)
+
+
+def _restore(session: Session, checkpoint: Checkpoint, job: _Job, plan: RunPlan) -> None:
+    """Restore the state of the checkpoint; warns if its run had other defaults."""
+    session.restore(checkpoint)
+    if changes := changed_defaults(job.run, plan.requested, session.trainer.config, checkpoint):
+        job.display.warn(
+            f"until step {checkpoint.step}, the run had other defaults: {', '.join(changes)}; another version of "
+            "splat began it, or the device had other free memory"
+        )
 
 
 def _save_inputs(

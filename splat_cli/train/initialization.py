@@ -13,7 +13,7 @@ from splat_cli.gaussians.arrays import SplatArrays, limit_sh_degree
 from splat_cli.gaussians.editing.move import with_origin
 from splat_cli.gaussians.formats import format_for, read_splats
 from splat_cli.gaussians.formats.quantize import unit_quats
-from splat_cli.gaussians.init import splats_from_points
+from splat_cli.gaussians.from_points import splats_from_points
 from splat_cli.scene.crop import parse_crop
 from splat_cli.scene.georeferenced import relative_crop
 

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 class Sharding(Protocol):
     """Division of training among ranks (train/ranked/sharded.py), or one GPU (Unsharded).
 
-    All ranks call the methods after `together` at the same points, within a method that `together` calls. share: the
-    splats and photographs of this rank.
+    All ranks call the methods after `together` at the same points, within a method that `together` calls. The trainer
+    is an argument, because references in a circle would keep its device memory. share: the splats and photographs of
+    this rank.
     """
 
     share: Share

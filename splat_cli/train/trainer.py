@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from splat_cli.config import ResolvedConfig
-from splat_cli.data.image_streamer import ImageBudget
+from splat_cli.data.image_budget import ImageBudget
 from splat_cli.data.training_images import TrainingImages, downscale_at
 from splat_cli.data.view_order import view_order
 from splat_cli.density import make_strategy

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splat_cli.device import Backend, DeviceArray
-from splat_cli.gaussians.arrays import rotations
-from splat_cli.gaussians.init import SH_C0
+from splat_cli.gaussians.arrays import SH_C0, rotations
 from splat_cli.gaussians.splats import LOG_SCALES, MEANS, OPACITY, QUATS, SH0, Splats
 from splat_cli.render.bake_antialiasing import without_antialiasing
 from splat_cli.render.camera import CameraTable

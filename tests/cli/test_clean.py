@@ -10,8 +10,8 @@ from PIL import Image
 
 from splat_cli.commands.clean import outside_view
 from splat_cli.eval.cleaning import Reason
+from splat_cli.gaussians.arrays import SH_C0
 from splat_cli.gaussians.formats import read_splats, write_splats
-from splat_cli.gaussians.init import SH_C0
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.run.storage.run_dir import RunDir
 from tests.views import ring_of_views

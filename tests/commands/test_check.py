@@ -14,7 +14,7 @@ from splat_cli.commands import check, photo_checks
 from splat_cli.commands.check import _groups, _num_apart, _rough_directions, directions
 from splat_cli.commands.photo_checks import _pose_seconds, check_photographs, look, overlap, training_seconds
 from splat_cli.config import TrainConfig
-from splat_cli.run.cpu_duration import step_seconds
+from splat_cli.run.device import step_seconds
 from splat_cli.run.plan import resolve_plan
 from splat_cli.scene.coverage import Gap
 from splat_cli.scene.lens.distortion import Equirectangular

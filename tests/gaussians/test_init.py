@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from splat_cli.errors import SceneError
-from splat_cli.gaussians.init import splats_from_points
+from splat_cli.gaussians.from_points import splats_from_points
 from tests.reference import knn as reference
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from splat_cli.errors import ShapeError
-from splat_cli.gaussians.init import neighbor_distances
+from splat_cli.gaussians.from_points import neighbor_distances
 from tests.reference import knn as reference
 
 RNG = np.random.default_rng(0)

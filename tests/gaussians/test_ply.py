@@ -6,8 +6,8 @@ import pytest
 
 from splat_cli.errors import FormatError, UsageError
 from splat_cli.gaussians import ply
+from splat_cli.gaussians.arrays import SH_C0
 from splat_cli.gaussians.formats import read_splats, write_splats
-from splat_cli.gaussians.init import SH_C0
 from splat_cli.gaussians.ply import count_splats, ply_bytes, read_ply, splat_rows, stated_origin, write_ply
 from splat_cli.scene.points.point_cloud import is_point_cloud, read_point_cloud
 from tests.gaussians.some_splats import some_splats

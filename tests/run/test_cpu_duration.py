@@ -6,8 +6,8 @@ import re
 import pytest
 
 from splat_cli.config import TrainConfig
-from splat_cli.run import cpu_duration
-from splat_cli.run.cpu_duration import duration_warning
+from splat_cli.run import device
+from splat_cli.run.device import duration_warning
 from splat_cli.run.plan import resolve_plan
 from tests.views import ring_of_views
 
@@ -33,6 +33,6 @@ def test_advice_ends_in_minutes(width, height, num_cores):
 
 
 def test_the_warning_comes_before_training(splat, scene, monkeypatch):
-    monkeypatch.setattr(cpu_duration, "SECONDS_PER_PIXEL", 100.0)
+    monkeypatch.setattr(device, "SECONDS_PER_PIXEL", 100.0)
     shown = splat("train", scene, "--device", "cpu", "--steps", 2, "--no-report").err
     assert shown.index("Warning: training on the CPU") < shown.index("step 2/2")

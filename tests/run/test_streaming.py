@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from splat_cli.data import image_streamer
-from splat_cli.data.image_streamer import ImageBudget, ImageStreamer
+from splat_cli.data.image_budget import ImageBudget
+from splat_cli.data.image_streamer import ImageStreamer
 from splat_cli.data.view_order import view_order
 from splat_cli.device.cpu import CpuBackend, CpuUploads
 from splat_cli.render.camera import CameraTable
@@ -109,7 +110,7 @@ def make_stream(device, pictures, monkeypatch):
         cameras = CameraTable(backend, ring_of_views(VIEWS))
         return ImageStreamer(backend, cameras, pictures, [None] * VIEWS, order, ImageBudget(12, WORKERS))
 
-    monkeypatch.setattr(image_streamer, "_WORKERS", WORKERS)
+    monkeypatch.setattr(image_streamer, "WORKERS", WORKERS)
     return make_stream
 
 

@@ -99,7 +99,7 @@ def test_cameras_and_points_come_back(tmp_path, applied):
 
 def test_same_picture_from_colmap_and_from_transforms(tmp_path):
     """Checks the axes of both formats by rendering the points from the first camera of each."""
-    from splat_cli.gaussians.init import splats_from_points
+    from splat_cli.gaussians.from_points import splats_from_points
     from splat_cli.gaussians.splats import Splats
     from tests.views import render_view
 

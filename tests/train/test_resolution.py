@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from splat_cli.config.presets import load_config
-from splat_cli.data.image_streamer import ImageBudget
+from splat_cli.data.image_budget import ImageBudget
 from splat_cli.data.training_images import TrainingImages, downscale_at
 from splat_cli.device import open_backend
 from splat_cli.joint.depth.supervision import DepthSupervision

@@ -17,11 +17,10 @@ from splat_cli.device import Backend
 from splat_cli.errors import FormatError, SceneError, UsageError
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.ply import count_splats, read_ply
-from splat_cli.io.files import replacing
+from splat_cli.io.files import fingerprint, replacing
 from splat_cli.processes.threads import run_in_threads
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.cameras_json import read_json
-from splat_cli.scene.images.fingerprint import fingerprint
 from splat_cli.scene.trajectories.capture import perpendicular
 from splat_cli.scene.trajectories.focus import up_direction
 from splat_cli.terminal.console import Display

@@ -13,7 +13,7 @@ import numpy as np
 import plyfile
 
 from splat_cli.errors import FormatError
-from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.arrays import SH_C0, SplatArrays
 from splat_cli.gaussians.editing.selection import in_morton_order
 from splat_cli.gaussians.formats.quantize import (
     from_smallest_three,
@@ -24,7 +24,6 @@ from splat_cli.gaussians.formats.quantize import (
     unit_quats,
     unpack_in_blocks,
 )
-from splat_cli.gaussians.init import SH_C0
 from splat_cli.gaussians.ply import finite_splats, is_antialiased, splat_comments, stated_origin
 from splat_cli.io.files import regular, replacing
 from splat_cli.io.ply_header import MAX_HEADER_BYTES, check_header, damage_of, header_comments

@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from splat_cli.errors import FormatError
-from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.arrays import SH_C0, SplatArrays
 from splat_cli.gaussians.formats.quantize import logits_from_bytes, opacity_bytes, to_bytes, unit_quats
-from splat_cli.gaussians.init import SH_C0
 from splat_cli.gaussians.ply import finite_splats
 from splat_cli.io.files import replacing
 from splat_cli.io.json_input import read_bytes

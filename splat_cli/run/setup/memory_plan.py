@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from splat_cli.config import ResolvedConfig
-from splat_cli.data.image_budget import photo_bytes
-from splat_cli.data.image_streamer import ImageBudget
+from splat_cli.data.image_budget import ImageBudget, photo_bytes
 from splat_cli.data.view_order import own_views
 from splat_cli.device import Backend, ceil_div
 from splat_cli.errors import OutOfMemory

@@ -12,8 +12,7 @@ import numpy as np
 
 from splat_cli.config import TrainConfig
 from splat_cli.config.combinations import uses_free_space
-from splat_cli.data.image_budget import depth_map_limit, image_budget
-from splat_cli.data.image_streamer import ImageBudget
+from splat_cli.data.image_budget import ImageBudget, depth_map_limit, image_budget
 from splat_cli.device import Backend
 from splat_cli.errors import SceneError, UsageError
 from splat_cli.io.files import entries

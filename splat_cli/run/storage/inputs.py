@@ -13,10 +13,10 @@ import numpy as np
 
 from splat_cli.config import TrainConfig
 from splat_cli.errors import UsageError
+from splat_cli.io.files import UNREADABLE, fingerprint
 from splat_cli.run.storage.find_run import run_around
 from splat_cli.run.storage.records import INTRINSICS, Inputs
 from splat_cli.run.storage.run_dir import RunDir
-from splat_cli.scene.images.fingerprint import UNREADABLE, fingerprint
 from splat_cli.scene.view import View
 from splat_cli.terminal.console import first_of
 

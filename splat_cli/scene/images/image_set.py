@@ -16,6 +16,7 @@ from PIL import Image
 
 from splat_cli.device import Backend, ceil_div
 from splat_cli.errors import SceneError, UsageError
+from splat_cli.io.files import UNREADABLE, fingerprint
 from splat_cli.scene.depth_maps import DepthMaps
 from splat_cli.scene.images.decode import (
     EXCLUDED,
@@ -26,7 +27,6 @@ from splat_cli.scene.images.decode import (
     reduced,
     wholly_white,
 )
-from splat_cli.scene.images.fingerprint import UNREADABLE, fingerprint
 from splat_cli.scene.lens import Lens, undistort
 from splat_cli.scene.view import View, evenly_spread
 

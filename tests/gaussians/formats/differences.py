@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from splat_cli.gaussians.arrays import opacities
-from splat_cli.gaussians.init import SH_C0
+from splat_cli.gaussians.arrays import SH_C0, opacities
 from splat_cli.scene.quaternion import matrix_from_quat
 
 

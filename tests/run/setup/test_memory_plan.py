@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from splat_cli.config.presets import load_config
-from splat_cli.data.image_budget import photo_bytes
-from splat_cli.data.image_streamer import ImageBudget
+from splat_cli.data.image_budget import ImageBudget, photo_bytes
 from splat_cli.device import open_backend
 from splat_cli.device.cpu import CpuBackend
 from splat_cli.errors import OutOfMemory

@@ -9,8 +9,8 @@ import pytest
 
 from splat_cli.config import TrainConfig
 from splat_cli.errors import UsageError
+from splat_cli.io.files import UNREADABLE
 from splat_cli.run.storage.inputs import changed_inputs, inputs_of, refuse_other_inputs, summary_of, warning_of_copies
-from splat_cli.scene.images.fingerprint import UNREADABLE
 from splat_cli.scene.lens import Lens, RollingShutter
 from splat_cli.scene.lens.distortion import Polynomial
 from splat_cli.scene.view import DepthFile

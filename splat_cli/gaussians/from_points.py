@@ -4,7 +4,7 @@ import numpy as np
 
 from splat_cli.device import Backend, ceil_div, check_arrays
 from splat_cli.errors import SceneError
-from splat_cli.gaussians.arrays import SplatArrays
+from splat_cli.gaussians.arrays import SH_C0, SplatArrays
 from splat_cli.gaussians.morton import curve_positions
 
 LEAF = 16
@@ -56,8 +56,6 @@ def _merged(low: np.ndarray, high: np.ndarray, count: int) -> np.ndarray:
     return np.concatenate([low.reshape(-1, count, 3).min(axis=1), high.reshape(-1, count, 3).max(axis=1)], axis=1)
 
 
-SH_C0 = 0.28209479177387814
-"""The constant spherical harmonic: colour = 0.5 + SH_C0 * sh0."""
 MIN_DISTANCE = 0.01
 """Minimum size relative to the median distance between neighbours, for coincident points."""
 MAX_DISTANCE = 1e15
