@@ -190,7 +190,8 @@ def test_lenses_are_refined_before_models_are_written(monkeypatch, tmp_path, is_
     monkeypatch.setattr(colmap_worker, "_color_points", lambda model, images: colored.append(model))
     for name in ("_register", "_extract", "_match", "_verify", "_send", "end_with_parent"):
         monkeypatch.setattr(colmap_worker, name, lambda *args, **message: None)
-    monkeypatch.setattr(colmap_worker, "_map", lambda *args: ["model"])
+    monkeypatch.setattr(colmap_worker, "_map", lambda *args: ["folded"])
+    monkeypatch.setattr(colmap_worker, "_without_lookalikes", lambda library, models, *args: ["model"] * len(models))
     monkeypatch.setattr(colmap_worker, "_with_refined_lens", lambda library, found, num: f"{found} of {num}, refined")
     monkeypatch.setattr(colmap_worker, "_write", lambda library, models, *args: written.extend(models) or {})
     job = {
