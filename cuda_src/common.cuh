@@ -78,7 +78,7 @@ struct IterState {
     unsigned num_large;             // visible splats with a large bounding box (tile_walk.cuh)
     unsigned num_pairs;             // (tile, splat) pairs of this view; 0 if they did not fit
     unsigned needed_pairs;          // pairs that this view needs; 2^32 - 1: at least that many
-    unsigned segments_in_bins[SEGMENT_BINS];    // segments of tiles, blocks of the backward pass (raster/segments.cuh)
+    unsigned segments_in_bins[SEGMENT_BINS];    // segments of tiles, blocks of the backward pass (raster/blend.cuh)
     float background[3];
     float loss_l1, loss_l2, loss_ssim;  // sums of this step over pixels and channels
     float loss, psnr;               // running means over steps, shown in the progress bar

@@ -22,7 +22,6 @@
 #define MIN_BLOCKS 1
 #endif
 #include "raster/blend.cuh"
-#include "raster/segments.cuh"
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend(
     const Camera* __restrict__ cameras,             // [num_views]
@@ -36,7 +35,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend(
     float* __restrict__ image,                      // [3, height, width]
     float* __restrict__ final_T,                    // [height, width] transmittance that is left for the background
     float* __restrict__ states,                     // [max_segments, 4, 256] T and rgb at the start of each segment; may be null
-    uint2* __restrict__ segments,                   // [SEGMENT_BINS, max_segments] (tile, segment), see segments.cuh; may be null
+    uint2* __restrict__ segments,                   // [SEGMENT_BINS, max_segments] (tile, segment), see blend.cuh; may be null
     unsigned max_segments)
 {
     __shared__ Ring rings[WARPS];

@@ -1,4 +1,5 @@
-// Shared by blend, blend_backward and blend_scores: pixels of a warp, and the walk of a warp along its tile's list of splats.
+// Shared by blend, blend_backward and blend_scores: pixels of a warp, the walk of a warp along its tile's list of splats, and segments
+// of lists.
 //
 // A lane owns PIXELS pixels of a column, 4 rows apart; a warp owns 8 x (4 PIXELS) pixels of the 16x16 tile. The cost per splat
 // (loads, loop, sums over the warp) is shared by these pixels.
@@ -275,4 +276,30 @@ __device__ __forceinline__ int state_offset(int warp, int k) { return 32 * ((war
 __device__ __forceinline__ size_t state_slot(unsigned tile, unsigned tile_begin, int k)
 {
     return (size_t)(tile_begin / SEGMENT + tile + k) * 4 * TILE_PIXELS;
+}
+
+// Segments of tiles for blend_backward, one block each. GPUs start blocks in order, so blend lists segments by the number of their hits,
+// most first, and the last blocks to end are short ones (longest processing time first, Graham 1969). Bins suffice for the order.
+#define COUNTED_SEGMENTS 16         // of a tile; the hits of later ones are added to those of the last
+
+// Bin of a segment with that many hits by warps of 8x8 pixels, at most 4 * SEGMENT.
+__device__ __forceinline__ int bin_of(unsigned hits) { return hits >= 512 ? 0 : hits >= 256 ? 1 : hits >= 128 ? 2 : 3; }
+
+__device__ __forceinline__ void list_segment(
+    IterState* state /* [1] */, uint2* segments /* [SEGMENT_BINS, max_segments] */, unsigned max_segments, unsigned hits, uint2 segment)
+{
+    const int bin = bin_of(hits);
+    segments[bin * max_segments + atomicAdd(&state->segments_in_bins[bin], 1u)] = segment;
+}
+
+// Finds the segment of a block. False: it has none.
+__device__ __forceinline__ bool segment_of(
+    const IterState& state, const uint2* segments /* [SEGMENT_BINS, max_segments] */, unsigned max_segments, unsigned block, uint2& segment)
+{
+    for (int bin = 0; bin < SEGMENT_BINS; ++bin) {
+        const unsigned num = state.segments_in_bins[bin];
+        if (block < num) { segment = segments[bin * max_segments + block]; return true; }
+        block -= num;
+    }
+    return false;
 }

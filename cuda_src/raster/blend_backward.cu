@@ -26,7 +26,6 @@
 #endif
 #include "raster/blend.cuh"
 #include "raster/fixed.cuh"
-#include "raster/segments.cuh"
 #if TENSOR_CORES
 #include "raster/matrix_sums.cuh"
 #endif

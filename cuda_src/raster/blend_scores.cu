@@ -7,7 +7,6 @@
 #define PIXELS 2
 #include "raster/blend.cuh"
 #include "raster/fixed.cuh"
-#include "raster/segments.cuh"
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_scores(
     const Camera* __restrict__ cameras,             // [num_views]

@@ -22,7 +22,7 @@ class RenderBuffers:
     For views of up to `max_pixels`; smaller views use the first part, without padding. image, d_image: float32
     [3 * max_pixels] as planes [3, H, W]; final_T: float32 [max_pixels].
     For the backward pass, else None: states: float32 [max_segments, 4, 256]; segments: uint32 [SEGMENT_BINS,
-    max_segments, 2], see cuda_src/raster/segments.cuh.
+    max_segments, 2], see cuda_src/raster/blend.cuh.
     """
 
     image: DeviceArray

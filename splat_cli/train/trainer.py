@@ -95,11 +95,7 @@ class Trainer:
         )
         self.cameras = self.images.cameras
         self.schedule = upload_schedule(backend, config)
-        scene = inputs.points, inputs.pose_offsets, images.depth_maps
-        background = background_of(self.schedule)
-        self.joint = JointModels(
-            JointInputs(backend, self.cameras, config, background, self.extent, self.model.splats, *scene)
-        )
+        self.joint = JointModels(self._joint_inputs(inputs))
         self.rasterizer = make_rasterizer(config, self.cameras, self.model, self.joint)
         self.loss = self.joint.loss
         self.state = IterState(backend, num_splats=self.model.num, num_frozen=self.model.num_frozen)
@@ -108,8 +104,7 @@ class Trainer:
             config, self.model, self.rasterizer, self.joint, self.state, strategy, self.schedule, backend.upload(order)
         )
         rng = rng or np.random.default_rng(config.seed)
-        batch = self.sharding.connect(self.batch_step)
-        self.loop = StepLoop(self.batch_step, batch, self.images.stream, self.timer)
+        self.loop = StepLoop(self.batch_step, self.sharding.connect(self.batch_step), self.images.stream, self.timer)
         self.scorer = self.sharding.scorer(self.batch_step, self.images, rng)
         self.scratch = ScratchMemory(self.batch_step, self.scorer, self.sharding)
         self.density = DensityControl(self.batch_step, self.extent, self.scorer, self.scratch, rng, self.sharding)
@@ -117,6 +112,11 @@ class Trainer:
         self.set_size(scene_size(images.views, splats.means))
         if self.sharding.share.rank == 0:  # the others execute what it sends
             self._start(splats)
+
+    def _joint_inputs(self, inputs: TrainingInputs) -> JointInputs:
+        scene = inputs.points, inputs.pose_offsets, inputs.images.depth_maps
+        background = background_of(self.schedule)
+        return JointInputs(self.backend, self.cameras, self.config, background, self.extent, self.model.splats, *scene)
 
     def _start(self, splats: SplatArrays) -> None:
         """Give each of several ranks its initial splats, and constrain the splats."""
