@@ -155,6 +155,7 @@ def _save_inputs(
     Called after all checks of the run and its checkpoint: a refused command changes nothing. has_refined:
     cameras.json has the refined poses of a run that continues.
     """
+    job.run.report_path.unlink(missing_ok=True)  # of an earlier end; `splat report` writes it again
     job.run.save_inputs(inputs, summary_of(data.scene.points))
     if not has_refined:
         job.run.save_cameras(data.scene.views)

@@ -90,10 +90,13 @@ def test_report_is_self_contained(trained):
 
 
 def test_no_report_option(splat, scene, tmp_path):
-    result = splat("train", scene, "--device", "cpu", "--steps", 2, "--no-report", "-o", tmp_path / "run")
-    assert result.code == 0, result.err
-    assert not RunDir(tmp_path / "run").report_path.exists()
-    assert "Report" not in result.out
+    """Nor does that of an earlier end stay, as if it were of the run that went on."""
+    for steps, options in ((2, [scene, "-o"]), (3, ["--resume"])):
+        result = splat("train", *options, tmp_path / "run", "--device", "cpu", "--steps", steps, "--no-report")
+        assert result.code == 0, result.err
+        assert not RunDir(tmp_path / "run").report_path.exists()
+        assert "Report" not in result.out
+        RunDir(tmp_path / "run").report_path.touch()
 
 
 def test_failed_report_is_a_warning(splat, scene, tmp_path, monkeypatch):
