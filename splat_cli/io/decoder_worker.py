@@ -53,9 +53,10 @@ def _answer(request: dict[str, Any], requests: IO[bytes]) -> Answer:
 
 
 def _image_header(file: Path | io.BytesIO) -> Answer:
-    """Mode, size and EXIF data of a photograph."""
+    """Mode, size, EXIF data and colour profile of a photograph."""
     with _opened(file) as image:
-        return {"mode": image.mode, "size": image.size, "exif": (image.info.get("exif") or b"").hex()}, b""
+        info = {name: found.hex() for name in ("exif", "icc_profile") if (found := image.info.get(name))}
+        return {"mode": image.mode, "size": image.size, "info": info}, b""
 
 
 def _image_pixels(file: Path | io.BytesIO) -> Answer:

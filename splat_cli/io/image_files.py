@@ -71,7 +71,7 @@ class DecodedImage(Image.Image):
         super().__init__()
         header, _ = decode("image header", file)
         self._mode, self._size = header["mode"], tuple(header["size"])
-        self.info = {"exif": bytes.fromhex(header["exif"])} if header["exif"] else {}
+        self.info = {name: bytes.fromhex(content) for name, content in header["info"].items()}
         self._file: Path | io.BytesIO | None = file
 
     def load(self) -> Any:

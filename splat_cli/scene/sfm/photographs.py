@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 
@@ -89,7 +90,7 @@ def _converted_name(name: Path, suffix: str, taken: set[str]) -> str:
 
 
 def _convert(path: Path, target: Path) -> str | None:
-    """Write the photograph as JPEG, or with its transparency as PNG, and its EXIF data.
+    """Write the photograph as JPEG, or with its transparency as PNG, with EXIF data and colour profile.
 
     Returns the reason if it cannot be decoded, else None.
     A file that an interrupted call has written is kept.
@@ -99,12 +100,13 @@ def _convert(path: Path, target: Path) -> str | None:
     try:
         with open_image(path) as image:
             is_jpeg = target.suffix == ".jpg"
-            colors, exif = image.convert("RGB" if is_jpeg else "RGBA"), image.getexif().tobytes()
+            colors = image.convert("RGB" if is_jpeg else "RGBA")
+            said: dict[str, Any] = {"exif": image.getexif().tobytes(), "icc_profile": image.info.get("icc_profile")}
     except Exception as error:  # decoders raise exceptions of any type on broken files
         return f"cannot be decoded ({reason_of(error)})"
     with replacing(target) as temporary:
         options = {"format": "JPEG", "quality": _QUALITY, "subsampling": 0} if is_jpeg else {"format": "PNG"}
-        colors.save(temporary, exif=exif, **options)
+        colors.save(temporary, **said, **options)
     return None
 
 

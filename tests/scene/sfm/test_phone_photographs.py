@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageCms
 from PIL.ExifTags import GPS, IFD, Base
 
 from splat_cli.errors import DiskError
@@ -18,6 +18,8 @@ from splat_cli.scene.images.decode import decode_photo, image_size
 from splat_cli.scene.sfm.mapping import gps_locations
 from splat_cli.scene.sfm.photographs import collect_photographs
 from tests.scene.sfm.exif import METRES, gps_exif
+
+SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
 
 
 def save(path, exif=None, size=(40, 30), **options):
@@ -63,7 +65,7 @@ def test_heic_and_avif_become_jpeg_for_colmap(tmp_path):
     exif = gps_exif(1, 2, 3)
     save(tmp_path / "photos/IMG_1.HEIC", exif, format="HEIF")
     save(tmp_path / "photos/IMG_1.jpg")
-    save(tmp_path / "photos/deep/IMG_2.heic", exif)
+    save(tmp_path / "photos/deep/IMG_2.heic", exif, icc_profile=SRGB)
     wanted = ["IMG_1.HEIC.jpg", "IMG_1.jpg", "deep/IMG_2.jpg"]
     if "AVIF" in FORMATS:
         save(tmp_path / "photos/z.avif", exif)
@@ -73,6 +75,7 @@ def test_heic_and_avif_become_jpeg_for_colmap(tmp_path):
         assert (names, skipped) == (wanted, [])
     with open_image(tmp_path / "images/deep/IMG_2.jpg") as image:
         assert (image.format, image.size, image.getexif()[Base.Model]) == ("JPEG", (40, 30), "Phone 7")
+        assert image.info["icc_profile"] == SRGB
     assert set(gps_locations(tmp_path / "images", names)) == set(wanted) - {"IMG_1.jpg"}
 
 
