@@ -78,6 +78,7 @@ class ResolvedConfig(TrainConfig):
         depth_weight: float = 0.0
         free_space: float = 0.0
         coarse_until: float = 0.0
+        coarse_levels: int = 1
         dropout: float = 0.0
         noise_scale: float = 0.0
 

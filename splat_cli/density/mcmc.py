@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from splat_cli.data.training_images import downscale_at
 from splat_cli.density.operations import relocate, split_long_axis
 from splat_cli.density.ratings import Ratings, WeightedSampler, rate_splats, sample_distinct
 from splat_cli.density.strategy import ErrorScorer, PeriodicStrategy
@@ -19,7 +20,7 @@ class MCMCStrategy(PeriodicStrategy):
     """Relocate dead splats to live ones sampled by opacity; grow by adding copies of sampled splats."""
 
     def refine(self, step: int, model: Model, scorer: ErrorScorer, rng: np.random.Generator) -> list[DeviceArray]:
-        ratings, num_new = self._demand(model, scorer)
+        ratings, num_new = self._demand(step, model, scorer)
         sampler, changed = WeightedSampler(model.backend, ratings), list[DeviceArray]()
         num_copies = self._num_copies(model, sampler, len(ratings.dead) + num_new)
         dead = ratings.dead[:num_copies]
@@ -31,9 +32,13 @@ class MCMCStrategy(PeriodicStrategy):
             changed += self._relocate(model, parents, model.add(num_new, self.config.max_splats))
         return changed
 
-    def _demand(self, model: Model, scorer: ErrorScorer) -> tuple[Ratings, int]:
-        """Ratings of all splats, and number of splats to add."""
-        target = min(self.config.max_splats, int((1 + self.config.growth_rate) * model.num_trained))
+    def _demand(self, step: int, model: Model, scorer: ErrorScorer) -> tuple[Ratings, int]:
+        """Ratings of all splats, and number of splats to add.
+
+        On photographs of half the size, half of the maximum suffices; more only make steps slower.
+        """
+        limit = self.config.max_splats // downscale_at(self.config, step)
+        target = min(limit, int((1 + self.config.growth_rate) * model.num_trained))
         ratings = rate_splats(model, self.config.prune_opacity, self._errors(scorer))
         return ratings, max(target - model.num_trained, 0)
 
@@ -73,7 +78,7 @@ class ErrorSplitStrategy(ErrorCopyStrategy):
     """ErrorCopyStrategy with splits instead of copies: coincident copies need many steps of noise to separate."""
 
     def refine(self, step: int, model: Model, scorer: ErrorScorer, rng: np.random.Generator) -> list[DeviceArray]:
-        ratings, num_new = self._demand(model, scorer)
+        ratings, num_new = self._demand(step, model, scorer)
         parents = sample_distinct(model.backend, ratings, len(ratings.dead) + num_new, rng)
         slots = model.add(len(parents), self.config.max_splats, ratings.dead[: len(parents)])
         split_long_axis(model, parents, slots)

@@ -38,7 +38,9 @@ BATCH_OF_MANY, COARSE_OF_MANY, BUDGET_OF_MANY = 8, 0.45, 2.15
 FEW_VIEWS, FEW_SHARE, FEW_PER_POINT = 30, 0.56, 5.0  # of the views, and views, that show a point
 STEPS_OF_FEW, BUDGET_OF_FEW, MIN_BUDGET_OF_FEW, DROPOUT_OF_FEW = 5_000, BUDGET / 4, 5_000, 0.3
 MORE_SHARE = 0.42  # of the views that show a point, from which twice that budget is better
-COARSE_UNTIL, COARSE_PIXELS = 0.3, 200_000  # pixels per photograph: docs/experiments/start_and_images.md
+# coarse_until and coarse_levels by pixels per photograph: docs/experiments/start_and_images.md
+COARSE_UNTIL, COARSE_PIXELS = 0.3, 200_000
+COARSE_OF_LARGE, LEVELS_OF_LARGE, LARGE_PIXELS = 0.6, 2, 1_000_000
 SHORT_RUN = 5_000  # steps; shorter runs start with large splats and split them, which converges sooner
 SHORT_START, LONG_START = (0.1, 1.0, 0.0), (0.5, 0.1, 30_000.0)  # init_opacity, init_scale, noise_scale
 BATCH, MIN_VIEWS_OF_BATCH = 4, 40  # with 17 photographs, batches reduce quality: docs/experiments/optimizer.md
@@ -180,16 +182,19 @@ def steps_by_detail(shares: Sequence[float], steps: int) -> int:
 def coarse_start(config: TrainConfig, views: Sequence[View], from_splats: bool) -> dict[str, Any]:
     """Settings of reduced resolutions: limits the levels so that the smallest side keeps MIN_SIDE pixels.
 
-    By default, runs start at half the size if photographs are large, and error-guided strategies train splats alone.
+    By default, runs start at half or a quarter of the size if photographs are large, and error-guided strategies train
+    splats alone.
     """
-    largest = min(min(view.width, view.height) for view in views) // MIN_SIDE
-    levels = min(config.coarse_levels, max(largest, 1).bit_length() - 1)
+    pixels = sum(view.width * view.height for view in views) / len(views)
+    is_large, smallest = pixels >= LARGE_PIXELS, min(min(view.width, view.height) for view in views)
+    wanted = config.coarse_levels or (LEVELS_OF_LARGE if is_large else 1)
+    levels = min(wanted, max(smallest // MIN_SIDE, 1).bit_length() - 1)
     until = config.coarse_until
     if until is None:
-        is_large = sum(view.width * view.height for view in views) >= COARSE_PIXELS * len(views)
         measured = config.strategy in ("default", "splits", "copies") and trains_in_batches(config)
-        share = COARSE_OF_MANY if is_long(config.steps, len(views)) else COARSE_UNTIL
-        until = share if is_large and measured and not from_splats else 0.0
+        of_smaller = COARSE_OF_MANY if is_long(config.steps, len(views)) else COARSE_UNTIL
+        share = COARSE_OF_LARGE if is_large else of_smaller
+        until = share if pixels >= COARSE_PIXELS and measured and not from_splats else 0.0
     return {"coarse_until": until if levels else 0.0, "coarse_levels": max(levels, 1)}
 
 

@@ -1,5 +1,7 @@
 """All strategies: which steps end with a round, the limit of splats, seeds."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -43,6 +45,15 @@ def test_a_round_adds_splats_up_to_the_cap(backend, name):
     assert model.num == NUM + 3
     if name == "adc":  # where gradients are largest
         assert sorted(np.flatnonzero((host(model)[:, :NUM] != before).any(axis=0))) == [102, 103, 104]
+
+
+@pytest.mark.parametrize(("until", "added"), [(0.5, 3), (0.0, 4)])
+@pytest.mark.parametrize("name", ["mcmc", "copies", "splits"])
+def test_half_the_cap_on_photographs_of_half_the_size(backend, name, until, added):
+    model = some_model(backend)
+    config = dataclasses.replace(config_of(name, max_splats=2 * NUM + 7, growth_rate=4.5 / NUM), coarse_until=until)
+    make_strategy(config, 1.0).refine(ROUND, model, blames(model, [5, 6, 7, 8]), np.random.default_rng(0))
+    assert model.num == NUM + added
 
 
 @pytest.mark.parametrize("name", ["mcmc", "copies", "splits"])

@@ -136,20 +136,25 @@ def test_few_photographs_that_overlap_little_get_fewer_steps_and_splats(count, s
 
 
 @pytest.mark.parametrize(
-    ("settings", "size", "until"),
+    ("settings", "size", "until", "levels"),
     [
-        ({}, (500, 400), 0.3),
-        ({}, (499, 400), 0.0),
-        ({"coarse_until": 0.0}, (500, 400), 0.0),
-        ({"coarse_until": 0.5}, (40, 30), 0.5),
-        ({"strategy": "adc"}, (500, 400), 0.0),
-        ({"pose_opt": True}, (500, 400), 0.0),
+        ({}, (500, 400), 0.3, 1),
+        ({}, (499, 400), 0.0, 1),
+        ({}, (1250, 800), 0.6, 2),
+        ({}, (1250, 799), 0.3, 1),
+        ({"coarse_levels": 1}, (1250, 800), 0.6, 1),
+        ({"coarse_until": 0.5}, (1250, 800), 0.5, 2),
+        ({"coarse_until": 0.5}, (40, 30), 0.5, 1),
+        ({"coarse_until": 0.0}, (500, 400), 0.0, 1),
+        ({"strategy": "adc"}, (500, 400), 0.0, 1),
+        ({"pose_opt": True}, (500, 400), 0.0, 1),
     ],
 )
-def test_large_photographs_start_at_half_the_size(settings, size, until):
-    views = ring_of_views(4, *size)
-    assert resolve_plan(TrainConfig(**settings), views).config.coarse_until == until
-    assert resolve_plan(TrainConfig(**settings), views, from_splats=True).config.coarse_until == (until != 0.3) * until
+def test_large_photographs_start_at_reduced_sizes(settings, size, until, levels):
+    views, given = ring_of_views(4, *size), settings.get("coarse_until", 0.0)
+    config = resolve_plan(TrainConfig(**settings), views).config
+    assert (config.coarse_until, config.coarse_levels) == (until, levels)
+    assert resolve_plan(TrainConfig(**settings), views, from_splats=True).config.coarse_until == given
 
 
 def test_batches_are_whole():
