@@ -142,7 +142,7 @@ def test_splats_are_drawn_to_points_unless_training_did_so(run_copy, monkeypatch
 
     monkeypatch.setattr(mesh, "fine_tune", fine_tune)
     assert drawn() is None
-    assert calls == [(len(run.views("train")), 7, True, {"depth_weight": 1.0})]
+    assert calls == [(len(run.views("train")), 7, True, {"depth_weight": 3.0})]
     assert drawn(steps=0) is drawn(depth_weight=0.5) is splats
     assert drawn(scene=run_copy / "gone") is splats
     assert "splats are not drawn to points" in capsys.readouterr().err
