@@ -18,20 +18,19 @@ constexpr float BETA1 = (float)power(0.9, BATCH), BETA2 = (float)power(0.999, BA
 #define ADAM_EPSILON 1e-15f         // as in 3DGS: gradients of single splats are tiny
 #define MAX_SQUARE 1e36f            // limit of a squared gradient, which must fit in a moment
 
-// Updates the first moment and returns the step to subtract from the parameter. v: the second moment after the step.
-__device__ __forceinline__ vfloat momentum_step(vfloat& moment1, vfloat v, vfloat gradient, vfloat lr, const IterState& state)
+// Step to subtract from a parameter, along its gradient or the mean of its gradients. v: the second moment after the step.
+__device__ __forceinline__ vfloat normalized_step(vfloat gradient, vfloat v, vfloat lr, const IterState& state)
 {
-    const vfloat m = BETA1 * moment1 + (1.0f - BETA1) * gradient;
-    moment1 = m;
     const vfloat root = v * rsqrtf(fmaxf(v, 1e-36f));        // cheap sqrt(v); 1e-36 is not denormal, which the GPU would flush to 0
-    return __fdividef(LR_FACTOR * lr * state.inv_bias1 * m, root * state.inv_root_bias2 + ADAM_EPSILON);
+    return __fdividef(LR_FACTOR * lr * gradient, root * state.inv_root_bias2 + ADAM_EPSILON);
 }
 
 // Updates both moments and returns the step to subtract from the parameter.
 __device__ __forceinline__ vfloat adam_step(vfloat& moment1, vfloat& moment2, vfloat gradient, vfloat lr, const IterState& state)
 {
+    moment1 = BETA1 * moment1 + (1.0f - BETA1) * gradient;
     moment2 = BETA2 * moment2 + (1.0f - BETA2) * gradient * gradient;
-    return momentum_step(moment1, moment2, gradient, lr, state);
+    return normalized_step(moment1, moment2, lr * state.inv_bias1, state);
 }
 
 __device__ __forceinline__ void adam_update(

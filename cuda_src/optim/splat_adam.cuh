@@ -5,13 +5,13 @@
 #include "optim/langevin_noise.cuh"
 #include "optim/adam.cuh"
 
-#define BASE_ROWS ROW_SHN           // rows of geometry and constant colour, which have second moments
+#define BASE_ROWS ROW_SHN           // rows of geometry and constant colour, which have moments
 #define MAX_LR_FACTOR 5.0f          // limits the factor of the learning rate to 1/5 .. 5
 
 // Parameters and moments to update. Addresses of the lane's own elements of the first plane.
 struct AdamPlanes {
     float* __restrict__ params;     // [rows, stride]
-    float* __restrict__ moments1;   // [rows, moment_stride]
+    float* __restrict__ moments1;   // [BASE_ROWS, moment_stride]
     float* __restrict__ moments2;   // [BASE_ROWS, moment_stride]
     size_t stride, moment_stride;   // columns of a row
 };
@@ -91,26 +91,20 @@ __device__ __forceinline__ void step_base(
     for (int c = 0; c < 3; ++c) step_row(planes, colors, ROW_SH0, c, gradients[ROW_SH0 + c], state, on);
 }
 
-// Adam step of a view-dependent coefficient of each splat's colour in `on`. Lanes of `sectors` (sectors_of(on)) store what they have read: a
-// store with gaps costs a transfer per gap where the planes are in host memory. params, moments1: of its first channel. second: the
-// second moments of the constant colour after its step. The mean of Y_k^2 over the coefficients of all degrees is Y_0^2 (Unsoeld's
-// theorem): they are what the second moments of the others would be in the mean.
+// Step of a view-dependent coefficient of each splat's colour in `on`: Adam without a first moment. Lanes of `sectors` (sectors_of(on))
+// store what they have read: a store with gaps costs a transfer per gap where the planes are in host memory. params: of its first channel.
+// second: the second moments of the constant colour after its step. The mean of Y_k^2 over the coefficients of all degrees is Y_0^2
+// (Unsoeld's theorem): they are what the second moments of the others would be in the mean.
 __device__ __forceinline__ void step_coefficient(
-    float* __restrict__ params /* [3, stride] */, float* __restrict__ moments1 /* [3, moment_stride] */, vfloat3 second, vfloat3 g,
-    size_t stride, size_t moment_stride, const IterState& state, vbool on, vbool sectors)
+    float* __restrict__ params /* [3, stride] */, vfloat3 second, vfloat3 g, size_t stride, const IterState& state, vbool on, vbool sectors)
 {
     const vfloat gradients[3] = {g.x, g.y, g.z}, v[3] = {second.x, second.y, second.z};
-    vfloat p[3], m[3];
+    vfloat p[3];
 #pragma unroll
-    for (int c = 0; c < 3; ++c) {       // all loads before the first store
-        p[c] = load_own(params + c * stride, sectors);
-        m[c] = load_own(moments1 + c * moment_stride, sectors);
-    }
+    for (int c = 0; c < 3; ++c) p[c] = load_own(params + c * stride, sectors);      // all loads before the first store
 #pragma unroll
     for (int c = 0; c < 3; ++c) {
-        vfloat new_m = m[c];
-        const vfloat off = momentum_step(new_m, v[c], gradients[c], state.lr[LR_SHN], state);
+        const vfloat off = normalized_step(gradients[c], v[c], state.lr[LR_SHN], state);
         store_own(params + c * stride, select(on, p[c] - off, p[c]), sectors);
-        store_own(moments1 + c * moment_stride, select(on, new_m, m[c]), sectors);
     }
 }

@@ -48,8 +48,7 @@ extern "C" __global__ void color_backward(
     const float* __restrict__ depths,       // [slots, columns] 0 if invisible
     const float* __restrict__ d_rays,       // [slots, 6, columns] from project_backward
     float* __restrict__ params,             // [rows, capacity]
-    float* __restrict__ moments1,           // [rows, capacity - num_without_moments] only with FUSED_ADAM
-    const float* __restrict__ moments2,     // [BASE_ROWS, capacity - num_without_moments] after the step of project_backward; the same
+    const float* __restrict__ moments2,     // [BASE_ROWS, capacity - num_without_moments] after project_backward; only with FUSED_ADAM
     float* __restrict__ d_params)           // [rows, capacity]; only without FUSED_ADAM
 {
     const int num_parts = (num_coefficients - 1 + COEFFICIENTS - 1) / COEFFICIENTS;
@@ -73,7 +72,7 @@ extern "C" __global__ void color_backward(
         const size_t row = ROW_SH0 + 3 * k;
         float* const coefficient = (FUSED ? params : d_params) + row * stride + i;
         const vfloat3 g = coefficient_gradient(depths + i, d_rays + i, layout, k, on);
-        if (FUSED) step_coefficient(coefficient, moments1 + row * moment_stride + t, second, g, stride, moment_stride, *state, on, sectors);
+        if (FUSED) step_coefficient(coefficient, second, g, stride, *state, on, sectors);
         else store_vec(coefficient, stride, g, on);
     }
 }

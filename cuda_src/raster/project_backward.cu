@@ -86,7 +86,7 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
     const float* __restrict__ smooth_3d_sigmas, // [1, capacity] see projection.cuh; may be null
     float* __restrict__ d_rays,             // [slots, 6, columns] viewing direction and d rgb of visible splats, for color_backward
     float* __restrict__ params,             // [rows, capacity]
-    float* __restrict__ moments1,           // [rows, capacity - num_without_moments] only with FUSED_ADAM
+    float* __restrict__ moments1,           // [BASE_ROWS, capacity - num_without_moments] only with FUSED_ADAM
     float* __restrict__ moments2,           // [BASE_ROWS, capacity - num_without_moments] the same
     float* __restrict__ d_params,           // [rows, capacity]; only without FUSED_ADAM
     float* __restrict__ stats,              // [2, capacity - num_without_moments] |d mean2d| in half images, views that see the splat; may be null

@@ -45,7 +45,7 @@ BYTES: dict[str, Callable[[Work], float]] = {
     "l1_ssim_backward": lambda w: (36 + 15 + 12) * w.pixels,
     "blend_backward": lambda w: (44 + 36) * w.pairs + 4096 * w.segments + 28 * w.pixels,
     "project_backward": lambda w: 4 * w.splats + 288 * w.updated + (64 + 12 * w.coefficients) * w.visible,
-    "color_backward": lambda w: 76 * w.updated + (24 + 48 * (w.coefficients - 1)) * w.in_seen_sectors,
+    "color_backward": lambda w: 76 * w.updated + (24 + 24 * (w.coefficients - 1)) * w.in_seen_sectors,
 }
 
 

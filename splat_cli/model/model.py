@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from splat_cli.device import Backend, DeviceArray, MemoryCost, ceil_div
@@ -24,18 +22,15 @@ from splat_cli.model.columns import (
 
 
 class Moments:
-    """First and second moments of the parameters, float32 [rows, columns], in the layout of the splats' planes.
+    """First and second moments of the parameters, float32 [rows, columns], in the order of the splats' planes.
 
-    `second` lacks the rows of view-dependent colours, which use the second moment of the constant colour. missing:
-    number of splats at the beginning without moments. rows_on_device: those of `first`, see Backend.planes; default
-    all.
+    View-dependent colours have none: their steps use the second moment of the constant colour. missing: number of
+    splats at the beginning without moments.
     """
 
-    def __init__(self, splats: Splats, rows_on_device: int | None = None, missing: int = 0) -> None:
-        rows, columns = len(splats.params), splats.capacity - missing
-        num_second = num_second_moments(splats.num_features)
-        self.first = splats.backend.planes(rows, columns, rows if rows_on_device is None else rows_on_device)
-        self.second = splats.backend.planes(num_second, columns, num_second)
+    def __init__(self, splats: Splats, missing: int = 0) -> None:
+        rows, columns = num_moments(splats.num_features), splats.capacity - missing
+        self.first, self.second = (splats.backend.planes(rows, columns, rows) for _ in range(2))
 
     def planes(self) -> dict[str, DeviceArray]:
         """The planes by their names in checkpoints."""
@@ -46,25 +41,9 @@ class Moments:
         self.first, self.second = planes["moments1"], planes["moments2"]
 
 
-def num_second_moments(num_features: int = 0) -> int:
-    """Number of second moments of a splat."""
+def num_moments(num_features: int = 0) -> int:
+    """Number of first moments of a splat, and of second ones."""
     return num_rows(0, num_features)
-
-
-@dataclass(frozen=True)
-class RowsOnDevice:
-    """Number of rows of the parameters and of first moments that stay on the device; others are on the host.
-
-    Kernels access rows on the host directly (Backend.planes). These are view-dependent colours, which a step reads and
-    writes only for visible splats.
-    """
-
-    params: int
-    moments: int
-
-    def of(self, name: str, rows: int) -> int:
-        """Number of rows on the device of the plane `name` (Model.planes), which has `rows` rows."""
-        return self.params if name == "params" else self.moments if name == "moments1" else rows
 
 
 WARP = 32  # splats
@@ -82,7 +61,8 @@ class Model:
     splat's colour had a gradient (density/operations.py).
     smooth_3d: allocate `Splats.smooth_3d_sigmas`, initially zero. num_frozen: this number of splats at the beginning
     are rendered but never changed, moved to another column or removed. sh_degree and num_features: see
-    Splats.from_arrays. on_device: rows that are not in host memory, or None for all.
+    Splats.from_arrays. rows_on_device: number of rows of the parameters that are not in host memory, or None for all;
+    the others are view-dependent colours, which a step reads and writes only for visible splats.
     """
 
     def __init__(
@@ -95,13 +75,12 @@ class Model:
         num_frozen: int = 0,
         sh_degree: int | None = None,
         num_features: int = 0,
-        on_device: RowsOnDevice | None = None,
+        rows_on_device: int | None = None,
     ) -> None:
-        self.backend, self.num_frozen, self.on_device = backend, num_frozen, on_device
+        self.backend, self.num_frozen, self.rows_on_device = backend, num_frozen, rows_on_device
         columns = rounded_capacity(max(capacity, len(arrays)))
-        params, moments = (on_device.params, on_device.moments) if on_device else (None, None)
-        self.splats = Splats.from_arrays(backend, arrays, columns, sh_degree, num_features, params)
-        self.moments = Moments(self.splats, moments, self.num_without_moments)
+        self.splats = Splats.from_arrays(backend, arrays, columns, sh_degree, num_features, rows_on_device)
+        self.moments = Moments(self.splats, self.num_without_moments)
         self._set_stats(backend.xp.zeros((2, self.splats.capacity - self.num_without_moments), "float32"))
         if smooth_3d:
             self.splats.smooth_3d_sigmas = backend.xp.zeros((1, self.splats.capacity), "float32")
@@ -111,7 +90,7 @@ class Model:
         sh_degree: int,
         smooth_3d: bool,
         num_features: int = 0,
-        on_device: RowsOnDevice | None = None,
+        rows_on_device: int | None = None,
         grows: bool = True,
     ) -> MemoryCost:
         """Device memory of all planes, and of one more array of parameters during growth.
@@ -119,14 +98,13 @@ class Model:
         If not `grows`, there is room for all splats from the start; then sorting takes the most temporary memory.
         """
         rows = num_rows(sh_degree, num_features)
-        on_device = on_device or RowsOnDevice(rows, rows)
-        trained = Model.bytes_of_moments(on_device, num_features)
-        return MemoryCost(per_splat=trained + 4 * (on_device.params + (rows if grows else SORTING_WORDS) + smooth_3d))
+        params = (rows_on_device or rows) + (rows if grows else SORTING_WORDS) + smooth_3d
+        return MemoryCost(per_splat=4 * params + Model.bytes_of_moments(num_features))
 
     @staticmethod
-    def bytes_of_moments(on_device: RowsOnDevice, num_features: int = 0) -> int:
+    def bytes_of_moments(num_features: int = 0) -> int:
         """Device memory of the moments and statistics of a splat, which frozen splats lack."""
-        return 4 * (on_device.moments + num_second_moments(num_features) + 2)
+        return 4 * (2 * num_moments(num_features) + 2)
 
     @property
     def num(self) -> int:
@@ -180,8 +158,8 @@ class Model:
         self.backend.release_cached()
 
     def _zeros(self, name: str, rows: int, capacity: int) -> DeviceArray:
-        capacity -= self.missing(name)
-        return self.backend.planes(rows, capacity, self.on_device.of(name, rows) if self.on_device else rows)
+        on_device = self.rows_on_device if name == "params" else None
+        return self.backend.planes(rows, capacity - self.missing(name), on_device or rows)
 
     def _place(self, planes: dict[str, np.ndarray], capacity: int) -> None:
         num, wider = planes["params"].shape[1], {}

@@ -94,7 +94,7 @@ def _geometry_backward(
     layout, slots = batch.layout, "" if batch.views is None else f"{len(batch.views)} "
     whole_share = batch.share.num_ranks == 1
     columns = "M" if update.has_frozen else "C"
-    targets = {"moments1": f"R {columns}", "moments2": f"S {columns}", "d_params": "R C"}
+    targets = {"moments1": f"S {columns}", "moments2": f"S {columns}", "d_params": "R C"}
     arrays = {name: getattr(update, name) for name in targets}
     given = {name: (array, "float32", targets[name]) for name, array in arrays.items() if array is not None}
     check_arrays(
@@ -125,4 +125,4 @@ def _color_backward(splats: Splats, state: IterState, antialias: bool, batch: Pr
     options = splats.capacity, num_coefficients, update.options(antialias), batch.share.struct, batch.layout
     inputs = state.array, *options, batch.views, batch.depths, batch.d_rays
     kernel = splats.backend.kernel("raster/color_backward", "color_backward", **defines)
-    kernel((ceil_div(batch.columns, THREADS) * parts,), LANES, *inputs, splats.params, *update.targets)
+    kernel((ceil_div(batch.columns, THREADS) * parts,), LANES, *inputs, splats.params, update.moments2, update.d_params)

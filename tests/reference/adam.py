@@ -22,17 +22,19 @@ def step(
 ) -> tuple[Array, Array, Array]:
     """New parameters and moments, all [rows, n], after step `step_number` (the first is 1).
 
-    Rows without second moments, which are the view-dependent colours, use those of their channel's constant colour.
-    bias_betas: decay rates per step for the bias corrections, by default those of the moments.
+    Rows without moments, which are the view-dependent colours, move along their gradients, with the second moments of
+    their channel's constant colour. bias_betas: decay rates per step for the bias corrections, by default those of the
+    moments.
 
     learning_rates: [rows], or [rows, n].
     """
     rates = learning_rates if learning_rates.ndim == 2 else learning_rates[:, None]
-    moments1 = beta1 * moments1 + (1 - beta1) * grads
-    moments2 = beta2 * moments2 + (1 - beta2) * grads[: len(moments2)] ** 2
+    few = len(moments2)
+    missing = len(params) - few
+    moments1 = beta1 * moments1 + (1 - beta1) * grads[:few]
+    moments2 = beta2 * moments2 + (1 - beta2) * grads[:few] ** 2
     bias1, bias2 = bias_betas or (beta1, beta2)
-    unbiased1 = moments1 / (1 - bias1**step_number)
-    missing = len(params) - len(moments2)
+    unbiased1 = np.concatenate([moments1 / (1 - bias1**step_number), grads[few:]])
     unbiased2 = np.concatenate([moments2, *[moments2[-3:]] * (missing // 3)]) / (1 - bias2**step_number)
     params = params - rates * unbiased1 / (np.sqrt(unbiased2) + epsilon)
     return params, moments1, moments2

@@ -63,7 +63,7 @@ def test_checkpoints_of_earlier_versions_have_more_moments(training, surrounding
     checkpoint = read_checkpoint(oldest)
     for name in ("moments1", "moments2", "stats"):
         assert checkpoint.arrays[name].shape[1] == checkpoint.num_splats - 32
-        more_rows = 45 if name == "moments2" else 0  # those of view-dependent colours
+        more_rows = 0 if name == "stats" else 45  # those of view-dependent colours
         checkpoint.arrays[name] = np.pad(checkpoint.arrays[name], ((0, more_rows), (32, 0)))
     write_checkpoint(oldest, checkpoint)
     assert training.resume(whole.path).ply_path(60).read_bytes() == saved

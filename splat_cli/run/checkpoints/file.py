@@ -156,9 +156,9 @@ def _check_arrays(arrays: dict[str, np.ndarray], num_features: int, num_frozen: 
     if color_rows / 3 - 1 not in SH_DEGREE_FROM_COEFFICIENTS or params.shape[1] == 0:
         raise ValueError(f"`params` is {list(params.shape)}, not a row for each parameter of splats")
     columns = params.shape[1] - num_without_moments(num_frozen)
-    second = len(params) - color_rows + 3
-    for name, rows in {**dict.fromkeys(moments, len(params)), "moments2": second, "stats": 2}.items():
-        former = len(params) if name == "moments2" else rows, params.shape[1]  # in earlier versions
+    few = len(params) - color_rows + 3  # without view-dependent colours
+    for name, rows in {"moments": len(params), "moments1": few, "moments2": few, "stats": 2}.items():
+        former = 2 if name == "stats" else len(params), params.shape[1]  # in earlier versions
         if name in arrays and arrays[name].shape not in product((rows, former[0]), (columns, former[1])):
             raise ValueError(f"`{name}` is {list(arrays[name].shape)}, expected {[rows, columns]}")
     return color_rows

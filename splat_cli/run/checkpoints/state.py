@@ -60,7 +60,7 @@ def restore_state(trainer: Trainer, checkpoint: Checkpoint) -> None:
     limit = trainer.config.max_splats + checkpoint.num_frozen + GRAIN
     most = max(checkpoint.num_splats, limit, trainer.capacity)
     capacity = min(checkpoint.metadata["capacity"], most)
-    if trainer.model.on_device:  # it has room for all splats from the start
+    if trainer.model.rows_on_device:  # it has room for all splats from the start
         capacity = max(trainer.capacity, rounded_capacity(checkpoint.num_splats))
     trainer.set_size(checkpoint.metadata.get("size", trainer.extent))  # older checkpoints used the extent
     trainer.load_planes({name: checkpoint.arrays[name] for name in trainer.model.planes()}, capacity, checkpoint.step)
@@ -92,7 +92,7 @@ def _clear_other_stats(trainer: Trainer, checkpoint: Checkpoint) -> None:
 
 
 def _without_former_moments(trainer: Trainer, checkpoint: Checkpoint) -> Checkpoint:
-    """A checkpoint without what earlier versions stored: second moments of view-dependent colours, frozen splats.
+    """A checkpoint without what earlier versions stored: moments of view-dependent colours and of frozen splats.
 
     `moments` were both moments in a word, the first as bfloat16 in the low half.
     """
@@ -100,8 +100,9 @@ def _without_former_moments(trainer: Trainer, checkpoint: Checkpoint) -> Checkpo
     if (words := arrays.pop("moments", None)) is not None:
         bits = words.view(np.uint32)
         arrays["moments1"], arrays["moments2"] = (half.view(np.float32) for half in (bits << 16, bits >> 16 << 16))
-    if (excess := len(arrays["moments2"]) - len(trainer.model.moments.second)) > 0:
-        arrays["moments2"] = np.delete(arrays["moments2"], slice(SHN.start, SHN.start + excess), axis=0)
+    for name, planes in trainer.model.moments.planes().items():
+        if (excess := len(arrays[name]) - len(planes)) > 0:
+            arrays[name] = np.delete(arrays[name], slice(SHN.start, SHN.start + excess), axis=0)
     for name in arrays.keys() & trainer.model.planes().keys():
         if arrays[name].shape[1] == num:
             arrays[name] = arrays[name][:, trainer.model.missing(name) :]

@@ -11,7 +11,7 @@ from splat_cli.data.view_order import own_views
 from splat_cli.device import Backend, ceil_div
 from splat_cli.errors import OutOfMemory
 from splat_cli.gaussians.splats import SHN, num_rows
-from splat_cli.model.model import Model, RowsOnDevice
+from splat_cli.model.model import Model
 from splat_cli.ranks.share import Share
 from splat_cli.render.camera import TILE
 from splat_cli.scene.view import View
@@ -28,8 +28,8 @@ class MemoryPlan:
 
     `pairs_per_splat` pairs are planned for each splat up to MAX_INITIAL_PAIRS, then one for each further splat: most
     splats of large models are small or invisible in a view. num_frozen: number of splats of --frozen, each of which
-    takes `saved_per_frozen` bytes fewer. on_device: where memory is short, the rows of the splats and their moments
-    that are not in host memory; else None. on_host: bytes per splat of the other rows, and free host memory for them.
+    takes `saved_per_frozen` bytes fewer. rows_on_device: where memory is short, the number of rows of the splats that
+    are not in host memory; else None. on_host: bytes per splat of the other rows, and free host memory for them.
     """
 
     photographs: int
@@ -41,13 +41,13 @@ class MemoryPlan:
     config: ResolvedConfig
     num_frozen: int = 0
     saved_per_frozen: float = 0
-    on_device: RowsOnDevice | None = None
+    rows_on_device: int | None = None
     on_host: tuple[int, int] = (0, 0)
 
     @property
     def pairs_per_splat(self) -> int:
         """Number of pairs planned for a splat of a small model."""
-        return pairs_per_splat(self.on_device)
+        return pairs_per_splat(self.rows_on_device)
 
     @property
     def max_splats(self) -> int:
@@ -134,10 +134,9 @@ def plan_memory(
     pixels = max(view.width * view.height for view in views)
     tiles = max(ceil_div(view.width, TILE) * ceil_div(view.height, TILE) for view in views)
     available = _available(backend, config)
-    rows = num_rows(config.trained_sh_degree, config.num_features)
 
-    def plan(on_device: RowsOnDevice | None = None) -> MemoryPlan:
-        cost = training_memory(config, len(views), config.deterministic and backend.name == "cuda", on_device)
+    def plan(rows_on_device: int | None = None) -> MemoryPlan:
+        cost = training_memory(config, len(views), config.deterministic and backend.name == "cuda", rows_on_device)
         return MemoryPlan(
             photographs=depth_bytes + resident,
             pictures=math.ceil(cost.fixed + cost.per_pixel * pixels + cost.per_tile * tiles),
@@ -147,9 +146,9 @@ def plan_memory(
             wanted_splats=min(config.max_splats, start) if start and _never_grows(config) else config.max_splats,
             config=config,
             num_frozen=num_frozen,
-            saved_per_frozen=Model.bytes_of_moments(on_device or RowsOnDevice(rows, rows), config.num_features),
-            on_device=on_device,
-            on_host=(_host_bytes(config, on_device), host_room) if on_device else (0, 0),
+            saved_per_frozen=Model.bytes_of_moments(config.num_features),
+            rows_on_device=rows_on_device,
+            on_host=(_host_bytes(config, rows_on_device), host_room) if rows_on_device else (0, 0),
         )
 
     in_memory = plan()
@@ -159,7 +158,7 @@ def plan_memory(
     photographs_on_host = sum(images) if budget and budget.on_host else 0
     if (host_room := backend.host_room() - photographs_on_host) <= 0:
         return in_memory
-    least = plan(RowsOnDevice(SHN.start, SHN.start))
+    least = plan(SHN.start)
     return plan(_rows_that_fit(least)) if config.offload == "auto" else least
 
 
@@ -179,23 +178,16 @@ def _can_offload(config: ResolvedConfig) -> bool:
     return config.gpus == 1 and config.trained_sh_degree > 0 and not config.num_features
 
 
-def _rows_that_fit(least: MemoryPlan) -> RowsOnDevice:
-    """Rows on the device that leave room for the wanted splats. least: the plan with as few rows as possible.
-
-    Parameters come first: three kernels read them in each step, moments are read and written once per update.
-    """
-    num, most = least.wanted_splats + least.num_frozen, num_rows(least.config.trained_sh_degree) - SHN.start
+def _rows_that_fit(least: MemoryPlan) -> int:
+    """Rows on the device that leave room for the wanted splats. least: the plan with as few rows as possible."""
+    num = least.wanted_splats + least.num_frozen
     room = least.available - least.photographs - least.pictures - least.splat_bytes(num)
-    words = max(room // (4 * num), 0)
-    params = min(words, most)
-    moments = min(words - params, most)
-    return RowsOnDevice(SHN.start + params, SHN.start + moments)
+    return min(SHN.start + max(room // (4 * num), 0), num_rows(least.config.trained_sh_degree))
 
 
-def _host_bytes(config: ResolvedConfig, on_device: RowsOnDevice) -> int:
+def _host_bytes(config: ResolvedConfig, rows_on_device: int) -> int:
     """Bytes per splat of the rows in host memory."""
-    rows = num_rows(config.trained_sh_degree)
-    return 4 * (2 * rows - on_device.params - on_device.moments)
+    return 4 * (num_rows(config.trained_sh_degree) - rows_on_device)
 
 
 def _never_grows(config: ResolvedConfig) -> bool:
