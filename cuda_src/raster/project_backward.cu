@@ -1,6 +1,6 @@
 // From gradients of projected splats to gradients of the raw geometry and the constant colour and, with FUSED_ADAM, directly to Adam's
 // update; then gradients never reach memory. color_backward.cu does the same for view-dependent colours, from the rays that this kernel
-// stores and the second moments of the constant colour.
+// leaves in place of the sums (SplatRay) and the second moments of the constant colour.
 //
 //     gradient = mean over views of (d_splats -> d mean, log scale, quat, logit opacity, sh[0])       one view, or BATCH views in order
 //              + gradients of the regularizers
@@ -13,7 +13,6 @@
 #include "raster/slots.cuh"
 #include "raster/splat_gradient.cuh"
 #include "raster/update.cuh"
-#include "raster/visible.cuh"
 #include "optim/splat_adam.cuh"
 
 #ifdef LENS
@@ -56,17 +55,6 @@ __device__ __forceinline__ vbool usable(IterState* state /* [1] */, const vfloat
     return m & fits;
 }
 
-// The sums of blend_backward for 32 splats of a share from `first` on, in the view of a slot. Uses `sent` (see project_backward) only
-// with BATCH, because the look-up needs registers and would halve the occupancy without it.
-__device__ __forceinline__ SplatSums sums_of(
-    const float* __restrict__ d_splats /* [slots, rows, SPLAT_SUMS] */, const float* __restrict__ sent, const SlotLayout& layout,
-    int slot, int first, vbool m)
-{
-    const float* const sums = d_splats + (size_t)slot * layout.rows * SPLAT_SUMS;
-    if (NUM_SLOTS == 1 || !sent) return load_sums(sums + (size_t)first * SPLAT_SUMS, lane_id(), m);
-    return load_sums(sums, row_of(group_of(sent + (size_t)slot * layout.sent_stride, first), lane_id()), m);
-}
-
 // Registers. With BATCH the kernel needs 150: then only 8 warps fit on a multiprocessor in blocks of 256 threads. Limited to 128 it runs
 // 16 warps and is faster despite some spills. With RADIAL_DISTORTION, 12 warps need no spills. Each array is a separate parameter because
 // pointers in a struct lose __restrict__; with the four planes in a struct, the kernel spills even without BATCH.
@@ -78,13 +66,12 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
     Share share,                            // splats to update
     SlotLayout layout,                      // sizes of the arrays of a slot
     const BatchView* __restrict__ views,    // [slots]; only with BATCH
-    const float* __restrict__ depths,       // [slots, columns] 0 if invisible
+    float* __restrict__ depths,             // [slots, columns] 0 if invisible; set to 0 if gradients are unusable
     const float4* __restrict__ colors,      // [slots, columns] rgb; 0 if it was clamped
-    const float* __restrict__ d_splats,     // [slots, rows, SPLAT_SUMS] from blend_backward
-    const float* __restrict__ sent,         // [slots, sent_stride] index of the rows of d_splats (visible.cuh); null: row j
+    float* __restrict__ d_splats,           // [slots, rows, SPLAT_SUMS] from blend_backward; then rays of visible splats
+    const float* __restrict__ sent,         // [slots, sent_stride] index of the rows of d_splats (visible.cuh); only with SENT
     const float* __restrict__ d_means,      // [slots, 3, capacity] further gradients of visible splats; may be null
     const float* __restrict__ smooth_3d_sigmas, // [1, capacity] see projection.cuh; may be null
-    float* __restrict__ d_rays,             // [slots, 6, columns] viewing direction and d rgb of visible splats, for color_backward
     float* __restrict__ params,             // [rows, capacity]
     float* __restrict__ moments1,           // [BASE_ROWS, capacity - num_without_moments] only with FUSED_ADAM
     float* __restrict__ moments2,           // [BASE_ROWS, capacity - num_without_moments] the same
@@ -117,10 +104,12 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
         SplatGradient d = {};
         if (some(visible)) {
             const Camera& camera = camera_of(cameras, views, *state, slot);
-            const SplatSums sums = sums_of(d_splats, sent, layout, slot, first_own, visible);
+            const SlotRows rows = rows_of(d_splats, sent, layout, slot, first_own);
+            const SplatSums sums = load_sums(rows.base, rows.row, visible);
             if (last_seen) store_own(last_seen + t, vfloat((float)state->step), visible & has_color_gradient(sums));
             const float* own_sigmas = smooth_3d_sigmas ? smooth_3d_sigmas + i : nullptr;
             const vfloat4 rgb = load4_own(colors + slot * columns + i, visible);
+            store_ray(rows.base, rows.row, ray_of(sums, rgb, raw.mean, camera), visible);      // now: later, it costs registers
             d = splat_backward(sums, raw, rgb, camera, options.antialias, state->sh_degree, params + i, own_sigmas, stride, visible);
             if (d_means) d.geometry.mean = add(d.geometry.mean, load_vec(d_means + 3 * slot * stride + i, stride, visible));
             if (options.absgrad) { d.geometry.d_x = sums.abs_x; d.geometry.d_y = sums.abs_y; }
@@ -132,14 +121,6 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
             abs_color += fabsf(d.color.x) + fabsf(d.color.y) + fabsf(d.color.z);
         }
         sum = slot == 0 ? d.geometry : add_view(sum, d.geometry);
-        float* ray = d_rays + 6 * slot * columns + i;
-        const vbool stored = sectors_of(visible) & on;      // memory writes whole sectors faster
-        if (some(stored)) {
-            store_vec(ray, columns, d.direction, stored);
-            store_vec(ray + 3 * columns, columns, d.color, stored);
-        } else if (slot == 0) {
-            store_own(ray + 3 * columns, vfloat(0.0f), on);     // UNUSABLE is looked up here
-        }
     }
     if (NUM_SLOTS > 1) sum = scaled(1.0f / NUM_SLOTS, sum);
     add_regularizers(sum, raw, options, n - (int)state->num_frozen);
@@ -149,7 +130,8 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
                                          SH_C0 * color.x, SH_C0 * color.y, SH_C0 * color.z};
     if (FUSED) {
         const vbool used = usable(state, gradients, abs_color, on);
-        store_own(d_rays + 3 * columns + i, vfloat(UNUSABLE), on & !used);
+        if (some(on & !used))           // hides them from color_backward
+            for (int slot = 0; slot < NUM_SLOTS; ++slot) store_own(depths + slot * columns + i, vfloat(0.0f), on & !used);
         on = used;
         if (!some(on)) return;
     }

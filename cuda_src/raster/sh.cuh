@@ -55,7 +55,7 @@ __device__ __forceinline__ vfloat3 sh_color(int degree, vfloat3 direction, F coe
     return color;
 }
 
-// Basis value Y_k, for kernels whose loop is over coefficients.
+// Basis value Y_k, for kernels that need a part of them.
 __device__ __forceinline__ vfloat sh_basis(int k, vfloat3 d)
 {
     const vfloat x = d.x, y = d.y, z = d.z, xx = x * x, yy = y * y, zz = z * z;

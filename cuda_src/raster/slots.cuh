@@ -11,7 +11,7 @@ constexpr int NUM_SLOTS = 1;
 
 // Sizes of the arrays of one slot. render/project.py mirrors this layout.
 struct SlotLayout {
-    int columns;                    // splats of a slot: stride of depths, colors and the rows of d_rays
+    int columns;                    // splats of a slot: stride of depths and colors
     int rows;                       // rows of d_splats: equal to columns; with several ranks, one more than the splats that were sent
     int sent_stride;                // floats per message of `sent` (visible.cuh)
 };

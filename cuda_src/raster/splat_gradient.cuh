@@ -5,8 +5,7 @@
 // Zero if the view does not see the splat.
 struct SplatGradient {
     GeometryGradient geometry;
-    vfloat3 direction;              // unit vector from the camera centre to the splat
-    vfloat3 color;                  // dL/d colour in that direction
+    vfloat3 color;                  // dL/d colour
 };
 
 // sums: from blend_backward. rgb: colour in the view, 0 if it was clamped. params, smooth_3d_sigmas (may be null): point to
@@ -24,9 +23,15 @@ __device__ __forceinline__ SplatGradient splat_backward(
     d.color = unclamped(sums, rgb);
     const vfloat3 ray = ray_to(g.mean, camera);
     const vfloat inv_length = rsqrtf(dot(ray, ray));
-    d.direction = scale(inv_length, ray);
     d.geometry.mean = add(d.geometry.mean, ray_backward(params, stride, m, degree, ray, inv_length, d.color));
     return d;
+}
+
+// The splat's ray in a view for color_backward, which adds those of NUM_SLOTS views.
+__device__ __forceinline__ SplatRay ray_of(const SplatSums& sums, vfloat4 rgb, vfloat3 mean, const Camera& camera)
+{
+    const vfloat3 ray = ray_to(mean, camera);
+    return {scale(rsqrtf(dot(ray, ray)), ray), scale(1.0f / NUM_SLOTS, unclamped(sums, rgb))};
 }
 
 // d in active lanes (m), zero in the others.
@@ -35,7 +40,6 @@ __device__ __forceinline__ SplatGradient masked(vbool m, const SplatGradient& d)
     const vfloat3 zero = make_vec(0.0f, 0.0f, 0.0f);
     SplatGradient r = d;
     GeometryGradient& g = r.geometry;
-    r.direction = select(m, d.direction, zero);
     r.color = select(m, d.color, zero);
     g.mean = select(m, g.mean, zero);
     g.log_scale = select(m, g.log_scale, zero);

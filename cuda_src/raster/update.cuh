@@ -3,16 +3,14 @@
 #include "common.cuh"
 #include "lanes.cuh"
 #include "raster/slots.cuh"
+#include "raster/splat_sums.cuh"
+#include "raster/visible.cuh"
 
 #ifdef FUSED_ADAM                   // Adam updates the parameters in place; without it, gradients are stored in d_params
 constexpr bool FUSED = true;
 #else
 constexpr bool FUSED = false;
 #endif
-
-// Rows 3 to 5 of d_rays are d rgb. project_backward sets red to this value if a splat's gradients are unusable, and then color_backward
-// does not update it either.
-#define UNUSABLE 3e38f
 
 // render/project_backward.py mirrors this layout.
 struct UpdateOptions {
@@ -49,4 +47,15 @@ __device__ __forceinline__ bool is_updated(
     int warps, const float* __restrict__ depths /* [slots, columns] */, const SlotLayout& layout, vbool m)
 {
     return warps == ALL_WARPS || any(seen(depths, layout, m)) == (warps == SEEN_WARPS);
+}
+
+// The rows of d_splats that belong to 32 splats of a share from `first` on, in a slot: their first row, and a row of each lane from there.
+// The look-up in `sent` (see project_backward) needs registers, so only kernels of several ranks have it.
+struct SlotRows { float* base; vint row; };
+__device__ __forceinline__ SlotRows rows_of(
+    float* d_splats /* [slots, rows, SPLAT_SUMS] */, const float* __restrict__ sent, const SlotLayout& layout, int slot, int first)
+{
+    float* const base = d_splats + (size_t)slot * layout.rows * SPLAT_SUMS;
+    if (!ROWS_ARE_SENT) return {base + (size_t)first * SPLAT_SUMS, lane_id()};
+    return {base, row_of(group_of(sent + (size_t)slot * layout.sent_stride, first), lane_id())};
 }

@@ -10,6 +10,12 @@
 #include "numbers.cuh"
 #include "common.cuh"
 
+#ifdef SENT                         // with several ranks: the rows of d_splats are those of the messages
+constexpr bool ROWS_ARE_SENT = true;
+#else
+constexpr bool ROWS_ARE_SENT = false;
+#endif
+
 #define PROJECTED 10                // floats per projected splat
 #define GROUPS_AT 4                 // word of a message at which its groups begin
 

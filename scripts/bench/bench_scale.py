@@ -86,9 +86,9 @@ def make(backend: Backend, num: int, width: int, height: int, settings: dict[str
     config = load_config(None, fixed | settings)
     plan = resolve_plan(config, views, from_splats=True)
     memory = plan_memory(backend, plan.config, views, num)
-    print(memory.line(), memory.rows_on_device or "", flush=True)
+    print(memory.line(), memory.on_device or "", flush=True)
     inputs = TrainingInputs(ImageSet(views, images, [None] * NUM_VIEWS, []))
-    trainer = build_trainer(backend, plan, inputs, room(num, rng), rows_on_device=memory.rows_on_device)
+    trainer = build_trainer(backend, plan, inputs, room(num, rng), on_device=memory.on_device)
     trainer.model.sort_spatially()
     trainer.run_until(8)
     return trainer

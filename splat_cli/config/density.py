@@ -26,8 +26,8 @@ class DensitySettings:
     )
     offload: str = setting(
         "auto",
-        "Keep view-dependent colours and their moments in host memory, which is slower, with the same quality: as "
-        "many as needed if splats would not fit on the device (auto), all (on) or none (off). On one GPU.",
+        "Keep moments and view-dependent colours in host memory, which is slower, with the same quality: as many as "
+        "needed if splats would not fit on the device (auto), all (on) or none (off). On one GPU.",
         choices=("auto", "on", "off"),
         single_gpu=("on",),
         batches=True,

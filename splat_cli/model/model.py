@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from splat_cli.device import Backend, DeviceArray, MemoryCost, ceil_div
@@ -25,12 +27,12 @@ class Moments:
     """First and second moments of the parameters, float32 [rows, columns], in the order of the splats' planes.
 
     View-dependent colours have none: their steps use the second moment of the constant colour. missing: number of
-    splats at the beginning without moments.
+    splats at the beginning without moments. rows_on_device: of each of the two, see Backend.planes; default all.
     """
 
-    def __init__(self, splats: Splats, missing: int = 0) -> None:
+    def __init__(self, splats: Splats, missing: int = 0, rows_on_device: int | None = None) -> None:
         rows, columns = num_moments(splats.num_features), splats.capacity - missing
-        self.first, self.second = (splats.backend.planes(rows, columns, rows) for _ in range(2))
+        self.first, self.second = (splats.backend.planes(rows, columns, rows_on_device or rows) for _ in range(2))
 
     def planes(self) -> dict[str, DeviceArray]:
         """The planes by their names in checkpoints."""
@@ -46,10 +48,25 @@ def num_moments(num_features: int = 0) -> int:
     return num_rows(0, num_features)
 
 
+@dataclass(frozen=True)
+class RowsOnDevice:
+    """Number of rows of the parameters, of first and of second moments that stay on the device; others are on the host.
+
+    Kernels access rows on the host directly (Backend.planes). Of the parameters, these are view-dependent colours,
+    which a step reads and writes only for visible splats. Moments are read and written once per update.
+    """
+
+    params: int
+    moments: int
+
+    def of(self, name: str, rows: int) -> int:
+        """Number of rows on the device of the plane `name` (Model.planes), which has `rows` rows."""
+        return self.params if name == "params" else self.moments if name in ("moments1", "moments2") else rows
+
+
 WARP = 32  # splats
 GROWTH = 1.5  # growth factor of an exceeded capacity
 GRAIN = 4096  # capacities are multiples of this
-SORTING_WORDS = 8  # temporary memory per splat: keys and indices of a sort, 64 bits each, twice
 BOUNDS_SAMPLE = 65_536  # splats sampled for the bounding box of the curve
 
 
@@ -61,8 +78,7 @@ class Model:
     splat's colour had a gradient (density/operations.py).
     smooth_3d: allocate `Splats.smooth_3d_sigmas`, initially zero. num_frozen: this number of splats at the beginning
     are rendered but never changed, moved to another column or removed. sh_degree and num_features: see
-    Splats.from_arrays. rows_on_device: number of rows of the parameters that are not in host memory, or None for all;
-    the others are view-dependent colours, which a step reads and writes only for visible splats.
+    Splats.from_arrays. on_device: rows that are not in host memory, or None for all.
     """
 
     def __init__(
@@ -75,12 +91,13 @@ class Model:
         num_frozen: int = 0,
         sh_degree: int | None = None,
         num_features: int = 0,
-        rows_on_device: int | None = None,
+        on_device: RowsOnDevice | None = None,
     ) -> None:
-        self.backend, self.num_frozen, self.rows_on_device = backend, num_frozen, rows_on_device
+        self.backend, self.num_frozen, self.on_device = backend, num_frozen, on_device
+        params, moments = (on_device.params, on_device.moments) if on_device else (None, None)
         columns = rounded_capacity(max(capacity, len(arrays)))
-        self.splats = Splats.from_arrays(backend, arrays, columns, sh_degree, num_features, rows_on_device)
-        self.moments = Moments(self.splats, self.num_without_moments)
+        self.splats = Splats.from_arrays(backend, arrays, columns, sh_degree, num_features, params)
+        self.moments = Moments(self.splats, self.num_without_moments, moments)
         self._set_stats(backend.xp.zeros((2, self.splats.capacity - self.num_without_moments), "float32"))
         if smooth_3d:
             self.splats.smooth_3d_sigmas = backend.xp.zeros((1, self.splats.capacity), "float32")
@@ -90,21 +107,21 @@ class Model:
         sh_degree: int,
         smooth_3d: bool,
         num_features: int = 0,
-        rows_on_device: int | None = None,
+        on_device: RowsOnDevice | None = None,
         grows: bool = True,
     ) -> MemoryCost:
         """Device memory of all planes, and of one more array of parameters during growth.
 
-        If not `grows`, there is room for all splats from the start; then sorting takes the most temporary memory.
+        If not `grows`, there is room for all splats from the start. Sorting may use the memory of scratch buffers.
         """
         rows = num_rows(sh_degree, num_features)
-        params = (rows_on_device or rows) + (rows if grows else SORTING_WORDS) + smooth_3d
-        return MemoryCost(per_splat=4 * params + Model.bytes_of_moments(num_features))
+        params = (on_device.params if on_device else rows) + rows * grows + smooth_3d
+        return MemoryCost(per_splat=4 * params + Model.bytes_of_moments(on_device, num_features))
 
     @staticmethod
-    def bytes_of_moments(num_features: int = 0) -> int:
+    def bytes_of_moments(on_device: RowsOnDevice | None, num_features: int = 0) -> int:
         """Device memory of the moments and statistics of a splat, which frozen splats lack."""
-        return 4 * (2 * num_moments(num_features) + 2)
+        return 4 * (2 * (on_device.moments if on_device else num_moments(num_features)) + 2)
 
     @property
     def num(self) -> int:
@@ -158,8 +175,8 @@ class Model:
         self.backend.release_cached()
 
     def _zeros(self, name: str, rows: int, capacity: int) -> DeviceArray:
-        on_device = self.rows_on_device if name == "params" else None
-        return self.backend.planes(rows, capacity - self.missing(name), on_device or rows)
+        on_device = self.on_device.of(name, rows) if self.on_device else rows
+        return self.backend.planes(rows, capacity - self.missing(name), on_device)
 
     def _place(self, planes: dict[str, np.ndarray], capacity: int) -> None:
         num, wider = planes["params"].shape[1], {}

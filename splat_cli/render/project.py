@@ -19,8 +19,8 @@ class RasterizationSettings:
 
     training: with a backward pass, and buffers for it. antialias: opacities are compensated for the low-pass filter (Yu
     et al. 2023, "Mip-Splatting"). deterministic: on a GPU, sums over pixels have the same bits each time. batch: views
-    per update, which uses the mean of their gradients. updates: whether this rasterizer also updates the splats; with
-    several GPUs, it does not. position_gradients: joint models write gradients of positions. matrix_sums:
+    per update, which uses the mean of their gradients. ahead: while a view of a batch is rendered, the next one is
+    projected, into other buffers. position_gradients: joint models write gradients of positions. matrix_sums:
     blend_backward sums on tensor cores, if available.
     """
 
@@ -28,9 +28,14 @@ class RasterizationSettings:
     antialias: bool = False
     deterministic: bool = False
     batch: int = 1
-    updates: bool = True
+    ahead: bool = False
     position_gradients: bool = False
     matrix_sums: bool = False
+
+    @property
+    def num_buffers(self) -> int:
+        """Number of views with buffers that only rendering needs."""
+        return 2 if self.ahead else 1
 
 
 THREADS = 256
@@ -74,9 +79,9 @@ class Projection:
     @staticmethod
     def memory_cost(settings: RasterizationSettings) -> MemoryCost:
         """Device memory of the buffers, including those of a ProjectedBatch."""
-        per_view = 1 + 4 + (SPLAT_SUMS + 6 * settings.updates) * settings.training + 3 * settings.position_gradients
+        per_view = 1 + 4 + SPLAT_SUMS * settings.training + 3 * settings.position_gradients
         fixed_sums = 2 * SPLAT_SUMS * settings.deterministic
-        words = (2 + 4) * num_buffers(settings.batch) + 1 + settings.batch * per_view + fixed_sums
+        words = (2 + 4) * settings.num_buffers + 1 + settings.batch * per_view + fixed_sums
         return MemoryCost(per_splat=4 * words, per_tile=4 * COUNT_STRIDE)
 
     @classmethod
@@ -91,8 +96,8 @@ class ProjectedBatch:
     """The views of one update, after their backward passes: input of `project_backward`.
 
     Arrays are as in Projection, for all views; in a batch, their first dimension is the view.
-    d_rays float32 [.., 6, columns]: see cuda_src/raster/project_backward.cu. views: `struct BatchView` [batch]
-    (cuda_src/common.cuh), or None for one view.
+    `project_backward` replaces d_splats by `struct SplatRay` (cuda_src/raster/splat_sums.cuh). views: `struct
+    BatchView` [batch] (cuda_src/common.cuh), or None for one view.
     share: the updated splats; these arrays have only their `columns`. With several ranks, d_splats has only rows of
     visible splats: `sent` is their index (cuda_src/raster/visible.cuh), of messages with `sent_size`: rows, stride.
     layout: `struct SlotLayout` (cuda_src/raster/slots.cuh).
@@ -101,7 +106,6 @@ class ProjectedBatch:
     depths: DeviceArray
     colors: DeviceArray
     d_splats: DeviceArray | None
-    d_rays: DeviceArray | None = None
     d_means: DeviceArray | None = None
     views: DeviceArray | None = None
     share: Share = WHOLE
@@ -111,7 +115,8 @@ class ProjectedBatch:
     def __post_init__(self) -> None:
         self.columns = int(self.depths.shape[-1])
         self.layout = np.array((self.columns, *(self.sent_size or (self.columns, 0))), SLOT_LAYOUT_DTYPE)
-        self.defines = batch_defines(self.views)  # for kernels that process all views at once
+        sent = {} if self.sent is None else {"SENT": 1}
+        self.defines = batch_defines(self.views) | sent  # for kernels that process all views at once
 
     @classmethod
     def allocate(cls, backend: Backend, capacity: int, settings: RasterizationSettings) -> ProjectedBatch:
@@ -125,7 +130,6 @@ class ProjectedBatch:
             depths=empty(True, capacity),
             colors=empty(True, capacity, 4),
             d_splats=empty(settings.training, capacity, SPLAT_SUMS),
-            d_rays=empty(settings.training and settings.updates, 6, capacity),
             d_means=empty(settings.position_gradients, 3, capacity),
             views=xp.zeros((batch, BATCH_VIEW_BYTES), "uint8") if batch > 1 else None,
         )
@@ -133,17 +137,18 @@ class ProjectedBatch:
     def projections(self, backend: Backend, max_tiles: int, settings: RasterizationSettings) -> list[Projection]:
         """Each view as a Projection of these arrays. Views share new buffers, which only rendering needs.
 
-        Two views alternate between means2d and conic_opacity: one is projected while the last one is differentiated.
+        With `ahead`, views alternate between two means2d and conic_opacity: one is projected while the last one is
+        differentiated.
         """
         empty, zeros, capacity = backend.xp.empty, backend.xp.zeros, self.columns
-        buffers = range(num_buffers(settings.batch))
+        buffers = range(settings.num_buffers)
         means2d, conics = ([empty((capacity, n), "float32") for _ in buffers] for n in (2, 4))
         tile_counts, large_splats = zeros((max_tiles, COUNT_STRIDE), "uint32"), empty(capacity, "uint32")
         fixed_sums = zeros((capacity, 2 * SPLAT_SUMS), "float32") if settings.deterministic else None
         return [
             Projection(
-                means2d=means2d[slot % 2],
-                conic_opacity=conics[slot % 2],
+                means2d=means2d[slot % settings.num_buffers],
+                conic_opacity=conics[slot % settings.num_buffers],
                 tile_counts=tile_counts,
                 large_splats=large_splats,
                 fixed_sums=fixed_sums,
@@ -157,11 +162,6 @@ class ProjectedBatch:
         if self.views is None:
             return arrays
         return {name: None if array is None else array[slot] for name, array in arrays.items()}
-
-
-def num_buffers(batch: int) -> int:
-    """Number of views of a batch that have buffers for rendering: while one is rendered, the next one is projected."""
-    return min(batch, 2)
 
 
 def batch_defines(views: DeviceArray | None) -> dict[str, int]:

@@ -90,7 +90,7 @@ def project_backward(
 def _geometry_backward(
     splats: Splats, cameras: CameraTable, state: IterState, antialias: bool, batch: ProjectedBatch, update: Update
 ) -> None:
-    """The first half of `project_backward`: geometry, constant colours; leaves gradients of colours in batch.d_rays."""
+    """The first half of `project_backward`: geometry, constant colours; leaves rays in batch.d_splats."""
     layout, slots = batch.layout, "" if batch.views is None else f"{len(batch.views)} "
     whole_share = batch.share.num_ranks == 1
     columns = "M" if update.has_frozen else "C"
@@ -102,7 +102,6 @@ def _geometry_backward(
         params=(splats.params, "float32", "R C"),
         depths=(batch.depths, "float32", f"{slots}C" if whole_share else f"{slots}{batch.columns}"),
         d_splats=(batch.d_splats, "float32", f"{slots}{layout['rows']} {SPLAT_SUMS}"),
-        d_rays=(batch.d_rays, "float32", f"{slots}6 {batch.columns}"),
         **given,
         **smooth_3d_array(splats),
     )
@@ -110,7 +109,7 @@ def _geometry_backward(
     kernel = splats.backend.kernel("raster/project_backward", "project_backward", **defines)
     options = splats.capacity, update.options(antialias), batch.share.struct, layout
     projected = batch.views, batch.depths, batch.colors, batch.d_splats, batch.sent, batch.d_means
-    outputs = batch.d_rays, splats.params, *update.targets, update.stats, update.last_seen
+    outputs = splats.params, *update.targets, update.stats, update.last_seen
     inputs = cameras.array, state.array, *options, *projected, splats.smooth_3d_sigmas
     kernel((ceil_div(batch.columns, GEOMETRY_THREADS),), GEOMETRY_LANES, *inputs, *outputs)
 
@@ -123,6 +122,6 @@ def _color_backward(splats: Splats, state: IterState, antialias: bool, batch: Pr
         return
     defines = update.defines | batch.defines
     options = splats.capacity, num_coefficients, update.options(antialias), batch.share.struct, batch.layout
-    inputs = state.array, *options, batch.views, batch.depths, batch.d_rays
+    inputs = state.array, *options, batch.views, batch.depths, batch.d_splats, batch.sent
     kernel = splats.backend.kernel("raster/color_backward", "color_backward", **defines)
     kernel((ceil_div(batch.columns, THREADS) * parts,), LANES, *inputs, splats.params, update.moments2, update.d_params)

@@ -14,7 +14,6 @@ from splat_cli.render.project import (
     ProjectedBatch,
     Projection,
     RasterizationSettings,
-    num_buffers,
     project,
 )
 from splat_cli.render.project_backward import Update, project_backward
@@ -65,7 +64,7 @@ class Rasterizer:
     @staticmethod
     def memory_cost(settings: RasterizationSettings) -> MemoryCost:
         """Device memory of all scratch buffers."""
-        tiles = TileLists.memory_cost(num_buffers(settings.batch))
+        tiles = TileLists.memory_cost(settings.num_buffers)
         return Projection.memory_cost(settings) + tiles + RenderBuffers.memory_cost(settings.training)
 
     def resize_pairs(self, pair_capacity: int) -> None:
@@ -82,9 +81,9 @@ class Rasterizer:
         self.projection.tile_counts[...] = 0  # a view that overflowed does not clear it
         self.tiles = TileLists(self.backend, pair_capacity, cameras.max_tiles)
         self.tile_lists = [self.tiles]
-        if self.settings.batch > 1:
+        if self.settings.ahead:
             self.tile_lists.append(TileLists(self.backend, pair_capacity, cameras.max_tiles, self.tiles))
-            self.select(0)
+        self.select(0)
         self.rendered = RenderBuffers.allocate(
             self.backend, cameras.max_pixels, cameras.max_tiles, pair_capacity, self.settings.training
         )

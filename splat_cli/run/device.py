@@ -72,7 +72,7 @@ def _step_kernels(config: TrainConfig, device: str) -> list[Unit]:
     fixed = {"FIXED_SUMS": 1} if config.deterministic and device == "cuda" else {}
     absgrad = {"ABSGRAD": 1} if config.absgrad and config.strategy == "adc" else {}
     update = {"FUSED_ADAM": 1} | ({} if config.frozen is None else {"FROZEN": 1})
-    update |= batch_size_defines(config.batch_size)
+    update |= batch_size_defines(config.batch_size) | ({"SENT": 1} if config.gpus > 1 else {})
     has_distortion = config.pose_opt and config.refine_intrinsics and config.refine_distortion
     projection = {"LENS": 1} if config.lens == "keep" else {"RADIAL_DISTORTION": 1} if has_distortion else {}
     units: list[Unit] = [

@@ -7,9 +7,9 @@ from splat_cli.device import Backend, MemoryCost
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.selection import merged
 from splat_cli.joint.loss import PhotometricLoss
-from splat_cli.model.model import Model
+from splat_cli.model.model import Model, RowsOnDevice
 from splat_cli.render.camera import CameraTable
-from splat_cli.render.project import RasterizationSettings, num_buffers
+from splat_cli.render.project import RasterizationSettings
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.joint_models import JointModels, joint_memory, joint_models_move
 from splat_cli.train.ranked.exchange import Exchange
@@ -19,11 +19,12 @@ from splat_cli.train.view_scores import ViewScorer
 PAIRS_PER_SPLAT = 12  # initial size of the buffers of (splat, tile) pairs
 FEW_PAIRS_PER_SPLAT = 4  # instead, where memory is short: about twice what late steps of a run need
 MAX_INITIAL_PAIRS = 1 << 24  # among very many splats, few are visible and most are small
+MAX_AHEAD = 4_000_000  # splats; projecting more is limited by memory bandwidth and slows down concurrent kernels
 
 
-def pairs_per_splat(rows_on_device: int | None) -> int:
+def pairs_per_splat(on_device: RowsOnDevice | None) -> int:
     """Planned number of pairs per splat; fewer if some memory of the splats may be on the host."""
-    return FEW_PAIRS_PER_SPLAT if rows_on_device else PAIRS_PER_SPLAT
+    return FEW_PAIRS_PER_SPLAT if on_device else PAIRS_PER_SPLAT
 
 
 def initial_pairs(num_splats: int, per_splat: int) -> int:
@@ -41,15 +42,15 @@ def make_model(
     config: ResolvedConfig,
     splats: SplatArrays,
     frozen: SplatArrays | None,
-    rows_on_device: int | None = None,
+    on_device: RowsOnDevice | None = None,
 ) -> Model:
     """The splats to train, after the frozen ones, with room to grow.
 
-    With frozen splats or `rows_on_device`, it has room for all splats from the start: no larger arrays would fit.
+    With frozen splats or `on_device`, it has room for all splats from the start: no larger arrays would fit.
     """
     num_frozen = 0 if frozen is None else len(frozen)
     shown = splats if frozen is None else merged([frozen, splats])
-    has_all_room = num_frozen or rows_on_device
+    has_all_room = num_frozen or on_device
     capacity = num_frozen + (config.max_splats if has_all_room else initial_capacity(config, len(splats)))
     return Model(
         backend,
@@ -59,7 +60,7 @@ def make_model(
         num_frozen=num_frozen,
         sh_degree=config.trained_sh_degree,
         num_features=config.num_features,
-        rows_on_device=rows_on_device,
+        on_device=on_device,
     )
 
 
@@ -67,18 +68,19 @@ def make_rasterizer(config: ResolvedConfig, cameras: CameraTable, model: Model, 
     """The rasterizer of training, with the capacity of the model."""
     backend, capacity, coloring = model.backend, model.splats.capacity, joint.coloring
     is_deterministic = config.deterministic and backend.name == "cuda"
-    settings = _rasterization_settings(config, is_deterministic, joint.move_splats)
-    pairs = initial_pairs(capacity, pairs_per_splat(model.rows_on_device))
+    settings = _rasterization_settings(config, is_deterministic, joint.move_splats, model.on_device)
+    pairs = initial_pairs(capacity, pairs_per_splat(model.on_device))
     return Rasterizer(backend, cameras, capacity, settings, coloring=coloring, pair_capacity=pairs)
 
 
 def training_memory(
-    config: ResolvedConfig, num_views: int, deterministic: bool = False, rows_on_device: int | None = None
+    config: ResolvedConfig, num_views: int, deterministic: bool = False, on_device: RowsOnDevice | None = None
 ) -> MemoryCost:
     """Device memory of training, without the images. deterministic: sums in a fixed order on a GPU."""
     rows = config.trained_sh_degree, config.smooth_3d > 0, config.num_features
-    splats = Model.memory_cost(*rows, rows_on_device, grows=rows_on_device is None and config.frozen is None)
-    scratch = Rasterizer.memory_cost(_rasterization_settings(config, deterministic, joint_models_move(config)))
+    splats = Model.memory_cost(*rows, on_device, grows=on_device is None and config.frozen is None)
+    settings = _rasterization_settings(config, deterministic, joint_models_move(config), on_device)
+    scratch = Rasterizer.memory_cost(settings)
     if config.gpus > 1:
         splats = MemoryCost(per_splat=splats.per_splat / config.gpus)
         splats += Geometry.round_cost(config.smooth_3d > 0) + SharedSplats.transfer_cost()
@@ -87,18 +89,18 @@ def training_memory(
     return splats + scratch + scores + PhotometricLoss.buffer_cost() + joint_memory(config, num_views)
 
 
-def _rasterization_settings(config: ResolvedConfig, deterministic: bool, joint_moves: bool) -> RasterizationSettings:
+def _rasterization_settings(
+    config: ResolvedConfig, deterministic: bool, joint_moves: bool, on_device: RowsOnDevice | None
+) -> RasterizationSettings:
+    """With several GPUs, Exchange has buffers for all views of a batch, and these are only for rendering."""
+    views = config.batch_size // config.gpus
+    ahead = views > 1 and (config.gpus > 1 or (config.max_splats <= MAX_AHEAD and on_device is None))
     return RasterizationSettings(
         training=True,
         antialias=config.antialias,
         deterministic=deterministic,
-        batch=_num_slots(config),
-        updates=config.gpus == 1,
+        batch=views if config.gpus == 1 else min(views, 2),
+        ahead=ahead,
         position_gradients=joint_moves,
         matrix_sums=True,
     )
-
-
-def _num_slots(config: ResolvedConfig) -> int:
-    """Number of a batch's views in the rasterizer's buffers; with several GPUs, Exchange has buffers for all."""
-    return config.batch_size if config.gpus == 1 else num_buffers(config.batch_size // config.gpus)

@@ -73,7 +73,9 @@ class DensityControl:
             hide_unseen(self.model, step - self._max_unseen_steps)
         with sharding.geometry() as model:
             self._refine_and_mark_placed(step, model)
-            if sorts:
+            if sorts and model is self.model:
+                self._scratch.run_or_release(model.sort_spatially)
+            elif sorts:
                 model.sort_spatially()
         if sharding.capacity != capacity:
             with sharding.all_or_none():

@@ -134,7 +134,7 @@ class Unsharded(Sharding):
         return {name: self._copy(planes, model.num - model.missing(name)) for name, planes in model.planes().items()}
 
     def _copy(self, planes: DeviceArray, num: int) -> DeviceArray:
-        if self._model.rows_on_device is None:
+        if self._model.on_device is None:
             with suppress(MemoryError):
                 return planes[:, :num].copy()
         return download_columns(self._model.backend, planes, num)

@@ -22,15 +22,13 @@ from splat_cli.scene.extent import REFERENCE_SIZE
 from splat_cli.terminal.phase_timer import PhaseTimer
 from splat_cli.train.joint_models import JointModels
 
-MAX_AHEAD = 4_000_000  # splats; projecting more is limited by memory bandwidth and slows down concurrent kernels
-
 
 class BatchStep:
     """Queues the steps of a batch and its update, on one GPU. All methods read and write device memory only.
 
     schedule, order: learning rates and views of all steps, on the device. size: scene size in world units, which scales
-    regularisers and noise. projects_ahead: the next view of a batch is projected while one is rendered; not
-    with joint models that may change its camera or background.
+    regularisers and noise. projects_ahead: see RasterizationSettings.ahead; not with joint models that may change the
+    next view's camera or background.
     """
 
     def __init__(
@@ -48,7 +46,7 @@ class BatchStep:
         self.model, self.rasterizer, self.joint = model, rasterizer, joint
         self.schedule, self.order = schedule, order
         self.size, self.batch = REFERENCE_SIZE, config.batch_size
-        self.projects_ahead = self.batch > 1 and all(model.PROJECTS_AHEAD for model in joint.models)
+        self.projects_ahead = rasterizer.settings.ahead and all(model.PROJECTS_AHEAD for model in joint.models)
         self._collects_stats, self._tracks_unseen = strategy.collects_stats, strategy.tracks_unseen
         self._absgrad, self._noise_scale = config.absgrad and strategy.collects_stats, strategy.noise_scale
         self._pipeline = ViewPipeline(self.backend, state, self._project, rasterizer.select)
@@ -56,8 +54,7 @@ class BatchStep:
     def launch(self, first: int = 0) -> None:
         """Queue the steps of a batch from step `first` on, and the update: the launches that a graph captures."""
         raster, joint, state, splats = self.rasterizer, self.joint, self.state, self.model.splats
-        ahead = self.projects_ahead and splats.capacity <= MAX_AHEAD
-        for slot in self._views_ahead(first) if ahead else self._views(first):
+        for slot in self._views_ahead(first) if self.projects_ahead else self._views(first):
             raster.blend(splats, state)
             self.measure_loss()
             self.differentiate()

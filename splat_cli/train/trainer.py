@@ -21,6 +21,7 @@ from splat_cli.device import Backend, DeviceArray
 from splat_cli.gaussians.arrays import SplatArrays, zero_splats
 from splat_cli.gaussians.splats import Splats
 from splat_cli.joint.joint_model import JointInputs
+from splat_cli.model.model import RowsOnDevice
 from splat_cli.render.images import background_color
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import update_smooth_3d_sigmas
@@ -65,7 +66,7 @@ class Trainer:
     splats: initial splats, at most config.max_splats, of SH degree config.trained_sh_degree or less. frozen: splats,
     also with at most this SH degree, that are rendered and never changed; they come first and do not count towards
     max_splats. rng: generator of density control; by default seeded with config.seed. sharding: with several ranks.
-    rows_on_device: number of rows of the splats that are not in host memory, or None for all.
+    on_device: rows of splats and moments that are not in host memory, or None for all.
     `notices`: warnings for the user; the caller drains this list.
     """
 
@@ -80,14 +81,14 @@ class Trainer:
         rng: np.random.Generator | None = None,
         timer: PhaseTimer | None = None,
         sharding: Sharding | None = None,
-        rows_on_device: int | None = None,
+        on_device: RowsOnDevice | None = None,
     ) -> None:
         images, self.sharding = inputs.images, sharding or Unsharded()
         self.backend, self.config, self.notices = backend, config, list[str]()
         self.timer = timer or PhaseTimer("training")
         self.extent = scene_extent(images.views)
         initial = splats if self.sharding.share.num_ranks == 1 else zero_splats(1, 0)  # until `_start`
-        self.model = make_model(backend, config, initial, frozen, rows_on_device)
+        self.model = make_model(backend, config, initial, frozen, on_device)
         order = view_order(len(images.views), config.steps, config.seed, config.batch_size)
         self.images = TrainingImages(
             backend, images, order, inputs.budget, downscale_at(config, 0), config.batch_size, self.sharding.share

@@ -14,8 +14,7 @@ from splat_cli.data.view_order import in_slots
 from splat_cli.density.ratings import mean_scores
 from splat_cli.device import DeviceArray, MemoryCost
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import num_buffers
-from splat_cli.train.step import MAX_AHEAD, BatchStep, CapturedGraph, Replay, ViewPipeline
+from splat_cli.train.step import BatchStep, CapturedGraph, Replay, ViewPipeline
 
 MAX_AT_ONCE = 16  # views of a graph
 
@@ -50,8 +49,7 @@ class LocalViews(ViewsToScore):
     @property
     def at_once(self) -> int:
         raster = self._rasterizer
-        has_room = raster.settings.batch > 1 and raster.projected_batch.columns <= MAX_AHEAD
-        return MAX_AT_ONCE if has_room and not raster.coloring else 1
+        return MAX_AT_ONCE if raster.settings.ahead and not raster.coloring else 1
 
     def load(self, views: np.ndarray, reset: Callable[[], None]) -> None:
         self._images.load(views)
@@ -82,7 +80,7 @@ class LocalViews(ViewsToScore):
         raster.project_and_sort(self._batch_step.model.splats, state)
 
     def _select(self, view: int) -> None:
-        self._rasterizer.select(view % num_buffers(self._rasterizer.settings.batch))
+        self._rasterizer.select(view % self._rasterizer.settings.num_buffers)
 
 
 class ViewScorer:

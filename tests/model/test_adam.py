@@ -99,7 +99,7 @@ def test_rays_of_an_earlier_update_are_not_read(backend: Backend) -> None:
         device.forward()
         assert not device.visible()[32:64].any()
         device.set_d_image(np.ones(device.image().shape))
-        device.rasterizer.projected_batch.d_rays[...] = stale
+        device.projection.d_splats[32:64] = stale
         device.backward(Update(moments1=moments.first, moments2=moments.second))
         params.append(device.download(device.splats.params)[:, : device.splats.num])
     np.testing.assert_allclose(params[1], params[0], rtol=1e-3, atol=1e-3)

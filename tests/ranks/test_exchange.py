@@ -156,20 +156,18 @@ def test_memory_cost_is_what_it_allocates(backend: Backend, batch: int) -> None:
     capacity = 20 * SIZE * RANK_BLOCK
     columns = Share(0, SIZE).columns(capacity)
     exchange = Exchange(backend, ranks, Share(0, SIZE), capacity, batch, columns // 2)
-    whole = exchange.whole.depths.nbytes + exchange.whole.colors.nbytes + exchange.whole.d_rays.nbytes
+    whole = exchange.whole.depths.nbytes + exchange.whole.colors.nbytes
     exchanged = sum(array.nbytes for pair in (exchange._splats, exchange._sums) for array in pair)
     planned = Exchange.memory_cost(batch, SIZE).per_splat * capacity
     assert whole + exchanged == pytest.approx(planned, rel=0.001)
     assert exchange._stride == index_words(columns) + PROJECTED * columns // 2
 
 
-@pytest.mark.parametrize("name", ["updates", "position_gradients", "deterministic"])
+@pytest.mark.parametrize("name", ["position_gradients", "deterministic"])
 def test_memory_cost_of_projections_is_what_they_allocate(backend: Backend, name: str) -> None:
-    """On several ranks, the update has no buffers."""
-    settings = RasterizationSettings(training=True, **{name: name != "updates"})
+    settings = RasterizationSettings(training=True, **{name: True})
     batch = ProjectedBatch.allocate(backend, CAPACITY, settings)
     (projection,) = batch.projections(backend, 10, settings)
-    arrays = [*vars(projection).values(), *([batch.d_rays] if settings.updates else [])]
-    taken = sum(array.nbytes for array in arrays if array is not None)
+    taken = sum(array.nbytes for array in vars(projection).values() if array is not None)
     cost = Projection.memory_cost(settings)
     assert taken == cost.per_splat * CAPACITY + cost.per_tile * 10

@@ -73,8 +73,13 @@ class OnDevice:
         assert not self.state.read()["overflowed"]
 
     def update(self, update: Update) -> None:
-        """Backward pass from the gradients of projected splats to the raw parameters, as `update` specifies."""
+        """Backward pass from the gradients of projected splats to the raw parameters, as `update` specifies.
+
+        Puts projection.d_splats back, whose rows an update replaces.
+        """
+        sums = self.projection.d_splats.copy()
         self.rasterizer.update(self.splats, self.state, update)
+        self.projection.d_splats[...] = sums
 
     def backward(self, update: Update) -> None:
         """Backward pass from rendered.d_image to the raw parameters, as `update` specifies."""

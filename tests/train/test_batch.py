@@ -15,6 +15,7 @@ from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import SPLAT_SUMS, RasterizationSettings
 from splat_cli.render.project_backward import Update
 from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.train import buffers
 from tests.compare import Comparison
 from tests.model.test_adam import RATE_OF_ROW, RATES, REFERENCE_SIZE
 from tests.noise_trainer import noise_trainer
@@ -145,12 +146,12 @@ def test_options_train_in_batches(changes: dict[str, object]) -> None:
     assert batches.shape != (single := _trained(steps=24, batch=1, **changes)[0]).shape or (batches != single).any()
 
 
-def test_projecting_ahead_changes_no_bits() -> None:
+def test_projecting_ahead_changes_no_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
-    for ahead in (False, True):
+    for ahead in (True, False):
         trainer = noise_trainer(open_backend("cpu", threads=1), 200, **TRAINED)
-        assert trainer.batch_step.projects_ahead
-        trainer.batch_step.projects_ahead = ahead
+        assert (trainer.batch_step.projects_ahead, len(trainer.rasterizer.tile_lists)) == (ahead, 1 + ahead)
+        monkeypatch.setattr(buffers, "MAX_AHEAD", 0)  # from the second trainer on
         trainer.run_until(16)
         found.append(trainer.splats.params.copy())
     np.testing.assert_array_equal(*found)

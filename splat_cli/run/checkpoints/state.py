@@ -60,7 +60,7 @@ def restore_state(trainer: Trainer, checkpoint: Checkpoint) -> None:
     limit = trainer.config.max_splats + checkpoint.num_frozen + GRAIN
     most = max(checkpoint.num_splats, limit, trainer.capacity)
     capacity = min(checkpoint.metadata["capacity"], most)
-    if trainer.model.rows_on_device:  # it has room for all splats from the start
+    if trainer.model.on_device:  # it has room for all splats from the start
         capacity = max(trainer.capacity, rounded_capacity(checkpoint.num_splats))
     trainer.set_size(checkpoint.metadata.get("size", trainer.extent))  # older checkpoints used the extent
     trainer.load_planes({name: checkpoint.arrays[name] for name in trainer.model.planes()}, capacity, checkpoint.step)

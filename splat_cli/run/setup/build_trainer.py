@@ -11,6 +11,7 @@ from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.errors import OutOfMemory
 from splat_cli.gaussians.arrays import SplatArrays, limit_sh_degree
+from splat_cli.model.model import RowsOnDevice
 from splat_cli.ranks.protocol import Ranks
 from splat_cli.run.plan import RunPlan, resolve_plan
 from splat_cli.run.setup.memory_plan import plan_memory
@@ -55,13 +56,13 @@ def build_trainer(
     timer: PhaseTimer | None = None,
     ranks: Ranks | None = None,
     origin: Iterable[float] = (0.0, 0.0, 0.0),
-    rows_on_device: int | None = None,
+    on_device: RowsOnDevice | None = None,
 ) -> Trainer:
     """A trainer that starts from splats, or from points float32 [P, 3] with colours uint8 [P, 3].
 
     A TrainConfig is resolved for these inputs. Without points, splats are read from `init_from`.
     frozen: splats that stay unchanged, with at most the SH degree of training. ranks: with --gpus, led by this process.
-    origin: the scene's origin, for splats of `init_from`. rows_on_device: see Trainer.
+    origin: the scene's origin, for splats of `init_from`. on_device: see Trainer.
 
         trainer = build_trainer(open_backend(), TrainConfig(steps=500), TrainingInputs(images), (points, colors))
         trainer.run_until(500)
@@ -87,7 +88,7 @@ def build_trainer(
         rng=rng,
         timer=timer,
         sharding=sharding,
-        rows_on_device=rows_on_device,
+        on_device=on_device,
     )
     trainer.notices += notices
     return trainer
@@ -125,7 +126,7 @@ def build_trainer_within_memory(
             timer=timer,
             ranks=ranks,
             origin=data.scene.origin,
-            rows_on_device=memory.rows_on_device,
+            on_device=memory.on_device,
         )
     except MemoryError:
         raise OutOfMemory(f"{memory.line()} did not fit; {memory.advice()}") from None

@@ -11,7 +11,7 @@ from splat_cli.data.view_order import own_views
 from splat_cli.device import Backend, ceil_div
 from splat_cli.errors import OutOfMemory
 from splat_cli.gaussians.splats import SHN, num_rows
-from splat_cli.model.model import Model
+from splat_cli.model.model import Model, RowsOnDevice, num_moments
 from splat_cli.ranks.share import Share
 from splat_cli.render.camera import TILE
 from splat_cli.scene.view import View
@@ -19,6 +19,7 @@ from splat_cli.train.buffers import MAX_INITIAL_PAIRS, PAIRS_PER_SPLAT, pairs_pe
 
 MIN_SPLATS = 1000
 _GIB = 2**30
+_LEAST = RowsOnDevice(SHN.start, 1)  # rows that always stay on the device
 _USABLE = 0.95  # fraction of the free memory: other programs allocate, too, and pools round up
 
 
@@ -26,10 +27,11 @@ _USABLE = 0.95  # fraction of the free memory: other programs allocate, too, and
 class MemoryPlan:
     """Memory of a device in bytes: photographs, buffers, memory per splat and per (splat, tile) pair; and the limit.
 
-    `pairs_per_splat` pairs are planned for each splat up to MAX_INITIAL_PAIRS, then one for each further splat: most
-    splats of large models are small or invisible in a view. num_frozen: number of splats of --frozen, each of which
-    takes `saved_per_frozen` bytes fewer. rows_on_device: where memory is short, the number of rows of the splats that
-    are not in host memory; else None. on_host: bytes per splat of the other rows, and free host memory for them.
+    `pairs_per_splat` pairs are planned for each splat up to MAX_INITIAL_PAIRS, then one for each splat, or for every
+    fourth where memory is short: most splats of large models are small or invisible in a view. num_frozen: number of
+    splats of --frozen, each of which takes `saved_per_frozen` bytes fewer. on_device: where memory is short, the rows
+    of the splats and their moments that are not in host memory; else None. on_host: bytes per splat of the other rows,
+    and free host memory for them.
     """
 
     photographs: int
@@ -41,13 +43,18 @@ class MemoryPlan:
     config: ResolvedConfig
     num_frozen: int = 0
     saved_per_frozen: float = 0
-    rows_on_device: int | None = None
+    on_device: RowsOnDevice | None = None
     on_host: tuple[int, int] = (0, 0)
 
     @property
     def pairs_per_splat(self) -> int:
         """Number of pairs planned for a splat of a small model."""
-        return pairs_per_splat(self.rows_on_device)
+        return pairs_per_splat(self.on_device)
+
+    @property
+    def _more_pairs(self) -> float:
+        """Number of pairs planned for a splat of a large model beyond MAX_INITIAL_PAIRS."""
+        return 0.25 if self.on_device else 1.0
 
     @property
     def max_splats(self) -> int:
@@ -59,14 +66,14 @@ class MemoryPlan:
         """Number of splats that fit, in addition to the frozen ones."""
         budget = self.available - self.photographs - self.pictures + self.num_frozen * self.saved_per_frozen
         few = budget / (self.per_splat + self.pairs_per_splat * self.per_pair)
-        many = (budget - MAX_INITIAL_PAIRS * self.per_pair) / (self.per_splat + self.per_pair)
+        many = (budget - MAX_INITIAL_PAIRS * self.per_pair) / (self.per_splat + self._more_pairs * self.per_pair)
         per_splat, host_room = self.on_host
         most = host_room // per_splat if per_splat else math.inf
         return max(int(min(max(few, many), most)) - self.num_frozen, 0)
 
     def splat_bytes(self, num: int) -> int:
         """Memory of `num` splats, frozen ones included, and of the pairs planned for them; the inverse of `fitting`."""
-        pairs = min(self.pairs_per_splat * num, MAX_INITIAL_PAIRS + num)
+        pairs = min(self.pairs_per_splat * num, MAX_INITIAL_PAIRS + self._more_pairs * num)
         return math.ceil(self.per_splat * num + self.per_pair * pairs - self.saved_per_frozen * self.num_frozen)
 
     def trainable_of(self, num: int) -> int:
@@ -94,7 +101,7 @@ class MemoryPlan:
         num = self.wanted_splats + self.num_frozen
         frozen = f" and {self.num_frozen:,} frozen ones" if self.num_frozen else ""
         host = self.on_host[0] * num
-        offloaded = f"; {_gib(host)} of view-dependent colours in host memory: slower, same result" if host else ""
+        offloaded = f"; {_gib(host)} of splats and moments in host memory: slower, same result" if host else ""
         return (
             f"Memory: {_gib(self.splat_bytes(num))} for {self.wanted_splats:,} splats{frozen}, "
             f"{_gib(self.photographs)} for photographs, {_gib(self.pictures)} for rendering, of "
@@ -135,8 +142,8 @@ def plan_memory(
     tiles = max(ceil_div(view.width, TILE) * ceil_div(view.height, TILE) for view in views)
     available = _available(backend, config)
 
-    def plan(rows_on_device: int | None = None) -> MemoryPlan:
-        cost = training_memory(config, len(views), config.deterministic and backend.name == "cuda", rows_on_device)
+    def plan(on_device: RowsOnDevice | None = None) -> MemoryPlan:
+        cost = training_memory(config, len(views), config.deterministic and backend.name == "cuda", on_device)
         return MemoryPlan(
             photographs=depth_bytes + resident,
             pictures=math.ceil(cost.fixed + cost.per_pixel * pixels + cost.per_tile * tiles),
@@ -146,9 +153,9 @@ def plan_memory(
             wanted_splats=min(config.max_splats, start) if start and _never_grows(config) else config.max_splats,
             config=config,
             num_frozen=num_frozen,
-            saved_per_frozen=Model.bytes_of_moments(config.num_features),
-            rows_on_device=rows_on_device,
-            on_host=(_host_bytes(config, rows_on_device), host_room) if rows_on_device else (0, 0),
+            saved_per_frozen=Model.bytes_of_moments(on_device, config.num_features),
+            on_device=on_device,
+            on_host=(_host_bytes(config, on_device), host_room) if on_device else (0, 0),
         )
 
     in_memory = plan()
@@ -158,7 +165,7 @@ def plan_memory(
     photographs_on_host = sum(images) if budget and budget.on_host else 0
     if (host_room := backend.host_room() - photographs_on_host) <= 0:
         return in_memory
-    least = plan(SHN.start)
+    least = plan(_LEAST)
     return plan(_rows_that_fit(least)) if config.offload == "auto" else least
 
 
@@ -178,16 +185,27 @@ def _can_offload(config: ResolvedConfig) -> bool:
     return config.gpus == 1 and config.trained_sh_degree > 0 and not config.num_features
 
 
-def _rows_that_fit(least: MemoryPlan) -> int:
-    """Rows on the device that leave room for the wanted splats. least: the plan with as few rows as possible."""
-    num = least.wanted_splats + least.num_frozen
+def _rows_that_fit(least: MemoryPlan) -> RowsOnDevice:
+    """Rows on the device that leave room for the wanted splats. least: the plan with as few rows as possible.
+
+    Parameters come first: each view reads them twice, moments are read and written once per update.
+    """
+    num, rows = least.wanted_splats + least.num_frozen, _all_rows(least.config)
     room = least.available - least.photographs - least.pictures - least.splat_bytes(num)
-    return min(SHN.start + max(room // (4 * num), 0), num_rows(least.config.trained_sh_degree))
+    words = max(room // (4 * num), 0)
+    params = min(SHN.start + words, rows.params)
+    words -= params - SHN.start
+    return RowsOnDevice(params, min(_LEAST.moments + words // 2, rows.moments))
 
 
-def _host_bytes(config: ResolvedConfig, rows_on_device: int) -> int:
+def _all_rows(config: ResolvedConfig) -> RowsOnDevice:
+    return RowsOnDevice(num_rows(config.trained_sh_degree, config.num_features), num_moments(config.num_features))
+
+
+def _host_bytes(config: ResolvedConfig, on_device: RowsOnDevice) -> int:
     """Bytes per splat of the rows in host memory."""
-    return 4 * (num_rows(config.trained_sh_degree) - rows_on_device)
+    rows = _all_rows(config)
+    return 4 * (rows.params - on_device.params + 2 * (rows.moments - on_device.moments))
 
 
 def _never_grows(config: ResolvedConfig) -> bool:

@@ -57,12 +57,10 @@ class Exchange:
         self._needed_rows = zeros(1, "int32")
         depths, colors = empty((batch, columns), "float32"), empty((batch, columns, 4), "float32")
         self.sent = self._splats[0]
-        d_rays = empty((batch, 6, columns), "float32")
         self.whole = ProjectedBatch(
             depths,
             colors,
             self._sums[1],
-            d_rays,
             views=self.views,
             share=share,
             sent=self.sent,
@@ -72,7 +70,7 @@ class Exchange:
     @staticmethod
     def memory_cost(batch: int, num_ranks: int) -> MemoryCost:
         """Device memory of the buffers, with messages of PLANNED_ROWS."""
-        words = 1 + 4 + 6 + 2 * PLANNED_ROWS * (PROJECTED + SPLAT_SUMS) + 2 * index_words(RANK_BLOCK) / RANK_BLOCK
+        words = 1 + 4 + 2 * PLANNED_ROWS * (PROJECTED + SPLAT_SUMS) + 2 * index_words(RANK_BLOCK) / RANK_BLOCK
         return MemoryCost(per_splat=4 * words * batch / num_ranks)
 
     @property

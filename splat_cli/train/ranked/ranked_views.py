@@ -14,7 +14,7 @@ from splat_cli.device import DeviceArray
 from splat_cli.ranks.protocol import Ranks, all_or_none
 from splat_cli.ranks.share import Share
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import THREADS, num_buffers
+from splat_cli.render.project import THREADS
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.ranked.exchange import Exchange
 from splat_cli.train.step import BatchStep, CapturedGraph, ViewPipeline
@@ -118,7 +118,7 @@ class RankedViews:
 
     def select(self, view: int) -> None:
         """Use the buffers of the rank's `view`-th view from now on."""
-        self.rasterizer.select(view % num_buffers(self.num_views))
+        self.rasterizer.select(view % self.rasterizer.settings.num_buffers)
 
     def _sort(self, view: int, state: IterState) -> None:
         """Queue the reception of a view's splats, and its tile lists."""

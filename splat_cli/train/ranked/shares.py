@@ -45,7 +45,7 @@ class Geometry(Model):
 
     def __init__(self, model: Model, num: int, capacity: int) -> None:
         backend = model.backend
-        self.backend, self.num_frozen, self.rows_on_device, self.cleared = backend, 0, None, set[int]()
+        self.backend, self.num_frozen, self.on_device, self.cleared = backend, 0, None, set[int]()
         self.splats = Splats(backend, backend.planes(NUM_GEOMETRY + 1, capacity, NUM_GEOMETRY + 1), num)
         self.moments = MomentNumbers(backend, capacity)
         self._set_stats(backend.planes(2, capacity, 2))

@@ -158,42 +158,44 @@ def _used(plan):
 @pytest.mark.usefixtures("with_host_room")
 def test_rows_go_to_the_host_until_the_splats_fit():
     backend, settings = open_backend("cpu"), {"max_splats": 10_000_000, "batch": 1}
-    plans = [_plan(backend, max_memory=gib, **settings) for gib in (16.0, 5.0, 4.5, 4.0, 2.0)]
-    assert plans[0].rows_on_device is None
+    plans = [_plan(backend, max_memory=gib, **settings) for gib in (16.0, 4.5, 4.0, 3.2, 2.0)]
+    assert plans[0].on_device is None
     assert "host" not in plans[0].line()
     for plan in plans[1:-1]:
         assert plan.max_splats == 10_000_000
-        assert _used(plan) <= plan.available < _used(plan) + 4 * 10_000_000, plan.rows_on_device
-        assert plan.on_host[0] == 4 * (59 - plan.rows_on_device) > 0
-        assert "iB of view-dependent colours in host memory" in plan.line()
+        assert _used(plan) <= plan.available < _used(plan) + 8 * 10_000_000, plan.on_device
+        rows = plan.on_device
+        assert rows.params == 59 or rows.moments == 1  # moments go first
+        assert plan.on_host[0] == 4 * (59 - rows.params + 2 * (14 - rows.moments)) > 0
+        assert "iB of splats and moments in host memory" in plan.line()
     least = plans[-1]
-    assert least.rows_on_device == 14
+    assert (least.on_device.params, least.on_device.moments) == (14, 1)
     assert 1_000_000 < least.max_splats < 10_000_000
 
 
 @pytest.mark.usefixtures("with_host_room")
 def test_offload_on_and_off(monkeypatch):
     backend, little = open_backend("cpu"), {"max_memory": 0.7, "batch": 1}
-    assert _plan(backend, **little).rows_on_device
+    assert _plan(backend, **little).on_device
     off, on = (_plan(backend, offload=offload, **little) for offload in ("off", "on"))
-    assert off.rows_on_device is None
-    assert on.rows_on_device == 14
+    assert off.on_device is None
+    assert (on.on_device.params, on.on_device.moments) == (14, 1)
     assert off.max_splats < 1_000_000 == on.max_splats
-    assert _plan(backend, offload="on", batch=1).rows_on_device == on.rows_on_device
-    assert _plan(backend, **little, sh_degree=0).rows_on_device is None
-    assert _plan(backend, **little, color="field", field_sh_degree=2, field_features=4).rows_on_device is None
-    assert _plan(backend, **(little | {"batch": 2}), gpus=2).rows_on_device is None
-    monkeypatch.setattr(CpuBackend, "host_room", lambda self: 180 * 500_000)
+    assert _plan(backend, offload="on", batch=1).on_device == on.on_device
+    assert _plan(backend, **little, sh_degree=0).on_device is None
+    assert _plan(backend, **little, color="field", field_sh_degree=2, field_features=4).on_device is None
+    assert _plan(backend, **(little | {"batch": 2}), gpus=2).on_device is None
+    monkeypatch.setattr(CpuBackend, "host_room", lambda self: 284 * 500_000)
     assert _plan(backend, offload="on", batch=1).max_splats == 500_000
     photographs = 4 * photo_bytes(ring_of_views(1)[0])
     beside = _plan(backend, budget=ImageBudget(1, 0, on_host=True), offload="on", batch=1)
-    assert beside.max_splats == (180 * 500_000 - photographs) // 180
+    assert beside.max_splats == (284 * 500_000 - photographs) // 284
     assert 4 * beside.photographs == photographs
 
 
 def test_on_the_cpu_nothing_is_offloaded():
     backend = open_backend("cpu")
-    assert _plan(backend, offload="on", max_memory=0.1).rows_on_device is None
+    assert _plan(backend, offload="on", max_memory=0.1).on_device is None
 
 
 def test_offloaded_run_gives_the_same_bits_and_resumes(training, tmp_path, with_host_room):
@@ -203,13 +205,13 @@ def test_offloaded_run_gives_the_same_bits_and_resumes(training, tmp_path, with_
     run = training.new(tmp_path / "run", max_memory=0.0027, **changes)
     placed = {plane for plane in with_host_room if plane[1] < plane[0]}
     assert {columns for _, _, columns in placed} == {8192}  # room for all splats from the start
-    assert "of view-dependent colours in host memory" in "".join(training.said)
+    assert "of splats and moments in host memory" in "".join(training.said)
     assert run.ply_path(60).read_bytes() == plain.ply_path(60).read_bytes()
     for finished, changed in ((run, {}), (plain, {"max_memory": 0.0027})):
         with_host_room.clear()
         again = training.resume_before_end(finished, tmp_path / f"resumed {finished.path.name}", **changed)
         assert again.ply_path(60).read_bytes() == plain.ply_path(60).read_bytes()
-        assert with_host_room == placed | {(2, 2, 8192), (14, 14, 8192)}
+        assert with_host_room == placed | {(2, 2, 8192), (59, 59, 8192)}
 
 
 def test_gpus_have_parts_of_the_photographs():
@@ -279,6 +281,20 @@ def test_measuring_that_does_not_fit_gets_what_training_had(backend, budget):
     other.run_until(8)
     np.testing.assert_array_equal(trainer.splats.params, other.splats.params)
     assert trainer.notices == []
+
+
+def test_a_sort_that_does_not_fit_takes_the_place_of_scratch_buffers(backend, budget, monkeypatch):
+    sorted_splats = []
+    for trainer in (_trainer(open_backend("cpu", threads=1)), _trainer(backend)):
+        trainer.run_until(5)
+        monkeypatch.setattr(trainer.density.strategy, "refine", lambda *_: [])
+        before = trainer.splats.params[:, :2000].copy()
+        budget.limit = budget.live + 20_000  # a sort takes more
+        trainer.density.refine(5, True, trainer.density.rng.bit_generator.state)
+        sorted_splats.append(trainer.splats.params[:, :2000].copy())
+        assert (sorted_splats[-1] != before).any()
+        trainer.run_until(8)
+    np.testing.assert_array_equal(*sorted_splats)
 
 
 def test_no_splats_fit(backend, budget):
