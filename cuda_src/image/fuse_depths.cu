@@ -1,6 +1,6 @@
 // Truncated signed distances of points to the surfaces that depth maps show, fused over views (Curless and Levoy 1996).
 //
-// A view measures, along its optical axis, how far a point lies before the surface at its pixel: positive before it, negative behind.
+// A view measures, along its optical axis, how far a point is in front of the surface at its pixel; negative: behind it.
 // Distances are clamped to `truncation`; farther behind a surface, a view knows nothing. The result is the weighted mean over views.
 // One thread owns one point and loops over the views.
 #include "common.cuh"

@@ -208,8 +208,8 @@ def overlap(names: Sequence[str], linked: np.ndarray) -> Finding:
         some = f"; little in {first_of(weak)}" if weak else ""
         return Finding("overlap", True, f"enough{some}", tuple(weak))
     text = (
-        f"{len(weak)} of {len(names)} share hardly anything with the others: {first_of(weak)}; take more that overlap "
-        "by two thirds"
+        f"{len(weak)} of {len(names)} have hardly any points in common with the others: {first_of(weak)}; "
+        "take more that overlap by two thirds"
     )
     return Finding("overlap", False, text, tuple(weak))
 

@@ -34,8 +34,8 @@ class Strategy(Protocol):
     ) -> Sequence[DeviceArray] | None:
         """Add, relocate and prune splats, up to config.max_splats. Frozen splats do not change and do not count.
 
-        model: geometry and statistics of all splats. With several ranks it has no colours, which follow by themselves;
-        each rank calls this with the same arguments and must do the same.
+        model: geometry and statistics of all splats. With several ranks it has no colours: the trainer moves these in
+        the same way. Each rank calls this with the same arguments and must do the same.
 
         Returns indices int64 [K] on the device, with repetition, of all changed splats; None if any may have changed.
         """

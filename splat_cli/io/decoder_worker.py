@@ -1,4 +1,4 @@
-"""The process that decodes HEIC, AVIF and OpenEXR files for decoder.py, one at a time.
+"""The process that decodes HEIC, AVIF and OpenEXR files for image_files.py, one at a time.
 
 It is separate because the libraries crash on some damaged files, and print messages.
 

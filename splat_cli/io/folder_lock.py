@@ -102,7 +102,7 @@ def require_held(path: Path) -> None:
         if path.is_relative_to(folder) and not _is_own(folder / LOCK_NAME, locked):
             raise FolderLost(
                 f"{folder} was moved, removed or replaced while this process wrote into it, or its {LOCK_NAME} was "
-                "removed: nothing more is written there; if it was moved, continue it at its new place"
+                "removed: nothing more is written there; if it was moved, continue in its new place"
             )
 
 

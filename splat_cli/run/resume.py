@@ -183,7 +183,7 @@ class Restarts(Generic[Start]):
             clean_up()  # after the `except` block: the exception keeps the objects of the attempt alive
 
     def next_start(self, error: RankError) -> Start | None:
-        """The checkpoint to continue from after the loss of a rank, None for step 0; displays a message.
+        """The checkpoint to continue from after the loss of a rank, None for step 0; shows a message.
 
         RankError with advice if a restart would not help, or if there were too many.
         """

@@ -27,7 +27,7 @@ def test_a_run_whose_folder_is_removed_ends(training, tmp_path):
 
 def test_a_run_whose_folder_is_moved_ends_and_continues_at_its_new_place(training, finished, tmp_path):
     path, place = tmp_path / "run", tmp_path / "place"
-    with pytest.raises(FolderLost, match="if it was moved, continue it at its new place"):
+    with pytest.raises(FolderLost, match="if it was moved, continue in its new place"):
         training.new(path, called_once(lambda: path.rename(place), 16))
     assert not path.exists()
     run = training.resume(place)

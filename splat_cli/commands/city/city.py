@@ -260,7 +260,7 @@ def _require_same(
 ) -> None:
     """UsageError that names the settings changed since the city was begun.
 
-    defaults: values of settings that are not asked for. The city may have others, of the version that began it.
+    defaults: values of settings that are not asked for. The version that began the city may have had others.
     """
     before, now, recorded = begun["settings"], asked["settings"], begun.get("defaults", defaults)
     assert isinstance(before, dict)

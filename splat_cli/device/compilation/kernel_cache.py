@@ -81,7 +81,7 @@ def add_library(built: Path, path: Path) -> None:
 
 
 def load_library(path: Path) -> ctypes.CDLL:
-    """The library, loaded into this process. DeviceError if the system refuses it, as on a disk mounted noexec."""
+    """The library, loaded into this process. DeviceError if the system refuses it, e.g. on a disk mounted noexec."""
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:

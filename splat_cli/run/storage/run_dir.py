@@ -131,7 +131,7 @@ class RunDir:
         return sorted(step for match in matches if match and self.ply_path(step := int(match[1])).is_file())
 
     def stored_later_than(self, step: int) -> str:
-        """What the run stores for its last step only, in words, if it is trained and `step` is earlier; else empty."""
+        """Text that names what the run trains and has only for its last step; else, and for that step, empty."""
         config, last = self.config(), self.saved_steps()[-1]
         trained = {
             "camera poses": config.pose_opt,

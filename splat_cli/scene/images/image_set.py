@@ -30,7 +30,7 @@ from splat_cli.scene.images.decode import (
 from splat_cli.scene.lens import Lens, undistort
 from splat_cli.scene.view import View, evenly_spread
 
-COUNTED, COUNTED_SIDE = 32, 128  # photographs, and their rows and columns, that a mean colour is of
+COUNTED, COUNTED_SIDE = 32, 128  # maximum numbers of photographs, and of rows and columns, for a mean colour
 
 _ADVICE = {
     INVISIBLE: "export them again without an alpha channel, or with one that shows the scene",

@@ -64,7 +64,7 @@ _WITHOUT_EFFECT = {
     *("applied_scale", "scale", "offset", "aabb_scale", "up", "orientation_override", "auto_scale_poses_override"),
     *("colmap_im_id", "sharpness", "rotation"),
 }
-"""Keys of other programs that place the scene in a cube, or say nothing of the picture."""
+"""Keys of other programs that place the scene in a cube, or do not concern the picture."""
 _UNREAD = ("ftheta_p0", "latlong", "from_na", "from_mitsuba")
 """instant-ngp's keys of other lenses and axes."""
 _MAX_SIDE = 1 << 18

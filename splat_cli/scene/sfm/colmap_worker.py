@@ -631,7 +631,7 @@ def _map_separately(
         separate.unlink()
     else:
         shared = models
-        SavedModels(database).remove()  # before the database changes, which they do not fit then
+        SavedModels(database).remove()  # they do not match the new database
         separate.replace(database)
     saved.remove()
     return shared

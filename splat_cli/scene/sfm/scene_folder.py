@@ -59,7 +59,7 @@ def has_files_of(scene: Path, record: Mapping[str, object]) -> bool:
 
 
 def can_be_made(scene: Path, record: Mapping[str, object]) -> bool:
-    """Whether the folder is missing, empty, or was interrupted with an equal record."""
+    """Whether the folder is missing or empty, or belongs to an interrupted command with the same record."""
     return not scene.exists() or _read(scene / _MARKER) == record or (scene.is_dir() and not _names(scene))
 
 
