@@ -12,7 +12,7 @@ from typing import Any
 from splat_cli.commands.photo_scene import is_scene_of
 from splat_cli.config import TrainConfig
 from splat_cli.config.presets import load_config, read_toml, with_underscores
-from splat_cli.engine.engine import open_engine
+from splat_cli.engine import open_engine
 from splat_cli.engine.job import JobResult, train_job
 from splat_cli.errors import SplatError, UsageError
 from splat_cli.io.files import make_folder, replacing, require_writable

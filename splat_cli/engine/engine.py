@@ -10,15 +10,12 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from multiprocessing.pool import ThreadPool
 from typing import Any
 
-from splat_cli.device.cuda import require_cuda
 from splat_cli.engine.job import Job, JobResult, failed_result
-from splat_cli.engine.process import describe_device, device_environments, run_job
+from splat_cli.engine.process import describe_device, run_job
 from splat_cli.errors import SplatError, reason_of
-from splat_cli.terminal.interrupt import Interrupted, deferred_interrupt
 
 _LOCK_PATIENCE = 180.0  # seconds for a process of an earlier command to save, or for a lost computer's lock to expire
 
@@ -124,32 +121,3 @@ class LocalEngine(Engine):
             return failed_result(job, f"{error.filename or 'the process'}: {reason_of(error)}")
         except SplatError as error:
             return failed_result(job, str(error), error.exit_code)
-
-
-@contextmanager
-def open_engine(
-    device: str, cluster: str | None = None, say: Callable[[str], None] = lambda line: None
-) -> Iterator[Engine]:
-    """Context with an engine for jobs on `device`: "auto", "cuda" or "cpu". All its jobs have ended afterwards.
-
-    cluster: Dask cluster (see `connected_client`), by default only this machine. say: shows which job runs where. After
-    Ctrl-C, SIGTERM or SIGHUP, raises Interrupted as soon as the running jobs have saved.
-    """
-    with ExitStack() as stack:
-        check = stack.enter_context(deferred_interrupt())
-        if device == "cuda" and (cluster is None or cluster.startswith("local:")):
-            require_cuda()
-        if cluster is None:
-            engine: Engine = LocalEngine(device_environments(device), check, say)
-        else:
-            from splat_cli.engine.clusters import connected_client
-
-            client = stack.enter_context(connected_client(cluster, device, say))
-            from splat_cli.engine.dask_engine import DaskEngine
-
-            engine = DaskEngine(client, device, check, say)
-        stack.callback(engine.close)
-        try:
-            yield engine
-        except KeyboardInterrupt as error:
-            raise Interrupted("Interrupted; run the same command again to continue with the rest", error) from None

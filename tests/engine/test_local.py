@@ -10,8 +10,9 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
+from splat_cli.engine import open_engine
 from splat_cli.engine import process as job_process
-from splat_cli.engine.engine import LocalEngine, open_engine
+from splat_cli.engine.engine import LocalEngine
 from splat_cli.engine.job import Job, JobResult
 from splat_cli.engine.process import run_job
 from splat_cli.io.folder_lock import locked_folder
@@ -116,7 +117,8 @@ def test_a_job_that_does_not_end_is_killed(tmp_path, monkeypatch):
 def test_job_saves_and_ends_with_its_parent(scene, tmp_path):
     program = f"""if True:
         from pathlib import Path
-        from splat_cli.engine.engine import LocalEngine, open_engine
+        from splat_cli.engine import open_engine
+        from splat_cli.engine.engine import LocalEngine
         from tests.engine.test_local import training_job
         with open_engine("cpu") as engine:
             engine.submit(training_job(Path({str(tmp_path)!r}), {str(scene)!r}))

@@ -14,7 +14,7 @@ from splat_cli.commands.city.merge import finish, merge_cells
 from splat_cli.commands.city.plan import CellFiles, CityPlan, divide, read_plan
 from splat_cli.commands.city.seconds import show_job, timed
 from splat_cli.config import TrainConfig
-from splat_cli.engine.engine import Engine, open_engine
+from splat_cli.engine import Engine, open_engine
 from splat_cli.engine.job import Job, resumed_on, train_job
 from splat_cli.errors import SplatError, UsageError
 from splat_cli.io.files import entries, remove_leftovers
