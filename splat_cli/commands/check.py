@@ -128,7 +128,7 @@ def _num_apart(placed: set[str], groups: Sequence[set[str]], matched: Sequence[t
 
 
 def _rough_directions(rough: _Rough) -> Finding:
-    """An alarm only if no matches contradict it: photographs on both sides of a gap do not show the same."""
+    """Directions by rough poses. If matches contradict these, a gap may be none, but the photographs are too few."""
     finding = directions(gaps(rough.scene.views))
     ways = {
         view.name: view.w2c[2, :3] for view in rough.scene.views if not isinstance(view.distortion, Equirectangular)
@@ -136,8 +136,9 @@ def _rough_directions(rough: _Rough) -> Finding:
     opposite = [pair for pair in rough.matched if ways.keys() >= set(pair) and ways[pair[0]] @ ways[pair[1]] < 0]
     if finding.ok or not opposite:
         return finding
-    text = f"unknown: {' and '.join(opposite[0])} show the same, but by rough poses they look over 90 degrees apart"
-    return Finding("directions", True, f"{text}; something may look alike from several sides", opposite[0])
+    text = f"{' and '.join(opposite[0])} show the same, but by rough poses they look over 90 degrees apart"
+    advice = "something looks alike from several sides: take more that overlap by two thirds"
+    return Finding("directions", False, f"{text}; {advice}", opposite[0])
 
 
 def _groups(placed: int, num_apart: int, num: int) -> Finding:
