@@ -25,7 +25,7 @@ class RunSettings:
     trials: bool = setting(
         True,
         "Without --steps and --free-space, decide by two short runs on small photographs whether to train with "
-        "--free-space 1 --dropout 0.3 and half the steps, twice the steps, or a higher --splat-budget; only with 36 to "
+        "--free-space 1 --dropout 0.3 and half the steps, twice the steps, or a higher --splat-budget; only with 20 to "
         "250 training photographs, and if splats alone are trained.",
     )
     gpus: int = setting(

@@ -280,7 +280,7 @@ def test_cameras_move_with_the_splats(splat, trained, tmp_path):
     assert result.code == 0, result.err
     run = RunDir(trained)
     for name, file, cameras in (("moved", "a.ply", "moved.json"), ("own", run.ply_path(20), run.cameras_path)):
-        options = ["--cameras", cameras, "-o", name, "--no-antialias", "--device", "cpu"]
+        options = ["--cameras", cameras, "-o", name, "--no-antialias", "--background", "black", "--device", "cpu"]
         assert splat("render", file, *options).code == 0
     for path in (tmp_path / "cwd" / "own").glob("*.png"):
         own, moved = (np.array(Image.open(tmp_path / "cwd" / name / path.name), float) for name in ("own", "moved"))

@@ -30,7 +30,9 @@ from splat_cli.run.plan import (
     budget_by_detail,
     default_batch,
     default_steps,
+    is_sparse_capture,
     steps_by_detail,
+    views_per_point,
 )
 from splat_cli.run.resume import free_memory
 from splat_cli.run.setup.build_trainer import build_trainer_within_memory
@@ -43,7 +45,8 @@ from splat_cli.scene.view import View, evenly_spread
 from splat_cli.terminal.console import Display
 from splat_cli.terminal.phase_timer import PhaseTimer
 
-VIEWS = (36, 250)  # training photographs: with fewer, too few are left out; more have never overfitted
+VIEWS = (20, 250)  # training photographs: with fewer, too few are left out; more have never overfitted
+ENOUGH = 36  # from here on, trials also choose more steps and splats
 LEFT_OUT_EVERY, FIRST_LEFT_OUT = 6, 3
 MAX_PIXELS = 80_000  # per photograph; at most a quarter of the original's
 SHARE, MIN_STEPS = 1 / 3, 5_000  # steps of the trial without the penalty, relative to the default
@@ -89,7 +92,8 @@ class Trials:
 def needs_trials(config: TrainConfig, data: TrainingData) -> bool:
     """Whether trials choose settings of the run: no option gives them or makes scores misleading.
 
-    Photographs that are left out have no refined pose and no fitted appearance; spherical ones allow no penalty.
+    Photographs that are left out have no refined pose and no fitted appearance; spherical ones allow no penalty. Few
+    that share few points have defaults of their own.
     """
     (low, high), views = VIEWS, data.training.views
     fitted = config.pose_opt or config.appearance != "none" or config.color == "field"
@@ -101,6 +105,7 @@ def needs_trials(config: TrainConfig, data: TrainingData) -> bool:
         and not (fitted or from_splats)
         and (low <= len(views) <= high)
         and not any(isinstance(view.distortion, Equirectangular) for view in views)
+        and not is_sparse_capture(len(views), views_per_point(views, data.scene.points))
     )
 
 
@@ -140,13 +145,21 @@ class _Runner:
 
     def run(self) -> Trials:
         plain, penalized = self._trial(self.steps, 0.0), self._trial(self.steps // 2, PENALTY)
-        found, shares = choose(plain, penalized, self.default), self._shares(max(plain.psnr, penalized.psnr))
+        found = choose(plain, penalized, self.default)
+        if len(self.originals.views) >= ENOUGH:
+            self._add_detail(found, max(plain.psnr, penalized.psnr))
+        elif "free_space" not in found:  # scores are poor because photographs are few
+            found = {"steps": self.default}
+        chosen = {name: value for name, value in found.items() if getattr(self.config, name) is None}
+        return Trials(*self.size, [view.name for view in self.left_out.views], [plain, penalized], chosen)
+
+    def _add_detail(self, found: dict[str, Any], psnr: float) -> None:
+        """More steps and splats in `found` where fine detail is a large part of the error of a trial."""
+        shares = self._shares(psnr)
         if "free_space" not in found:
             found["steps"] = steps_by_detail(shares, found["steps"])
         if budget := self._budget(shares, found["steps"]):
             found["splat_budget"] = max(budget, found.get("splat_budget", 0.0))
-        chosen = {name: value for name, value in found.items() if getattr(self.config, name) is None}
-        return Trials(*self.size, [view.name for view in self.left_out.views], [plain, penalized], chosen)
 
     def _shares(self, psnr: float) -> list[float]:
         """Shares of fine detail in the error of a trial, for some photographs."""

@@ -1,5 +1,6 @@
 """Trial runs that choose --free-space and the number of steps."""
 
+import functools
 import io
 import re
 from pathlib import Path
@@ -65,9 +66,10 @@ def test_poor_scores_take_more_steps_and_splats(ssim, gained, chosen):
 @pytest.mark.parametrize(
     ("settings", "num_views", "expected"),
     [
-        ({}, 36, True),
+        ({}, 20, True),
+        ({}, 30, True),
         ({}, 250, True),
-        ({}, 35, False),
+        ({}, 19, False),
         ({}, 251, False),
         ({"steps": 15_000}, 100, False),
         ({"trials": False}, 100, False),
@@ -80,9 +82,11 @@ def test_poor_scores_take_more_steps_and_splats(ssim, gained, chosen):
         ({"free_space": 0}, 100, False),
     ],
 )
-def test_which_runs_need_trials(settings, num_views, expected):
-    for lens, fits in ((None, True), (Equirectangular(), False)):
-        data = SimpleNamespace(training=SimpleNamespace(views=[SimpleNamespace(distortion=lens)] * num_views))
+def test_which_runs_need_trials(settings, num_views, expected, monkeypatch):
+    monkeypatch.setattr(trials, "views_per_point", lambda views, share: share * len(views))
+    for lens, share, fits in ((None, 0.6, True), (Equirectangular(), 0.6, False), (None, 0.5, num_views >= 30)):
+        views, scene = [SimpleNamespace(distortion=lens)] * num_views, SimpleNamespace(points=share)
+        data = SimpleNamespace(training=SimpleNamespace(views=views), scene=scene)
         assert needs_trials(TrainConfig(**settings), data) is (expected and fits)
 
 
@@ -197,11 +201,13 @@ def test_the_budget_follows_from_detail_and_error(monkeypatch, budget, chosen):
     assert trials._Runner._budget(runner, shares, 7_000) == chosen
 
 
-def _runner(config=None, **methods):
+def _runner(config=None, num_views=100, **methods):
     """Stand-in for a _Runner whose trials and measurements are `methods`."""
-    left_out = SimpleNamespace(views=[])
+    photographs, left_out = SimpleNamespace(views=[None] * num_views), SimpleNamespace(views=[])
     given = {"config": config or TrainConfig(), "default": DEFAULT, "steps": 5_000, "size": (20, 15)}
-    return SimpleNamespace(**given, left_out=left_out, **methods)
+    runner = SimpleNamespace(**given, originals=photographs, left_out=left_out, **methods)
+    runner._add_detail = functools.partial(trials._Runner._add_detail, runner)
+    return runner
 
 
 @pytest.mark.parametrize(
@@ -215,6 +221,14 @@ def test_much_fine_detail_takes_more_steps_without_the_penalty(share, ssim, expe
         _budget=lambda shares, steps: None,
     )
     assert trials._Runner.run(runner).chosen["steps"] == expected
+
+
+@pytest.mark.parametrize(("gained", "chosen"), [(0.01, DEFAULT // 2), (-0.01, DEFAULT)])
+def test_few_photographs_choose_the_penalty_only(gained, chosen):
+    """Their scores are poor because they are few, not because steps or splats are."""
+    runner = _runner(num_views=35, _trial=lambda steps, weight: _trial(weight, 0.6 + (gained if weight else 0)))
+    expected = {"steps": chosen} | ({"free_space": 1.0, "dropout": 0.3} if gained > 0 else {})
+    assert trials._Runner.run(runner).chosen == expected
 
 
 @pytest.mark.parametrize("given", [None, 3.0])
