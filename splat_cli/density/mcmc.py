@@ -35,9 +35,12 @@ class MCMCStrategy(PeriodicStrategy):
     def _demand(self, step: int, model: Model, scorer: ErrorScorer) -> tuple[Ratings, int]:
         """Ratings of all splats, and number of splats to add.
 
-        On photographs of half the size, half of the maximum suffices; more only make steps slower.
+        In a start with several resolutions, at half of the size at most half of the maximum: more cost quality on a
+        quarter (docs/experiments/start_and_images.md). After a start with one, the last ones would come too late.
         """
-        limit = self.config.max_splats // downscale_at(self.config, step)
+        limit = self.config.max_splats
+        if self.config.coarse_levels > 1:
+            limit //= downscale_at(self.config, step)
         target = min(limit, int((1 + self.config.growth_rate) * model.num_trained))
         ratings = rate_splats(model, self.config.prune_opacity, self._errors(scorer))
         return ratings, max(target - model.num_trained, 0)

@@ -47,11 +47,12 @@ def test_a_round_adds_splats_up_to_the_cap(backend, name):
         assert sorted(np.flatnonzero((host(model)[:, :NUM] != before).any(axis=0))) == [102, 103, 104]
 
 
-@pytest.mark.parametrize(("until", "added"), [(0.5, 3), (0.0, 4)])
+@pytest.mark.parametrize(("until", "levels", "added"), [(0.3, 2, 3), (0.0, 2, 4), (0.3, 1, 4)])
 @pytest.mark.parametrize("name", ["mcmc", "copies", "splits"])
-def test_half_the_cap_on_photographs_of_half_the_size(backend, name, until, added):
+def test_half_the_cap_on_photographs_of_half_the_size(backend, name, until, levels, added):
     model = some_model(backend)
-    config = dataclasses.replace(config_of(name, max_splats=2 * NUM + 7, growth_rate=4.5 / NUM), coarse_until=until)
+    config = config_of(name, max_splats=2 * NUM + 7, growth_rate=4.5 / NUM)
+    config = dataclasses.replace(config, coarse_until=until, coarse_levels=levels)
     make_strategy(config, 1.0).refine(ROUND, model, blames(model, [5, 6, 7, 8]), np.random.default_rng(0))
     assert model.num == NUM + added
 
