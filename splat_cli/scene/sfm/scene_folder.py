@@ -11,15 +11,16 @@ from splat_cli.io.files import is_leftover, remove_leftovers, replacing
 from splat_cli.io.folder_lock import LOCK_NAME, locked_folder
 from splat_cli.io.json_input import parse_json, read_json_text
 from splat_cli.scene.colmap import UNREGISTERED
-from splat_cli.scene.sfm.colmap_worker import DATABASE, MODELS, SEPARATE
+from splat_cli.scene.sfm.colmap_worker import CONFIRMED, DATABASE, MODELS, SEPARATE
 
 _MARKER, _RECORD = ".unfinished", "sfm.json"
+_DATABASES = (DATABASE, SEPARATE, CONFIRMED)
 _CONTENTS = (
     "images",
     "masks",
     "sparse",
-    *(f"{name}{end}" for name in (DATABASE, SEPARATE) for end in ("", "-shm", "-wal")),
-    *(Path(name).with_suffix(MODELS).name for name in (DATABASE, SEPARATE)),
+    *(f"{name}{end}" for name in _DATABASES for end in ("", "-shm", "-wal")),
+    *(Path(name).with_suffix(MODELS).name for name in _DATABASES),
     UNREGISTERED,
 )
 

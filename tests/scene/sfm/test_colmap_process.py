@@ -105,7 +105,8 @@ def begun_scene(tmp_path, monkeypatch, error):
 
     def fails(folder, *args):
         (folder / "database.db").write_text("features of hours")
-        (folder / "notes.txt").touch()
+        for name in ("confirmed.db", "notes.txt"):
+            (folder / name).touch()
         raise error
 
     monkeypatch.setattr(sfm, "require_pycolmap", lambda: None)
@@ -118,12 +119,22 @@ def begun_scene(tmp_path, monkeypatch, error):
 @pytest.mark.parametrize("error", [SplatError("COLMAP failed"), DiskError("full"), UnwritableError("read-only")])
 def test_what_is_done_survives_a_crash_and_a_full_disk(tmp_path, monkeypatch, error):
     scene = begun_scene(tmp_path, monkeypatch, error)
-    assert names_in(scene) == [".unfinished", "database.db", "images", "notes.txt"]
+    assert names_in(scene) == [".unfinished", "confirmed.db", "database.db", "images", "notes.txt"]
 
 
 def test_files_of_others_stay_where_photographs_make_no_scene(tmp_path, monkeypatch):
     scene = begun_scene(tmp_path, monkeypatch, SceneError("no two fit"))
     assert names_in(scene) == ["notes.txt"]
+
+
+def test_what_repairs_of_an_interrupted_attempt_leave_is_removed(tmp_path):
+    """By the next attempt, which has other options."""
+    begun = [".unfinished", "database.db", *(f"confirmed.db{end}" for end in ("", "-shm", "-wal"))]
+    for name in begun:
+        (tmp_path / name).touch()
+    (tmp_path / "confirmed.models").mkdir()
+    with new_scene_folder(tmp_path, {}):
+        assert names_in(tmp_path) == [".lock", ".unfinished"]
 
 
 def test_a_killed_start_and_a_damaged_marker_are_no_obstacle(tmp_path):
