@@ -7,10 +7,11 @@ import os
 import numpy as np
 import pytest
 from PIL import Image as Picture
+from PIL.PngImagePlugin import PngImageFile
 
 from splat_cli.errors import SceneError
 from splat_cli.scene import load_images
-from splat_cli.scene.images.decode import image_size
+from splat_cli.scene.images.decode import TURNED, ignored_by, image_size
 from splat_cli.scene.images.image_set import ImageSet, mean_color
 from tests.io.test_image_files import EPS
 from tests.peak_memory import assert_little_memory
@@ -149,6 +150,16 @@ def test_exif_rotation_is_ignored(tmp_path, name, options, orientation):
     path = save(tmp_path, name, Picture.fromarray(gradient()), exif=exif, **options)
     assert image_size(path) == (40, 30)
     assert np.abs(loaded(path).astype(int) - gradient()).max() < 12
+
+
+@pytest.mark.parametrize("orientation", [1, 3])
+def test_turns_are_found_without_decoding_pixels(tmp_path, monkeypatch, orientation):
+    exif = Picture.Exif()
+    exif[0x0112] = orientation
+    monkeypatch.setattr(PngImageFile, "load", lambda image: pytest.fail("decodes pixels"))
+    plain = Picture.fromarray(gradient())
+    assert list(ignored_by(save(tmp_path, "plain.png", plain))) == []
+    assert list(ignored_by(save(tmp_path, "a.png", plain, exif=exif))) == ([TURNED] if orientation == 3 else [])
 
 
 def test_broken_photographs_are_left_out(tmp_path):
