@@ -119,7 +119,7 @@ class TrainedScene:
 
     @property
     def background(self) -> tuple[float, float, float]:
-        """Background colour, learned or from the settings; RGB, 0 to 1."""
+        """Background colour of renders, RGB, 0 to 1: learned, from the settings, or the mean of the photographs."""
         return self._model.background or background_color(self.config.background)
 
     @cached_property

@@ -162,7 +162,10 @@ def _with_projection(
 )
 @click.option("--up", type=Numbers("X,Y,Z"), help="Up direction.  [default: from the cameras and the ground]")
 @click.option(
-    "--background", type=Color(), metavar="COLOR", help="Background: black, white or r,g,b.  [default: as in training]"
+    "--background",
+    type=Color(),
+    metavar="COLOR",
+    help="Background: black, white or r,g,b.  [default: of a run, as `splat eval`; of a file, black]",
 )
 @click.option("--transparent", is_flag=True, help="Write PNG files with an alpha channel, without a background.")
 @click.option(

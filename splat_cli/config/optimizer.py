@@ -19,7 +19,7 @@ class OptimizerSettings:
     coarse_until: float | None = setting(
         None,
         "Fraction of the steps trained on downscaled photographs, which is faster; 0 disables it. By default 0.3 on "
-        "photographs of 200,000 pixels and more if splats alone are trained (0.6 from a million pixels on; 0.45 in "
+        "photographs of 200,000 pixels and more if splats alone are trained (0.6 with two levels; 0.45 in "
         "runs of at least 15,000 steps on at least 167 smaller ones), otherwise 0.",
         low=0,
         high=0.95,
@@ -27,7 +27,7 @@ class OptimizerSettings:
     coarse_levels: int | None = setting(
         None,
         "With reduced resolutions, their number, each half of the next (1: half; 2: a quarter, then half, with fewer "
-        "splats). By default 2 on photographs of a million pixels and more, otherwise 1.",
+        "splats). By default 2 on photographs of a million pixels and more in at least 10,000 steps, otherwise 1.",
         low=1,
         high=4,
     )

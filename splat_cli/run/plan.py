@@ -40,7 +40,7 @@ STEPS_OF_FEW, BUDGET_OF_FEW, MIN_BUDGET_OF_FEW, DROPOUT_OF_FEW = 5_000, BUDGET /
 MORE_SHARE = 0.42  # of the views that show a point, from which twice that budget is better
 # coarse_until and coarse_levels by pixels per photograph: docs/experiments/start_and_images.md
 COARSE_UNTIL, COARSE_PIXELS = 0.3, 200_000
-COARSE_OF_LARGE, LEVELS_OF_LARGE, LARGE_PIXELS = 0.6, 2, 1_000_000
+COARSE_OF_LARGE, LEVELS_OF_LARGE, LARGE_PIXELS, MIN_STEPS_OF_LARGE = 0.6, 2, 1_000_000, 10_000
 SHORT_RUN = 5_000  # steps; shorter runs start with large splats and split them, which converges sooner
 SHORT_START, LONG_START = (0.1, 1.0, 0.0), (0.5, 0.1, 30_000.0)  # init_opacity, init_scale, noise_scale
 BATCH, MIN_VIEWS_OF_BATCH = 4, 40  # with 17 photographs, batches reduce quality: docs/experiments/optimizer.md
@@ -183,17 +183,18 @@ def coarse_start(config: TrainConfig, views: Sequence[View], from_splats: bool) 
     """Settings of reduced resolutions: limits the levels so that the smallest side keeps MIN_SIDE pixels.
 
     By default, runs start at half or a quarter of the size if photographs are large, and error-guided strategies train
-    splats alone.
+    splats alone. A quarter needs many steps: after it, few rounds remain to add splats.
     """
     pixels = sum(view.width * view.height for view in views) / len(views)
-    is_large, smallest = pixels >= LARGE_PIXELS, min(min(view.width, view.height) for view in views)
+    smallest = min(min(view.width, view.height) for view in views)
+    is_large = pixels >= LARGE_PIXELS and config.num_steps >= MIN_STEPS_OF_LARGE
     wanted = config.coarse_levels or (LEVELS_OF_LARGE if is_large else 1)
     levels = min(wanted, max(smallest // MIN_SIDE, 1).bit_length() - 1)
     until = config.coarse_until
     if until is None:
         measured = config.strategy in ("default", "splits", "copies") and trains_in_batches(config)
         of_smaller = COARSE_OF_MANY if is_long(config.steps, len(views)) else COARSE_UNTIL
-        share = COARSE_OF_LARGE if is_large else of_smaller
+        share = COARSE_OF_LARGE if is_large and levels > 1 else of_smaller
         until = share if pixels >= COARSE_PIXELS and measured and not from_splats else 0.0
     return {"coarse_until": until if levels else 0.0, "coarse_levels": max(levels, 1)}
 

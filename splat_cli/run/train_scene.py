@@ -126,8 +126,9 @@ def _train(job: _Job, checkpoint: Checkpoint | None, ranks: Ranks) -> RunSummary
         refuse_other_inputs(run, inputs, summary_of(data.scene.points), job.scene_path, plan.requested)
     trainer = build_trainer_within_memory(backend, plan, data, start, display, timer, ranks)
     session = Session(run, plan, display, trainer, data, job.callback)
-    rows = len(trainer.model.splats.params)
-    require_space(run.path, (checkpoint_bytes if plan.requested.keep else ply_bytes)(trainer.num_splats, rows))
+    rows, features = len(trainer.model.splats.params), trainer.model.splats.num_features
+    saved = checkpoint_bytes(trainer.num_splats, rows, features) if plan.requested.keep else 0
+    require_space(run.path, saved or ply_bytes(trainer.num_splats, rows))
     if checkpoint:
         _restore(session, checkpoint, job, plan)
     _save_inputs(job, plan, data, inputs, trials, has_refined=checkpoint is not None and plan.requested.pose_opt)

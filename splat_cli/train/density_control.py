@@ -75,6 +75,8 @@ class DensityControl:
             self._refine_and_mark_placed(step, model)
             if sorts and model is self.model:
                 self._scratch.run_or_release(model.sort_spatially)
+                if not self._scratch.allocated:
+                    raise MemoryError("no room for the buffers of training after a sort")
             elif sorts:
                 model.sort_spatially()
         if sharding.capacity != capacity:

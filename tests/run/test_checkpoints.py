@@ -11,7 +11,7 @@ from splat_cli.device import open_backend
 from splat_cli.errors import FormatError, UsageError
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
 from splat_cli.run.checkpoints.file import Checkpoint, read_checkpoint
-from splat_cli.run.checkpoints.state import capture_state, restore_state
+from splat_cli.run.checkpoints.state import capture_state, checkpoint_bytes, restore_state
 from tests.noise_trainer import noise_trainer
 from tests.subprocesses import ROOT
 
@@ -32,6 +32,8 @@ def test_checkpoint_holds_what_the_page_says(finished):
     page = (ROOT / "docs" / "checkpoints.md").read_text()
     for key in ("format", "program", "step", *checkpoint.metadata, *checkpoint.arrays):
         assert f"`{key}`" in page
+    planes = sum(array.nbytes for array in checkpoint.arrays.values())
+    assert planes <= checkpoint_bytes(num, 59) - 2**20 <= 1.02 * planes  # and the 3D filter
 
 
 def test_packed_moments_of_an_earlier_version_are_unpacked():

@@ -33,6 +33,8 @@ def begun(folder, **settings):
         ({}, {"steps": 8_000}, False),
         ({}, {"steps": 9_000, "batch": 2}, False),
         ({"init_from": "a.ply"}, {"init_from": "a.ply"}, True),
+        ({"coarse_levels": 1}, {}, True),  # saved by earlier versions, whose default was a number
+        ({"coarse_levels": 1}, {"coarse_levels": 2}, False),
         ({}, {"steps": 9_000, "eval": True}, False),
         ({"steps": 8_998, "batch": 2, "gpus": 2}, {"steps": 8_998, "gpus": 2}, True),
     ],

@@ -57,7 +57,8 @@ class Checkpointer:
             return
         self._last_step, self._last_time = trainer.step, time.monotonic()
         try:
-            require_space(self.folder, checkpoint_bytes(trainer.num_splats, len(trainer.model.splats.params)))
+            splats = trainer.model.splats
+            require_space(self.folder, checkpoint_bytes(trainer.num_splats, len(splats.params), splats.num_features))
         except SplatError as error:
             self._warn_of(error)
             return

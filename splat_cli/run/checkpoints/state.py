@@ -11,7 +11,7 @@ import numpy as np
 from splat_cli.config import TrainConfig
 from splat_cli.errors import FormatError, UsageError
 from splat_cli.gaussians.splats import SHN
-from splat_cli.model.model import GRAIN, rounded_capacity
+from splat_cli.model.model import GRAIN, num_moments, rounded_capacity
 from splat_cli.render.iter_state import ITER_STATE_DTYPE
 from splat_cli.run.checkpoints.file import Checkpoint
 from splat_cli.train.joint_models import late_arrays
@@ -134,6 +134,6 @@ def needs_initial_state(checkpoint: Checkpoint, config: TrainConfig) -> bool:
     return not late_arrays(config) <= checkpoint.arrays.keys()
 
 
-def checkpoint_bytes(num_splats: int, rows: int) -> int:
-    """Upper bound of the size of the file, in bytes."""
-    return num_splats * (3 * rows + 2) * 4 + _MiB
+def checkpoint_bytes(num_splats: int, rows: int, num_features: int = 0) -> int:
+    """Upper bound of the size of the file, in bytes: parameters, moments, two statistics, 3D filter."""
+    return num_splats * (rows + 2 * num_moments(num_features) + 3) * 4 + _MiB

@@ -14,7 +14,7 @@ from splat_cli.gaussians.arrays import SplatArrays, limit_sh_degree
 from splat_cli.model.model import RowsOnDevice
 from splat_cli.ranks.protocol import Ranks
 from splat_cli.run.plan import RunPlan, resolve_plan
-from splat_cli.run.setup.memory_plan import plan_memory
+from splat_cli.run.setup.memory_plan import MemoryPlan, plan_memory
 from splat_cli.run.setup.training_data import TrainingData
 from splat_cli.terminal.console import Display
 from splat_cli.terminal.phase_timer import PhaseTimer
@@ -106,14 +106,18 @@ def build_trainer_within_memory(
     """`build_trainer`, limited to the splats that fit into device memory. OutOfMemory if these are too few."""
     images = data.training
     depth_bytes = images.depth_maps.num_bytes if images.depth_maps else 0
-    memory = plan_memory(
-        backend, plan.config, images.views, start.num_points, data.budget, start.num_frozen, depth_bytes
-    )
+
+    def planned(plan: RunPlan) -> MemoryPlan:
+        inputs = images.views, start.num_points, data.budget, start.num_frozen, depth_bytes
+        return plan_memory(backend, plan.config, *inputs)
+
+    memory = planned(plan)
     memory.check()
     display.say(memory.line())
-    if memory.max_splats < memory.wanted_splats:
+    while memory.max_splats < memory.wanted_splats:  # again: fewer splats may have two sets of buffers
         display.warn(f"only {memory.max_splats:,} splats fit; {memory.advice()}")
         plan = plan.with_max_splats(memory.max_splats)
+        memory = planned(plan)
     try:
         surface = data.scene.points if start.surface is None else start.surface
         inputs = TrainingInputs(images, data.budget, surface, start.pose_offsets)

@@ -18,6 +18,7 @@ from splat_cli.eval.evaluate import TrainedModel, evaluate
 from splat_cli.run.plan import resolve_plan
 from splat_cli.run.setup.memory_plan import plan_memory
 from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.train import buffers
 from tests.noise_trainer import noise_trainer
 from tests.training import SETTINGS
 from tests.views import ring_of_views
@@ -234,6 +235,13 @@ def test_run_is_told_what_it_takes_and_capped(training, tmp_path):
     assert run.config().max_splats == 50_000
 
 
+def test_fewer_splats_are_planned_again_because_they_have_two_sets_of_buffers(training, tmp_path, monkeypatch):
+    monkeypatch.setattr(buffers, "MAX_AHEAD", 40_000)
+    training.new(tmp_path / "run", max_memory=0.003, max_splats=50_000, splat_budget=0, batch=4)
+    first, second = (int(line.split()[2].replace(",", "")) for line in training.said if "splats fit" in line)
+    assert second < first < 40_000
+
+
 @pytest.mark.parametrize("strategy", ["default", "adc", "mcmc"])
 def test_growth_that_does_not_fit_ends_and_training_goes_on(backend, budget, strategy):
     trainer = _trainer(backend, 4000, strategy=strategy, max_splats=4000, grad_threshold=0.0)
@@ -295,6 +303,22 @@ def test_a_sort_that_does_not_fit_takes_the_place_of_scratch_buffers(backend, bu
         assert (sorted_splats[-1] != before).any()
         trainer.run_until(8)
     np.testing.assert_array_equal(*sorted_splats)
+
+
+def test_no_room_for_buffers_after_a_sort_is_out_of_memory(backend, budget, monkeypatch):
+    trainer = _trainer(backend)
+    trainer.run_until(5)
+    monkeypatch.setattr(trainer.density.strategy, "refine", lambda *_: [])
+    budget.limit = budget.live + 20_000
+    released = trainer.scratch.release
+
+    def release():
+        released()
+        budget.limit = budget.live + 200_000  # enough to sort, not for the buffers
+
+    monkeypatch.setattr(trainer.scratch, "release", release)
+    with pytest.raises(MemoryError):
+        trainer.density.refine(5, True, trainer.density.rng.bit_generator.state)
 
 
 def test_no_splats_fit(backend, budget):
