@@ -21,6 +21,8 @@ _LABELS = {
     "pairs": "pairs of photographs",
     "verified": "pairs verified",
     "placed": "photographs placed",
+    "again": "photographs placed again, without pairs that may only look alike",
+    "kept": "photographs that keep the first poses, as others fit no better",
 }
 _DEVICES = {"cpu": " on the CPU", "cuda": " on the GPU"}
 _FEATURES = re.compile(r"Processed file \[")

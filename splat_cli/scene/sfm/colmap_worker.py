@@ -290,10 +290,10 @@ def _rename(pycolmap: Any, database: Path, change: Callable[[str], str]) -> None
     opened.close()
 
 
-def _map(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any]) -> list[Any]:
+def _map(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any], phase: str = "placed") -> list[Any]:
     """The models of the scene's parts, the largest first; continues models that an interrupted process has saved."""
     num, seed = len(job["names"]), job["seed"]
-    _send(phase="placed", total=num)
+    _send(phase=phase, total=num)
     saved = SavedModels(database)
     models = _saved_models(pycolmap, saved)
     begun = [models.pop()] if models else []
@@ -340,14 +340,18 @@ def _without_lookalikes(
         kept, again = first, models
         for _ in range(2):
             _leave_out(pycolmap, database, confirmed, cells.keys() - kept)
-            again = _map(pycolmap, confirmed, images, job) or again
+            again = _map(pycolmap, confirmed, images, job, "again") or again
             SavedModels(confirmed).remove()
             kept = cells.keys() - _contradicted(pycolmap, database, again[0], cells)
-        if again[0].num_reg_images() >= models[0].num_reg_images() and share(again[0]) < least:
+        places_all = again[0].num_reg_images() >= models[0].num_reg_images()
+        places_all = places_all and len(_placed(again)) >= len(_placed(models))
+        if places_all and share(again[0]) < least:
             SavedModels(database).remove()  # before the database changes, which they do not fit then
             confirmed.replace(database)
             return again
     confirmed.unlink()
+    _send(phase="kept", total=len(job["names"]))
+    _send(done=len(_placed(models)))
     return models
 
 

@@ -68,10 +68,17 @@ def test_progress_is_read_from_the_log(counts):
             "half a line",
             '@splat {"done": 2}',
             '@splat {"done": 1}',
+            '@splat {"phase": "again", "total": 3}',
+            '@splat {"phase": "kept", "total": 3}',
+            '@splat {"done": 2}',
             '@splat {"models": 1, "registered": 2}',
         )
     )
-    assert shown == {"features on the CPU": [3, 3], "pairs of photographs": [40, 40], "photographs placed": [3, 2]}
+    again = "photographs placed again, without pairs that may only look alike"
+    assert shown == {"features on the CPU": [3, 3], "pairs of photographs": [40, 40], "photographs placed": [3, 2]} | {
+        again: [3, 0],
+        "photographs that keep the first poses, as others fit no better": [3, 2],
+    }
     assert result == {"models": 1, "registered": 2}
 
 

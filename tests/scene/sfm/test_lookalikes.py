@@ -57,8 +57,10 @@ for first, second in combinations(names, 2):
         matches = np.stack([rows, columns], axis=1).astype(np.uint32)
         database.write_matches(images[first].image_id, images[second].image_id, matches)
 database.close()
-worker._send = lambda **message: None
+phases = []
+worker._send = lambda **message: phases.extend([message["phase"]] if "phase" in message else [])
 worker._verify(pycolmap, file, 0)
+phases.clear()
 
 def model_of(poses):
     model = pycolmap.Reconstruction()
@@ -92,27 +94,37 @@ verified, map_again, calls = pairs(), worker._map, []
 worker._map = lambda *args: calls.append(args) or [folded]
 unchanged = [repaired(right) is right, calls == [], repaired(folded) is folded]
 unchanged += [pairs() == verified, files() == [file.name]]
+stray = pycolmap.Reconstruction()
+stray.add_camera_with_trivial_rig(camera)
+stray.add_image_with_trivial_frame(pycolmap.Image("stray.jpg", [], 1, num + 1), poses[0])
+worker._map, both = lambda *args: [right], [folded, stray]
+unchanged += [worker._without_lookalikes(pycolmap, both, file, folder, job) is both]
 worker._map, worker._SAVE_SECONDS, worker._SAVE_SHARE = map_again, 0, 0
 worker.SavedModels(file).folder.mkdir()
 mended = repaired(folded)
 print("RESULT", json.dumps({
     "unchanged": unchanged, "folded": turns(folded), "mended": turns(mended), "verified": verified, "left": pairs(),
-    "files": files(),
+    "files": files(), "phases": phases,
 }))
 """
 
 
 def test_sides_that_look_alike_are_told_apart(tmp_path):
-    """Their pairs are left out of the database; nothing changes if the poses fit, or if mapping folds them again."""
+    """Their pairs are left out of the database.
+
+    Nothing changes if the poses fit, or if mapping folds them again or loses a photograph of another model.
+    """
     pytest.importorskip("pycolmap")
     done = finished([sys.executable, "-c", PROGRAM, str(tmp_path)])
     lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
     assert len(lines) == 1, done.stderr
     found = json.loads(lines[0].removeprefix("RESULT "))
-    assert found["unchanged"] == [True] * 5
+    assert found["unchanged"] == [True] * 6
     assert max(found["folded"]) > 90
     assert found["mended"] == pytest.approx([360 / 14] * 13, abs=3)
     assert any(b - a == 7 for a, b in found["verified"]), "photographs of both labels match"
     assert not [(a, b) for a, b in found["left"] if 4 < b - a < 10], "pairs of both labels"
     assert {(a, a + 1) for a in range(13)} <= set(map(tuple, found["left"]))
     assert found["files"] == ["database.db"]
+    assert found["phases"][:2] == ["kept"] * 2
+    assert set(found["phases"][2:]) == {"again"}
