@@ -155,6 +155,14 @@ def test_record3d_with_a_lens_for_each_frame(tmp_path, views):
         read_scene(tmp_path)
 
 
+def test_record3d_with_an_empty_list_of_lenses(tmp_path, views):
+    """K is then the lens of all."""
+    write_record3d(tmp_path, views)
+    path = tmp_path / "metadata.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "perFrameIntrinsicCoeffs": []}))
+    assert [view.fx for view in read_scene(tmp_path).views] == pytest.approx([views[0].fx] * len(views))
+
+
 def test_record3d_as_it_lies_in_an_r3d_file(tmp_path, views):
     write_record3d(tmp_path, views)
     (tmp_path / "rgb").rename(tmp_path / "rgbd")

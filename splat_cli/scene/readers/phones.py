@@ -94,7 +94,7 @@ def read_record3d(root: Path, options: SceneOptions) -> Dataset:
             raise Unusable("its `poses` is not a list")
     except Unusable as reason:
         raise SceneError(f"{path}: {reason}: export the capture again") from None
-    lenses = values.get("perFrameIntrinsicCoeffs")
+    lenses = values.get("perFrameIntrinsicCoeffs") or None  # a capture with one lens may have an empty list
     if lenses is not None and not (isinstance(lenses, list) and len(lenses) == len(poses)):
         raise SceneError(f"{path}: `perFrameIntrinsicCoeffs` is not a list of one lens per pose: export it again")
 
