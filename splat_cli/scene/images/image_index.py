@@ -2,8 +2,9 @@
 
 import os
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from splat_cli.io.image_files import PHOTOGRAPH_SUFFIXES
 from splat_cli.scene.dataset import Unusable, path_ends
@@ -33,19 +34,26 @@ class ImageIndex:
     def find_label(self, label: str) -> str:
         """The photograph, relative to the folder, for a camera's label: a name or path, with or without suffix.
 
-        The longest matching end of the path wins, then equal case, then the fewest folders. Unusable if there is no
-        match or more than one, such as equal names in two folders, or 1.jpg and 1.png for the label 1.
+        The label's own suffix counts before others, then equal case, then the longest matching end of the path, then
+        the fewest folders. Unusable if there is no match or more than one, such as equal names in two folders, or 1.jpg
+        and 1.png for the label 1.
         """
         ends = path_ends(label)
-        keys = (*ends, *(str(Path(end).with_suffix("")) for end in ends))
-        for files in (*map(self._by_end.get, keys), *(self._by_end_any_case.get(key.casefold()) for key in keys)):
-            files = files or []
+        stems = [str(Path(end).with_suffix("")) for end in ends]
+        for key, files in (match for keys in (ends, stems) for match in self._matches(keys)):
+            name = PurePosixPath(key).name.casefold()
+            files = [file for file in files if file.name.casefold() == name] or files  # a.jpg before a.jpg.png
             best = [file for file in files if len(file.parts) == min(len(other.parts) for other in files)]
             if len(best) > 1:
                 raise Unusable(f"several photographs have this name: {best[0]}, {best[1]}; keep one of them")
             if best:
                 return str(best[0])
         raise Unusable(f"there is no such photograph in {self.folder}")
+
+    def _matches(self, keys: Sequence[str]) -> Iterator[tuple[str, list[Path]]]:
+        """Ends of paths and photographs with them, those with equal case first."""
+        yield from ((key, self._by_end.get(key, [])) for key in keys)
+        yield from ((key, self._by_end_any_case.get(key.casefold(), [])) for key in keys)
 
     def size(self, file: str) -> tuple[int, int]:
         """(width, height) of a file in the folder, px. Unusable if it is not an image."""

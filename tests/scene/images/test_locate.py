@@ -5,6 +5,8 @@ from PIL import Image as Picture
 
 from splat_cli.errors import SceneError
 from splat_cli.scene import SceneOptions, read_scene
+from splat_cli.scene.dataset import Unusable
+from splat_cli.scene.images.image_index import ImageIndex
 from tests.scene.models import small_model, write_scene
 
 
@@ -62,6 +64,28 @@ def test_missing_format_is_named(tmp_path):
     write_scene(tmp_path, small_model())
     with pytest.raises(SceneError, match=r"transforms\.json cannot be read"):
         read_scene(tmp_path, SceneOptions(format="transforms"))
+
+
+@pytest.mark.parametrize(
+    ("files", "label", "found"),
+    [
+        (["IMG_1.jpg", "IMG_1.png"], "IMG_1.JPG", "IMG_1.jpg"),
+        (["a.jpg", "a.jpg.png"], "a.jpg", "a.jpg"),
+        (["a.jpg", "a.jpg.png"], "A.JPG", "a.jpg"),
+        (["b/a.jpg", "a.jpg.png"], "a.jpg", "b/a.jpg"),
+        (["a.JPG", "a.jpg"], "a.jpg", "a.jpg"),
+        (["a.jpg", "a.png"], "a.tif", None),
+    ],
+)
+def test_a_label_is_the_photograph_of_the_same_whole_name(tmp_path, files, label, found):
+    for file in files:
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).touch()
+    if found:
+        assert ImageIndex(tmp_path).find_label(label) == found
+    else:
+        with pytest.raises(Unusable, match="several photographs have this name"):
+            ImageIndex(tmp_path).find_label(label)
 
 
 def test_empty_folder(tmp_path):
