@@ -18,7 +18,7 @@ from splat_cli.errors import SceneError, UsageError
 from splat_cli.io.files import entries
 from splat_cli.run.plan import RunPlan, resolve_plan
 from splat_cli.run.storage.inputs import refuse_seen
-from splat_cli.scene.colmap import has_model
+from splat_cli.scene.colmap.dataset import find_colmap
 from splat_cli.scene.depth_maps import load_depth_maps
 from splat_cli.scene.extent import units_warning
 from splat_cli.scene.images.decode import TURNED, ignored_by
@@ -101,11 +101,11 @@ def load_data(
 
 def _warn_of_ignored(scene: Scene, display: Display) -> None:
     """Warn of turns and colour profiles of photographs, which are not applied; COLMAP ignores turns, too."""
-    names = defaultdict(list)
+    names, of_colmap = defaultdict(list), find_colmap(scene.root) is not None
     for view in scene.views:
         with suppress(ValueError):  # gone or damaged: decoding it says so
             for remark in ignored_by(view.path) if view.path else ():
-                if remark is not TURNED or view.mask or not has_model(scene.root):
+                if remark is not TURNED or view.mask or not of_colmap:
                     names[remark].append(view.name)
     for remark, found in names.items():
         display.warn(f"{len(found):,} of {len(scene.views):,} photographs {remark} ({first_of(found)})")

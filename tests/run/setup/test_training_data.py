@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -61,6 +62,7 @@ def test_turns_and_colour_profiles_are_named(tmp_path):
     told = [line for line in display.warnings if " photographs have " in line or " photographs are " in line]
     assert [line.rpartition("(")[2] for line in told] == [f"images/a_0{number}.jpg)" for number in (0, 2, 4)]
     assert "of 5 photographs have colours of CMYK" in told[2]
-    (tmp_path / "cameras.bin").touch()  # poses of COLMAP
+    with ZipFile(tmp_path / "model.zip", "w") as archive:  # poses of COLMAP
+        archive.writestr("sparse/0/cameras.bin", b"")
     load_data(scene, load_config(None), open_backend("cpu"), display, is_new=True)
     assert not any(" photographs are turned" in line for line in display.warnings[len(told) :])
