@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from splat_cli.io.json_input import parse_json, read_json_text
 from splat_cli.scene.dataset import MAX_PHOTOGRAPHS, shown_name
 from splat_cli.scene.view import Scene, View
 
+_LISTS = {"train", "test"}
 _FIRST, _MAX_LINE = 1024, 4096  # characters; lines of devices such as /dev/zero never end
 
 
@@ -29,26 +30,38 @@ class Split(NamedTuple):
     is_named: bool = False
 
 
-def split_scene(scene: Scene, config: TrainConfig) -> Split:
+def split_scene(scene: Scene, config: TrainConfig, is_new: bool = True) -> Split:
     """The split of a run: by --split, the dataset's own split, or --split-by.
 
-    SceneError if either part would be empty.
+    SceneError if either part would be empty. is_new: the run begins now; only then are unclear files refused.
     """
     if not config.eval:
         return Split(*split(scene.views, 0))
     names = scene.test_names
     if config.split is not None:
-        names, trained = _read_lists(Path(config.split))
-        if trained is not None and (others := {view.name for view in scene.views} - trained - names):
-            raise SceneError(
-                f"{config.split} lists {min(others)} neither in `train` nor in `test`: add it, or remove `train`"
-            )
+        lists = _read_lists(Path(config.split))
+        names = lists["test"]
+        if is_new:
+            _refuse_unclear(config.split, lists, {view.name for view in scene.views})
     if names is None and config.split_by == "sector":
         names = sector_names(scene.views, config.test_every)
     train, test = split(scene.views, config.test_every, names)
     if not (train and test):
         raise SceneError(_why_no_split(scene, config, bool(train)))
     return Split(train, test, is_named=names is not None)
+
+
+def _refuse_unclear(path: str, lists: Mapping[str, AbstractSet[str]], names: AbstractSet[str]) -> None:
+    """FormatError for lists of other names, SceneError for photographs in no list."""
+    if lists.keys() - _LISTS:
+        raise _unknown_lists(path, lists)
+    if "train" in lists and (others := names - lists["train"] - lists["test"]):
+        raise SceneError(f"{path} lists {min(others)} neither in `train` nor in `test`: add it, or remove `train`")
+
+
+def _unknown_lists(path: Path | str, lists: Iterable[str]) -> FormatError:
+    found = ", ".join(shown_name(key) for key in lists)
+    return FormatError(f"{path} has the lists {found}; expected `test` and perhaps `train`, or one name per line")
 
 
 def unknown_names(scene: Scene, config: TrainConfig) -> list[str]:
@@ -119,23 +132,23 @@ def _camera_distances(views: Sequence[View]) -> np.ndarray:
 
 def read_split(path: Path) -> frozenset[str]:
     """Names of held-out photographs: one per line, or `test` of a JSON object. Raises FormatError."""
-    return _read_lists(path)[0]
+    return _read_lists(path)["test"]
 
 
-def _read_lists(path: Path) -> tuple[frozenset[str], frozenset[str] | None]:
-    """Names of held-out photographs, and those of training ones if a JSON object lists them. Raises FormatError."""
+def _read_lists(path: Path) -> dict[str, frozenset[str]]:
+    """Names in `test` and, if a JSON object has it, `train`; other lists of it are empty. Raises FormatError."""
     try:
         with regular(path).open(encoding="utf-8-sig", errors="surrogateescape") as file:
             is_json = file.read(_FIRST).lstrip().startswith("{")
             file.seek(0)
             lines = itertools.islice(iter(partial(file.readline, _MAX_LINE), ""), MAX_PHOTOGRAPHS)
             lists = _lists_in_json(path) if is_json else {"test": lines}
-            found, trained = _names(lists["test"]), _names(lists["train"]) if "train" in lists else None
+            found = {key: _names(names if key in _LISTS else ()) for key, names in lists.items()}
     except OSError as error:
         raise FormatError(f"{path} cannot be read: {error.strerror or error}") from error
-    if not found:
+    if not found["test"]:
         raise FormatError(f"{path} names no photograph to hold out; expected one name per line, or a JSON list `test`")
-    return found, trained
+    return found
 
 
 def _names(lines: Iterable[str]) -> frozenset[str]:
@@ -157,10 +170,9 @@ def _lists_in_json(path: Path) -> dict[str, list[str]]:
         raise FormatError(
             f"{path} is not a JSON file ({error}); expected one name per line, or a JSON object"
         ) from error
-    if "test" not in lists or lists.keys() - {"train", "test"}:
-        found = ", ".join(shown_name(key) for key in lists)
-        raise FormatError(f"{path} has the lists {found}; expected `test` and perhaps `train`, or one name per line")
-    for names in lists.values():
+    if "test" not in lists:
+        raise _unknown_lists(path, lists)
+    for names in (lists[key] for key in lists.keys() & _LISTS):
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise FormatError(f"{path} has a value that is not a list of names; expected such lists")
     return lists

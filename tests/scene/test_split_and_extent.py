@@ -43,17 +43,19 @@ def test_names_one_per_line(tmp_path):
 
 
 def test_photographs_in_no_list_of_a_split_are_not_trained_on(tmp_path):
-    """As `val` of other programs, which are held out, too."""
+    """As `val` of other programs, which are held out, too; runs that began with such a file can be resumed."""
     scene, path = Scene(tmp_path, ring_of_views(4), np.zeros((0, 3)), np.zeros((0, 3))), tmp_path / "split.json"
     config = TrainConfig(eval=True, split=str(path))
     path.write_text('{"train": ["a_00.jpg", "a_01.jpg"], "test": ["a_02.jpg"]}')
     with pytest.raises(SceneError, match=r"lists a_03\.jpg neither in `train` nor in `test`"):
         split_scene(scene, config)
+    assert [len(part) for part in split_scene(scene, config, is_new=False)[:2]] == [3, 1]
     path.write_text('{"test": ["a_02.jpg"]}')
     assert [len(part) for part in split_scene(scene, config)[:2]] == [3, 1]
-    path.write_text('{"val": ["a_01.jpg"], "test": ["a_02.jpg"]}')
+    path.write_text('{"val": 1, "test": ["a_02.jpg"]}')
     with pytest.raises(FormatError, match=r"has the lists val, test; expected `test` and perhaps `train`"):
         split_scene(scene, config)
+    assert [len(part) for part in split_scene(scene, config, is_new=False)[:2]] == [3, 1]
 
 
 @pytest.mark.parametrize("text", ["a_01.jpg\na_02.jpg\n", '{"train": [], "test": ["a_01.jpg", "a_02.jpg"]}'])

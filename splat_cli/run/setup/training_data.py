@@ -82,7 +82,7 @@ def load_data(
     """
     check_lenses(scene, config)
     _check_depths(scene, config, display)
-    split = split_scene(scene, config)
+    split = split_scene(scene, config, is_new)
     if is_new and (warning := refuse_seen(split.test, config)):
         display.warn(warning)
     if is_new:

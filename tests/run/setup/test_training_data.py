@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import json
 from zipfile import ZipFile
 
 import numpy as np
@@ -11,7 +12,7 @@ from PIL.ExifTags import Base
 
 from splat_cli.config.presets import load_config
 from splat_cli.device import open_backend
-from splat_cli.errors import SceneError
+from splat_cli.errors import FormatError, SceneError
 from splat_cli.run.setup.training_data import load_data, load_part
 from splat_cli.scene.images.image_set import load_images
 from splat_cli.scene.read import read_scene
@@ -43,6 +44,16 @@ def test_photograph_that_is_gone_is_named(views, tmp_path):
     views[2] = dataclasses.replace(views[2], path=tmp_path / "gone.jpg")
     with pytest.raises(SceneError, match=f"can no longer be read: {views[2].name}: "):
         _load(views, [1, 2])
+
+
+def test_only_new_runs_refuse_lists_of_other_names_in_a_split(scene, views, tmp_path):
+    path = tmp_path / "split.json"
+    path.write_text(json.dumps({"test": [views[0].name], "val": []}))
+    config = dataclasses.replace(load_config(None), eval=True, split=str(path))
+    arguments = read_scene(scene), config, open_backend("cpu"), Display(io.StringIO())
+    assert [view.name for view in load_data(*arguments, is_new=False).split.test] == [views[0].name]
+    with pytest.raises(FormatError, match="has the lists test, val"):
+        load_data(*arguments)
 
 
 def test_turns_and_colour_profiles_are_named(tmp_path):
