@@ -1,15 +1,19 @@
-"""Kernels compiled ahead of time: all kernels of a run, and few others."""
+"""Kernels compiled ahead of time: all kernels of a run, and few others; the warning before hours on a CPU."""
 
 import dataclasses
+import re
 import signal
 
 import pytest
 
+from splat_cli.config import TrainConfig
 from splat_cli.config.presets import load_config
 from splat_cli.device.cpu import CpuBackend
 from splat_cli.run import device, follower
-from splat_cli.run.device import kernels_of_run, prepare_kernels
+from splat_cli.run.device import duration_warning, kernels_of_run, prepare_kernels
+from splat_cli.run.plan import resolve_plan
 from tests.training import SETTINGS
+from tests.views import ring_of_views
 
 RUNS = {
     "default": {},
@@ -124,3 +128,29 @@ def test_other_ranks_compile_the_kernels_of_the_batch_that_rank_0_chose(monkeypa
     with pytest.raises(ZeroDivisionError):
         follower._follow(Messages(), [])
     assert prepared == [None, 8]
+
+
+def warning_for(width, height, num_cores, **settings):
+    views = [dataclasses.replace(view, width=width, height=height) for view in ring_of_views(200)]
+    config = resolve_plan(TrainConfig(**settings), views).config
+    return duration_warning(config, views, config.steps, num_cores)
+
+
+def test_a_small_scene_gets_no_warning():
+    assert warning_for(192, 144, 2, steps=1500) is None
+
+
+@pytest.mark.parametrize(("width", "height", "num_cores"), [(800, 533, 2), (1600, 1200, 8), (4000, 3000, 2)])
+def test_advice_ends_in_minutes(width, height, num_cores):
+    text = warning_for(width, height, num_cores)
+    assert re.match(rf"training on the CPU \({num_cores} cores\) will take about \d+ hours?; ", text)
+    advice = re.search(r"--downscale (\d) --steps (\d+) would take about (\d+) minutes", text)
+    downscale, steps, minutes = map(int, advice.groups())
+    assert minutes <= 20
+    assert warning_for(width // downscale, height // downscale, num_cores, steps=steps) is None
+
+
+def test_the_warning_comes_before_training(splat, scene, monkeypatch):
+    monkeypatch.setattr(device, "SECONDS_PER_PIXEL", 100.0)
+    shown = splat("train", scene, "--device", "cpu", "--steps", 2, "--no-report").err
+    assert shown.index("Warning: training on the CPU") < shown.index("step 2/2")
