@@ -145,7 +145,7 @@ def ignored_by(path: Path) -> Iterator[str]:
             yield COLORS.format(name)
         turns = (2, 3, 4, 5, 6, 7, 8) if image.width == image.height else (2, 3, 4)
         with suppress(Exception):  # damaged EXIF data: Pillow's parser raises exceptions of any type
-            # that of PNG files decodes all pixels to search for EXIF data behind them
+            # not image.getexif(), which decodes all pixels of a PNG to search for EXIF data behind them
             if Image.Image.getexif(image).get(Base.Orientation) in turns:
                 yield TURNED
 
