@@ -1,6 +1,6 @@
 // From gradients of projected splats to gradients of the raw geometry and the constant colour and, with FUSED_ADAM, directly to Adam's
 // update; then gradients never reach memory. color_backward.cu does the same for view-dependent colours, from the rays that this kernel
-// leaves in place of the sums (SplatRay) and the second moments of the constant colour.
+// writes over the sums (SplatRay) and the second moments of the constant colour.
 //
 //     gradient = mean over views of (d_splats -> d mean, log scale, quat, logit opacity, sh[0])       one view, or BATCH views in order
 //              + gradients of the regularizers

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from splat_cli.device import DeviceArray
-from splat_cli.errors import ShapeError
+from splat_cli.errors import ShapeError, escape_unprintable
 
 SH_C0 = 0.28209479177387814
 """The constant spherical harmonic: colour = 0.5 + SH_C0 * sh0."""
 SH_DEGREE_FROM_COEFFICIENTS = {0: 0, 3: 1, 8: 2, 15: 3}
 """Number of coefficients per channel, without the constant one -> degree."""
+_SHOWN = 3  # names, in warnings
 MAX_SH_DEGREE = 3
 """The highest SH degree that is trained and rendered."""
 MAX_FILE_SH_DEGREE = 4
@@ -99,7 +100,8 @@ class SplatArrays:
                 f"{MAX_SH_DEGREE} is the highest that is rendered"
             )
         if self.unread:
-            notes.append(f"did not read {', '.join(self.unread)}, which may change how splats look")
+            shown = map(escape_unprintable, self.unread[:_SHOWN])
+            notes.append(f"did not read {', '.join(shown)}, which may change how splats look")
         return [f"{path}: {note}" for note in notes]
 
     def arrays(self) -> dict[str, np.ndarray]:

@@ -9,7 +9,7 @@ import numpy as np
 import plyfile
 
 from splat_cli.device import num_cores
-from splat_cli.errors import FormatError, escape_unprintable
+from splat_cli.errors import FormatError
 from splat_cli.gaussians.arrays import MAX_FILE_SH_DEGREE, MAX_SH_DEGREE, SH_C0, SplatArrays
 from splat_cli.io.files import replacing
 from splat_cli.io.ply_header import check_header, color_levels, damage_of, header_comments, plain_name
@@ -20,7 +20,6 @@ SH0 = tuple(f"f_dc_{i}" for i in range(3))
 SCALES = tuple(f"scale_{i}" for i in range(3))
 QUATS = tuple(f"rot_{i}" for i in range(4))
 _RGB = ("red", "green", "blue")
-_SHOWN = 3
 _FLATNESS = 7.0
 """Logarithm of the ratio of a flat splat's shorter axis to its third axis, which files of 2D splats lack."""
 CHUNK = 1 << 14
@@ -114,7 +113,7 @@ def read_ply(path: str | Path) -> SplatArrays:
         antialiased=is_antialiased(comments),
         origin=stated_origin(comments),
         dropped_sh_degree=_REST_OF_DEGREE[num_rest] if rest.shape[1] < num_rest else 0,
-        unread=tuple(map(escape_unprintable, sorted({*names} - {*_properties(num_rest), *_RGB, "alpha"})[:_SHOWN])),
+        unread=tuple(sorted({*names} - {*_properties(num_rest), *_RGB, "alpha"})),
     )
     return finite_splats(splats)
 

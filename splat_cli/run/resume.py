@@ -61,10 +61,9 @@ def _is_interrupted(run: RunDir, scene: Path, wanted: TrainConfig) -> bool:
 def other_options(run: RunDir, wanted: TrainConfig) -> list[str]:
     """Options whose values in the run are not those of a new run with the settings `wanted` (`with_fixed_paths`)."""
     before = run.config()
-    planned = [
-        name for name in ("batch", "coarse_levels") if not getattr(wanted, name)
-    ]  # earlier versions saved a number
-    asked = dataclasses.replace(wanted, **{name: getattr(before, name) for name in planned})
+    # earlier versions saved the default of coarse_levels
+    planned = {name: getattr(before, name) for name in ("batch", "coarse_levels") if not getattr(wanted, name)}
+    asked = dataclasses.replace(wanted, **planned)
     if wanted.steps is None and wanted.free_space is None:
         chosen = [name for name in run.trials().get("chosen", {}) if getattr(wanted, name) is None]
         asked = dataclasses.replace(asked, **{name: getattr(before, name) for name in chosen})

@@ -127,8 +127,8 @@ def _train(job: _Job, checkpoint: Checkpoint | None, ranks: Ranks) -> RunSummary
     trainer = build_trainer_within_memory(backend, plan, data, start, display, timer, ranks)
     session = Session(run, plan, display, trainer, data, job.callback)
     rows, features = len(trainer.model.splats.params), trainer.model.splats.num_features
-    saved = checkpoint_bytes(trainer.num_splats, rows, features) if plan.requested.keep else 0
-    require_space(run.path, saved or ply_bytes(trainer.num_splats, rows))
+    num, keeps = trainer.num_splats, plan.requested.keep
+    require_space(run.path, checkpoint_bytes(num, rows, features) if keeps else ply_bytes(num, rows))
     if checkpoint:
         _restore(session, checkpoint, job, plan)
     _save_inputs(job, plan, data, inputs, trials, has_refined=checkpoint is not None and plan.requested.pose_opt)

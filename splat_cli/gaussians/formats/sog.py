@@ -19,7 +19,7 @@ from PIL import Image
 from splat_cli import __version__
 from splat_cli.device import ceil_div
 from splat_cli.device.host import num_cores
-from splat_cli.errors import ZIP_ERRORS, FormatError, escape_unprintable, reason_of
+from splat_cli.errors import ZIP_ERRORS, FormatError, reason_of
 from splat_cli.gaussians.arrays import SplatArrays, splat_bytes
 from splat_cli.gaussians.editing.selection import in_morton_order
 from splat_cli.gaussians.formats.quantize import (
@@ -40,7 +40,6 @@ from splat_cli.processes.threads import run_in_threads
 
 CODES = 256
 _KEYS = {"version", "asset", "count", "antialias", "means", "scales", "quats", "sh0", "shN"}
-_SHOWN = 3
 _ROUNDS, _PALETTE_ROUNDS = 10, 3
 _SAMPLES = 64
 """Vectors per mean that k-means looks at, at most."""
@@ -235,7 +234,7 @@ def read_sog(path: Path) -> SplatArrays:
                 raise ValueError(f"{n} splats of SH degree {degree}, too many for {path.stat().st_size} bytes")
             with np.errstate(over="ignore", invalid="ignore"):  # numbers that float32 cannot hold: dropped
                 splats = finite_splats(_unpack(file, meta, n, (degree + 1) ** 2 - 1))
-            splats.unread = tuple(map(escape_unprintable, sorted(meta.keys() - _KEYS)[:_SHOWN]))
+            splats.unread = tuple(sorted(meta.keys() - _KEYS))
             return splats
     except (*ZIP_ERRORS, Image.DecompressionBombError) as error:
         raise FormatError(f"{path} cannot be read as .sog ({reason_of(error)}): export it again") from error

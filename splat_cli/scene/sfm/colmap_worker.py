@@ -343,9 +343,8 @@ def _without_lookalikes(
             again = _map(pycolmap, confirmed, images, job, "again") or again
             SavedModels(confirmed).remove()
             kept = cells.keys() - _contradicted(pycolmap, database, again[0], cells)
-        places_all = again[0].num_reg_images() >= models[0].num_reg_images()
-        places_all = places_all and len(_placed(again)) >= len(_placed(models))
-        if places_all and share(again[0]) < least:
+        is_larger = again[0].num_reg_images() >= models[0].num_reg_images()
+        if is_larger and len(_placed(again)) >= len(_placed(models)) and share(again[0]) < least:
             SavedModels(database).remove()  # before the database changes, which they do not fit then
             confirmed.replace(database)
             return again
