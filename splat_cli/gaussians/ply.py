@@ -26,6 +26,8 @@ CHUNK = 1 << 14
 """Splats converted at a time: their rows fit into the caches of a processor."""
 _REST_OF_DEGREE = {3 * ((degree + 1) ** 2 - 1): degree for degree in range(MAX_FILE_SH_DEGREE + 1)}
 """Number of f_rest properties -> SH degree."""
+_OF_CAMERA = {"face", "extrinsic", "intrinsic", "image_size", "frame", "disparity", "version"}
+"""Elements that do not change splats: no faces, and the camera of SHARP, which makes splats from one photograph."""
 _OPAQUE_LOGIT = 16.0
 """The logit of 1 - 1e-7, the last opacity before 1 in float32."""
 
@@ -81,7 +83,8 @@ def count_splats(path: Path) -> int:
 
 
 def read_ply(path: str | Path) -> SplatArrays:
-    """Read splats from a PLY of any encoding, property order and float width; `unread` names other properties.
+    """Read splats from a PLY of any encoding, property order and float width; `unread` names other properties
+    and elements.
 
     Red, green and blue may replace f_dc, as nerfstudio writes with `ns-export gaussian-splat
     --ply-color-mode rgb`. Without scale_2, as in files of 2D Gaussian splatting (Huang et al. 2024), splats are flat.
@@ -89,6 +92,7 @@ def read_ply(path: str | Path) -> SplatArrays:
     of degree 4, which gsplat writes, are dropped. FormatError if the file is damaged or has no splats.
     """
     path = Path(path)
+    elements = check_header(path, "a splat PLY").keys() - {"vertex"} - _OF_CAMERA
     vertices, comments = _with_plain_names(_read_vertices(path)), header_comments(path)
     names = vertices.dtype.names or ()
     num_rest = sum(name.startswith("f_rest_") for name in names)
@@ -113,14 +117,13 @@ def read_ply(path: str | Path) -> SplatArrays:
         antialiased=is_antialiased(comments),
         origin=stated_origin(comments),
         dropped_sh_degree=_REST_OF_DEGREE[num_rest] if rest.shape[1] < num_rest else 0,
-        unread=tuple(sorted({*names} - {*_properties(num_rest), *_RGB, "alpha"})),
+        unread=tuple(sorted({*names, *elements} - {*_properties(num_rest), *_RGB, "alpha"})),
     )
     return finite_splats(splats)
 
 
 def _read_vertices(path: Path) -> np.ndarray:
     """The element `vertex` of a PLY, a structured array [N]. FormatError if it is missing or damaged."""
-    check_header(path, "a splat PLY")
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # beyond float32: infinite, dropped later
             vertices: np.ndarray = plyfile.PlyData.read(str(path))["vertex"].data

@@ -59,12 +59,16 @@ class Frame:
 
 @dataclass
 class Points:
-    """Positions float [P, 3], colours uint8 [P, 3]; reprojection errors (px) and numbers of observations, if known."""
+    """Positions float [P, 3], colours uint8 [P, 3]; reprojection errors (px) and numbers of observations, if known.
+
+    num_noise: further points, which the file marks as noise.
+    """
 
     positions: np.ndarray = field(default_factory=lambda: np.zeros((0, 3)))
     colors: np.ndarray = field(default_factory=lambda: np.zeros((0, 3), np.uint8))
     errors: np.ndarray | None = None  # float [P]
     track_lengths: np.ndarray | None = None  # int [P]
+    num_noise: int = 0
 
 
 @dataclass

@@ -56,6 +56,13 @@ def test_round_trip(tmp_path, monkeypatch, degree):
     assert [path.name for path in tmp_path.iterdir()] == ["a.ply"]
 
 
+def test_elements_that_are_not_read_are_named(tmp_path):
+    """SHARP states colours of blending in one."""
+    more = [plyfile.PlyElement.describe(np.zeros(1, [("a", "<i4")]), name) for name in ("color_space", "image_size")]
+    path = write_foreign(tmp_path / "a.ply", columns_of(some_splats(5, 0)), after=more)
+    assert read_ply(path).unread == ("color_space",)
+
+
 def test_an_origin_that_is_not_finite_is_passed_over():
     assert stated_origin(["subtracted_origin: 1 nan 2", "subtracted_origin: 1", "subtracted_origin: 3 4 5"]) == (
         3,

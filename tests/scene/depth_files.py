@@ -21,11 +21,13 @@ def write_map(path, values):
         Picture.fromarray(values).save(path)
 
 
-def write_las(path, positions, colors=None, point_format=2, version="1.2"):
+def write_las(path, positions, colors=None, point_format=2, version="1.2", classes=None):
     laspy = pytest.importorskip("laspy", reason="LAS files are read with laspy (extra las)")
     las = laspy.create(point_format=point_format, file_version=version)
     las.header.scales, las.header.offsets = [1e-4] * 3, np.floor(positions.min(axis=0))
     las.x, las.y, las.z = positions.T
     if colors is not None:
         las.red, las.green, las.blue = colors.T
+    if classes is not None:
+        las.classification = classes
     las.write(str(path))

@@ -167,7 +167,8 @@ def open_city(
     defaults = {name: values[name] for name in values.keys() - requested.keys()}
     asked |= {"scene": str(scene.resolve()), "settings": requested}
     if begun is None:
-        limits = _limits(scene, config, cell_splats, last_steps, open_device(device, config, display))
+        backend = open_device(device, config, display)
+        limits = _limits(scene, config, cell_splats, last_steps, backend, is_new=not is_trained)
         _write_record(record, {**asked, "defaults": dict(sorted(defaults.items())), **limits})
     else:
         if last_steps == 0:  # the last pass may be left out at any time
@@ -191,7 +192,7 @@ def read_city(out: Path, device: str, cluster: str | None = None) -> City:
 
 
 def _limits(
-    scene: Path, config: TrainConfig, cell_splats: int | None, last_steps: int | None, backend: Backend
+    scene: Path, config: TrainConfig, cell_splats: int | None, last_steps: int | None, backend: Backend, is_new: bool
 ) -> dict[str, int | str]:
     """Maximum number of splats per cell and in the city, batch sizes of coarse run and last pass, and background.
 
@@ -201,7 +202,7 @@ def _limits(
     read = read_scene(scene, SceneOptions.of(config))
     if any(view.distortion is not None for view in read.views):
         raise UsageError("splat city does not work with 360-degree photographs yet: give `splat train` the scene")
-    train, held_out, _ = split_scene(read, config)
+    train, held_out, _ = split_scene(read, config, is_new)
     budget = image_budget(backend, config, train, held_out)
     resident = budget.resident_if_streamed if budget else None
     resolved = resolve_plan(config, train, read.points, resident=resident).config

@@ -329,7 +329,7 @@ def _read(view: View, file: DepthFile, config: TrainConfig, shrink: int) -> Valu
         unit = config.depth_unit if file.unit is None else file.unit
     with np.errstate(all="ignore"):  # values out of the range of float32 are left out
         values = levels.astype(np.float32)
-        values[~(np.isfinite(values) & (values > 0))] = np.nan
+        values[~(np.isfinite(values) & (values > 0)) | _is_saturated(levels)] = np.nan
         if file.inverse is None:
             values *= np.float32(unit)
         else:
@@ -340,6 +340,12 @@ def _read(view: View, file: DepthFile, config: TrainConfig, shrink: int) -> Valu
         found = resized(read_confidence(file.confidence, max_pixels), *values.shape)
         confidence = np.nan_to_num(aligned(found, view, shrink))
     return aligned(values, view, shrink), confidence
+
+
+def _is_saturated(levels: np.ndarray) -> np.ndarray:
+    """Mask of the largest level of 8 and 16 bits: programs write it for holes and for all depths beyond it."""
+    is_small = levels.dtype.kind == "u" and levels.dtype.itemsize <= 2
+    return levels == np.iinfo(levels.dtype).max if is_small else np.zeros(levels.shape, bool)
 
 
 def _sampled(view: View, values: Values | None, points: np.ndarray) -> Sampled:

@@ -1,7 +1,7 @@
 """The process that decodes a LAS or LAZ file: `lazrs` aborts the process on some damaged files.
 
-`main` is called with the path as the argument. On standard output, it writes a JSON object, `{"points": N}` or
-`{"error": TEXT}`, in a line, then positions float64 [N, 3] and colours uint8 [N, 3].
+`main` is called with the path as the argument. On standard output, it writes a JSON object, `{"points": N, "noise": M}`
+or `{"error": TEXT}`, in a line, then positions float64 [N, 3] and colours uint8 [N, 3]. M points were left out.
 """
 
 import json
@@ -18,6 +18,7 @@ GREY = 128
 _MEMORY = 1 << 30
 _MEMORY_PER_BYTE = 8
 """Memory limit of reading: a base, and a factor of the bytes of all points; positions alone take up to 2."""
+_NOISE = (7, 18)  # low and high noise, of the ASPRS standard's classes
 
 
 def main() -> None:
@@ -25,11 +26,11 @@ def main() -> None:
     end_with_parent()
     path = Path(sys.argv[1])
     try:
-        positions, colors = _read(path)
+        positions, colors, num_noise = _read(path)
     except Exception as error:  # damaged files raise many types
         _write(json.dumps({"error": reason_of(error)}).encode())
         return
-    _write(json.dumps({"points": len(positions)}).encode())
+    _write(json.dumps({"points": len(positions), "noise": num_noise}).encode())
     _write(positions.data, colors.data, end=b"")
 
 
@@ -39,8 +40,11 @@ def _write(*parts: bytes | memoryview, end: bytes = b"\n") -> None:
     sys.stdout.buffer.flush()
 
 
-def _read(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Positions float64 [N, 3] in the file's coordinates; colours uint8 [N, 3] of 8 or 16 bits, grey without any."""
+def _read(path: Path) -> tuple[np.ndarray, np.ndarray, int]:
+    """Positions float64 [N, 3] in the file's coordinates; colours uint8 [N, 3] of 8 or 16 bits, grey without any.
+
+    Without points that are classified as noise or withheld, and the number of these.
+    """
     import laspy
 
     _check_records(path)
@@ -53,13 +57,15 @@ def _read(path: Path) -> tuple[np.ndarray, np.ndarray]:
             raise ValueError(f"{num_points:,} points of {length} bytes are more than it can hold")
         limit_memory(_MEMORY + _MEMORY_PER_BYTE * num_points * length)
         points = reader.read()
+    is_noise = np.isin(points.classification, _NOISE) | (np.asarray(points.withheld) != 0)
+    points = points[~is_noise]
     positions = np.stack([points.x, points.y, points.z], axis=1, dtype=np.float64)
     names = set(points.point_format.dimension_names)
     colors = np.full((len(positions), 3), GREY, np.uint8)
     if {"red", "green", "blue"} <= names and len(positions):
         levels = np.stack([points.red, points.green, points.blue], axis=1)
         colors = (levels >> 8 if levels.max() > 255 else levels).astype(np.uint8)
-    return np.ascontiguousarray(positions), colors
+    return np.ascontiguousarray(positions), colors, int(is_noise.sum())
 
 
 def _check_records(path: Path) -> None:

@@ -58,7 +58,7 @@ def _received(stream: IO[bytes]) -> Points:
     colors = np.empty((answer["points"], 3), np.uint8)
     for array in (positions, colors):
         receive(stream, array.reshape(-1).view(np.uint8).data)
-    return Points(positions, colors)
+    return Points(positions, colors, num_noise=answer["noise"])
 
 
 def is_point_cloud(path: Path) -> bool:

@@ -22,7 +22,7 @@ def kept_points(points: Points, options: SceneOptions) -> tuple[np.ndarray, np.n
     with np.errstate(over="ignore", invalid="ignore"):  # overflow to infinity: dropped
         positions = points.positions.astype(np.float32, copy=False)
     keep = np.isfinite(positions).all(axis=1)
-    dropped = {"not finite": int((~keep).sum())}
+    dropped = {"noise": points.num_noise, "not finite": int((~keep).sum())}
 
     def drop(reason: str, bad: np.ndarray) -> None:
         nonlocal keep

@@ -1,6 +1,7 @@
 """Frames of a video, decoded by imageio-ffmpeg: the sharpest of each window."""
 
 import logging
+import re
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,8 +14,11 @@ from splat_cli.errors import UsageError, one_line
 from splat_cli.io.files import replacing
 
 _QUALITY = 95
-_FILTERS = ["-vf", "yadif=deint=interlaced,scale=round(iw*sar):ih"]
-"""Options of ffmpeg: no rows of two times; poses are estimated for pixels as wide as they are high."""
+_FILTERS = "yadif=deint=interlaced,scale=round(iw*sar):ih"
+"""ffmpeg's filters: no rows of two times; poses are estimated for pixels as wide as they are high."""
+_MATRICES = re.compile(r"[(, ](bt|smpte|fcc|ycgco|gbr)")
+_MAX_SD = 1024, 576
+"""Largest size of a video without a colour matrix that has BT.601's; larger ones have BT.709's, as players assume."""
 _HDR = ("arib-std-b67", "smpte2084")  # HLG and PQ
 
 
@@ -40,7 +44,9 @@ def extract_frames(
     names: list[str] = []
     try:
         total = max(1, imageio_ffmpeg.count_frames_and_secs(str(video))[0])
-        with closing(imageio_ffmpeg.read_frames(str(video), output_params=_FILTERS)) as frames:
+        with closing(imageio_ffmpeg.read_frames(str(video))) as frames:
+            filters = _filters(next(frames))
+        with closing(imageio_ffmpeg.read_frames(str(video), output_params=["-vf", filters])) as frames:
             metadata = next(frames)
             if any(curve in metadata.get("pix_fmt", "") for curve in _HDR):
                 say(f"{video} is HDR: its colours stay pale as they are stored; record without HDR, or convert it")
@@ -54,6 +60,13 @@ def extract_frames(
             f"{video} cannot be decoded as a video ({reason}): convert it to MP4, or give photographs"
         ) from error
     return names
+
+
+def _filters(metadata: dict[str, Any]) -> str:
+    """ffmpeg's filters; it would take untagged colours of any size as BT.601's."""
+    is_large = any(side > most for side, most in zip(sorted(metadata["source_size"]), sorted(_MAX_SD), strict=True))
+    is_untagged = not _MATRICES.search(metadata.get("pix_fmt", ""))
+    return f"{_FILTERS}:in_color_matrix=bt709" if is_large and is_untagged else _FILTERS
 
 
 def _sharpest(

@@ -523,6 +523,11 @@ def test_cells_keep_the_settings_and_splats_of_their_coarse_run(city, copy, spla
     refused = splat("city", city[0], "-o", copy, *OPTIONS, "--test-every", "5")
     assert (refused.code, "was trained with another --test-every" in refused.err) == (2, True)
     (copy / "city.json").unlink()
+    names = [view.name for view in RunDir(copy / "coarse").views("test")]
+    (lists := copy / "lists.json").write_text(json.dumps({"test": names, "other": []}))  # new cities refuse these
+    refused = splat("city", city[0], "-o", copy, *OPTIONS, "--split", lists)
+    assert (refused.code, "was trained with another --split" in refused.err) == (2, True)
+    (copy / "city.json").unlink()
     ply = RunDir(copy / "coarse").ply_path(60)
     write_ply(ply, last(copy / "coarse").select(slice(1, None)))
     refused = splat("city", city[0], "-o", copy, *OPTIONS)

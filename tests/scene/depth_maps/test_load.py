@@ -39,6 +39,16 @@ def test_numbers_beyond_float32_are_left_out(tmp_path):
         np.testing.assert_allclose(found[np.isfinite(found)], 0.5, rtol=1e-3)
 
 
+def test_largest_levels_are_no_depths(tmp_path):
+    """Programs write them for holes, and for all depths beyond."""
+    for number, (name, kind) in enumerate((("a.png", np.uint16), ("b.png", np.uint8), ("c.npy", np.int32))):
+        values = np.where(np.eye(30, 40) > 0, 50, 65535 if kind is np.int32 else np.iinfo(kind).max).astype(kind)
+        write_map(tmp_path / name, values)
+        view = replace(ring_of_views(1)[0], depth=DepthFile(tmp_path / name))
+        found = inverse(loaded([view])[0].maps[0])
+        assert np.isfinite(found).sum() == (1200 if number == 2 else 30)
+
+
 def test_depths_are_found_beside_photographs(tmp_path):
     scene = write_small_scene(tmp_path, num_views=5)
     levels = np.full((30, 40), 2500, np.uint16)

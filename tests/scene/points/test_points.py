@@ -109,11 +109,13 @@ def test_laser_scans(tmp_path, name, point_format, factor):
     rng = np.random.default_rng(0)
     positions, colors = rng.uniform(-5, 900, (50, 3)), rng.integers(0, 256, (50, 3), dtype=np.uint16)
     version = "1.4" if point_format > 5 else "1.2"
-    write_las(tmp_path / name, positions, None if factor is None else factor * colors, point_format, version)
+    classes = np.array([7, 18, *[1, 2] * 24], np.uint8)  # low and high noise, and others
+    write_las(tmp_path / name, positions, None if factor is None else factor * colors, point_format, version, classes)
     assert is_point_cloud(tmp_path / name)
     found = read_point_cloud(tmp_path / name)
-    np.testing.assert_allclose(found.positions, positions, atol=1e-4)
-    np.testing.assert_array_equal(found.colors, 128 if factor is None else colors)
+    np.testing.assert_allclose(found.positions, positions[2:], atol=1e-4)
+    np.testing.assert_array_equal(found.colors, 128 if factor is None else colors[2:])
+    assert kept_points(found, SceneOptions())[2] == {"noise": 2}
 
 
 def test_damaged_laser_scans(tmp_path):
@@ -155,7 +157,7 @@ def test_laser_scan_on_a_machine_of_many_cores(tmp_path):
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as process:
-        assert process.stdout.readline() == b'{"points": 100000}\n'
+        assert process.stdout.readline() == b'{"points": 100000, "noise": 0}\n'
 
 
 @pytest.mark.parametrize("suffix", ["ply", "las"])

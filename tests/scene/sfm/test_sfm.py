@@ -238,6 +238,21 @@ def test_rows_of_two_times_are_separated(tmp_path):
     assert np.abs(np.diff(pixels, axis=0)).max() < 128  # of neighbouring rows
 
 
+@pytest.mark.parametrize(("size", "matrix"), [("1280x720", "bt709"), ("640x480", "bt601")])
+def test_colours_without_a_matrix_are_those_of_players(tmp_path, size, matrix):
+    ffmpeg = pytest.importorskip("imageio_ffmpeg")
+    source = f"color=0xc82828:size={size}:rate=5:duration=0.2,format=rgb24"
+    filters = f"scale=out_color_matrix={matrix},format=yuv420p,setparams=colorspace=unknown"
+    command = [ffmpeg.get_ffmpeg_exe(), "-loglevel", "error", "-f", "lavfi", "-i", source, "-vf", filters]
+    subprocess.run([*command, tmp_path / "a.mp4"], check=True, timeout=HANG)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        (name,) = extract_frames(tmp_path / "a.mp4", tmp_path / "images", 1, lambda count: None)
+        gc.collect()
+    pixels = np.asarray(Image.open(tmp_path / "images" / name).resize((1, 1)))[0, 0].astype(int)
+    assert np.abs(pixels - [200, 40, 40]).max() <= 4
+
+
 def test_a_video_of_a_phone_held_upright_is_turned_without_a_remark(tmp_path, capfd, caplog):
     ffmpeg = pytest.importorskip("imageio_ffmpeg")
     program, options = ffmpeg.get_ffmpeg_exe(), ["-loglevel", "error"]
