@@ -5,7 +5,7 @@
 #define TILE_PIXELS (TILE * TILE)
 #define COUNT_STRIDE 8              // words per counter of a tile: a memory sector each, because atomics of a sector wait for each other
 #define SEGMENT 256                 // pairs between two saved states of a pixel; one block of the backward pass handles one segment
-#define SEGMENT_BINS 4              // by work
+#define SEGMENT_BINS 4              // segments are listed in bins by their work (raster/blend.cuh)
 #define NEAR_PLANE 0.001f           // world units; small, because some scenes are smaller than one unit
 #define ALPHA_MIN (1.0f / 255.0f)   // contributions below this are skipped
 #define ALPHA_MAX 0.99f
@@ -37,7 +37,7 @@ struct Camera {
     float k1, k2;                   // RADIAL_DISTORTION: its coefficients. LENS: halves of the address of the LensModel (lens/lens.cuh)
     int width, height;              // px
     int tiles_x, tiles_y;
-    int num_pixels;                 // pixels that count: all, or those that the mask keeps
+    int num_pixels;                 // pixels in the loss: all, or those that the mask keeps
     unsigned long long photo;       // address of u8 [height, width, 3], or 0
     unsigned long long mask;        // address of u8 [height, width], 0 at pixels that do not count; or 0: no mask
 };

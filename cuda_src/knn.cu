@@ -3,6 +3,7 @@
 // The caller sorts the points along a space-filling curve. Then 16 consecutive points make a small box (a leaf), 8 consecutive
 // leaves make a larger box, and so on: a tree without pointers. One thread owns one point: it scans its own leaf, then walks
 // the tree from the first leaf to the last and skips every box that is farther away than its third-best neighbour.
+// Launched by splat_cli/gaussians/from_points.py. The same in plain NumPy: tests/reference/knn.py.
 #include "common.cuh"
 #include "vectors.cuh"
 

@@ -1,5 +1,6 @@
 // Morton codes: the bits of a cell's three coordinates, interleaved. One thread owns one point.
 // The first num_held points keep their places: their codes are their indices, and all other codes have the highest bit set.
+// Launched by splat_cli/gaussians/morton.py.
 #include "common.cuh"
 
 #define CELLS 2097151.0             // cells per axis minus 1: 2^21 - 1; gaussians/morton.py mirrors it

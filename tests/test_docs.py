@@ -114,6 +114,16 @@ def test_every_kernel_is_explained():
     assert stated == [{files.get(name, f"no kernel {name}") for name in names} for names in named]
 
 
+def test_kernel_files_name_their_launch_and_their_reference():
+    """Each .cu file names the module that launches its kernels, and its version in plain NumPy if there is one."""
+    pattern = re.compile(r"^// Launched by (\S+\.py)\.(?: The same in plain NumPy: (\S+\.py)\.)?$", re.MULTILINE)
+    for path in (ROOT / "cuda_src").rglob("*.cu"):
+        [(launched_by, reference)] = pattern.findall(path.read_text())
+        unit = path.relative_to(ROOT / "cuda_src").with_suffix("").as_posix()
+        assert f'"{unit}"' in (ROOT / launched_by).read_text(), path
+        assert not reference or (ROOT / reference).exists(), path
+
+
 @pytest.mark.parametrize("page", [ROOT / "README.md", *DESIGN], ids=lambda page: page.name)
 def test_files_and_names_exist(page):
     """Paths in spans of code exist, and names in them occur in the code."""

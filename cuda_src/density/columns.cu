@@ -1,6 +1,7 @@
 // Moves splats within the planes [rows, columns] that store them, one column per splat: gather, copy, clear, compact. Planes of moments
 // and statistics lack the columns of the first splats, which are frozen; these splats are left alone.
 // In copy_columns and clear_columns one thread owns one element and blockIdx.y is its row; in the others one thread owns one splat.
+// Launched by splat_cli/model/columns.py.
 #include "common.cuh"
 
 // to[r, target[k]] = from[r, source[k]]. No column may be both read and written.

@@ -1,4 +1,5 @@
 // Criteria of density control: scores, sampling weights, masks. One thread owns one splat.
+// Launched by splat_cli/density/ratings.py. The same in plain NumPy: tests/reference/density.py.
 #include "common.cuh"
 #include "vectors.cuh"
 #include "raster/fixed.cuh"

@@ -1,5 +1,6 @@
 // Operations of density control: relocation, splits, resets, limits. One thread owns one splat, in split kernels one parent.
 // Parameters are planes [rows, capacity]. The host copies parents to their slots: before a split, but after share_opacity.
+// Launched by splat_cli/density/operations.py. The same in plain NumPy: tests/reference/density.py.
 #include "common.cuh"
 #include "vectors.cuh"
 

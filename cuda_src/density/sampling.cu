@@ -1,5 +1,6 @@
 // Weighted random sampling. The host draws the uniform random numbers, so that all devices find the same samples. One thread owns one
 // splat, in search_samples one sample.
+// Launched by splat_cli/density/ratings.py.
 #include "common.cuh"
 #include "vectors.cuh"
 

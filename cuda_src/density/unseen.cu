@@ -1,4 +1,5 @@
 // Splats without a recent gradient. One thread owns one splat.
+// Launched by splat_cli/density/operations.py.
 #include "common.cuh"
 
 // Marks trained splats that were last seen before a step.

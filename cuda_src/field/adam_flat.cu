@@ -1,5 +1,6 @@
 // One step of Adam (or of plain gradient descent) on a flat array. One thread updates four values and resets their gradients to
 // zero, because the next step adds to them. With BATCH, the gradients are sums over the views of a batch.
+// Launched by splat_cli/field/parameters.py. The same in plain NumPy: tests/reference/adam.py.
 #include "optim/adam.cuh"
 #include "field/half.cuh"
 #include "raster/slots.cuh"

@@ -6,6 +6,7 @@
 //     ..._backward, add_...           the same steps backwards
 //
 // One thread owns one row; in list_visible one splat.
+// Launched by splat_cli/field/coloring.py. The same in plain NumPy: tests/reference/color_field.py.
 #include "field/contraction.cuh"
 #include "raster/sh.cuh"
 

@@ -19,6 +19,7 @@
 //            +-----------------------+              (two float4, the same for all lanes) for LANE_SUMS multiply-adds.
 //
 // On the GPU LANE_ROWS is 8, and a warp works on all 256 rows at once; on the CPU it is 2, and a warp takes 64 rows at a time.
+// Launched by splat_cli/field/network.py. The same in plain NumPy: tests/reference/network.py.
 #include "common.cuh"
 #include "lanes.cuh"
 

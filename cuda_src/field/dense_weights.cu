@@ -14,6 +14,7 @@
 //              +-------------------------+
 //
 // The bias gradient is a column sum of d_y: each warp adds every 8th row. The order in which blocks add their sums is not fixed.
+// Launched by splat_cli/field/network.py. The same in plain NumPy: tests/reference/network.py.
 #include "common.cuh"
 #include "lanes.cuh"
 

@@ -1,5 +1,6 @@
 // Appearance embedding of a photograph: adds the same few inputs to every row of a network (Martin-Brualla et al. 2021, NeRF in the
 // Wild, sec. 4.1). blockIdx.y is the index k in the embedding.
+// Launched by splat_cli/field/coloring.py. The same in plain NumPy: tests/reference/color_field.py.
 #include "common.cuh"
 #include "lanes.cuh"
 

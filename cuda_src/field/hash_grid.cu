@@ -6,6 +6,7 @@
 //
 // One thread owns one point at one level (blockIdx.y): blocks that run at the same time share a level's table in the cache.
 // Exception: for the gradient of positions, one thread owns all levels of a point, so it needs no atomics.
+// Launched by splat_cli/field/hash_grid.py. The same in plain NumPy: tests/reference/hash_grid.py.
 #include "common.cuh"
 #include "field/half.cuh"
 

@@ -1,5 +1,6 @@
 // Losses of a network's outputs against targets, and the gradient of a sigmoid as its last activation. One lane owns one row;
 // blockIdx.y is the channel.
+// Launched by splat_cli/field/network.py. The same in plain NumPy: tests/reference/network.py.
 #include "common.cuh"
 #include "lanes.cuh"
 

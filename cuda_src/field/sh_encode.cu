@@ -1,5 +1,6 @@
 // Encodes directions for a network as the values of real spherical harmonics (Mueller et al. 2022, Instant-NGP). One thread owns
 // one direction.
+// Launched by splat_cli/field/hash_grid.py. The same in plain NumPy: tests/reference/sh.py.
 #include "common.cuh"
 #include "raster/sh.cuh"
 

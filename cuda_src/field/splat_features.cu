@@ -1,4 +1,5 @@
 // Adam step of the splats' feature vectors: learned inputs of the colour field's network, stored as the last rows of the parameters.
+// Launched by splat_cli/field/coloring.py. The same in plain NumPy: tests/reference/adam.py.
 #include "common.cuh"
 #include "lanes.cuh"
 #include "optim/splat_adam.cuh"

@@ -1,4 +1,5 @@
 // Copies the photograph of a step from host memory (data/training_images.py).
+// Launched by splat_cli/data/training_images.py.
 #include "common.cuh"
 
 // One thread copies 16 bytes. A row holds the pixels, 3 bytes each, then the mask, if any, 1 byte per pixel.

@@ -3,6 +3,7 @@
 // A view measures, along its optical axis, how far a point is in front of the surface at its pixel; negative: behind it.
 // Distances are clamped to `truncation`; farther behind a surface, a view knows nothing. The result is the weighted mean over views.
 // One thread owns one point and loops over the views.
+// Launched by splat_cli/render/depth_fusion.py.
 #include "common.cuh"
 
 extern "C" __global__ void __launch_bounds__(128) fuse_depths(

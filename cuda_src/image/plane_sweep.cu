@@ -3,6 +3,7 @@
 // At each tested depth, the patch around a pixel is a small plane parallel to the image. Other views see it warped, and the score is the
 // normalised cross-correlation of brightness, which ignores exposure: the mean over the BEST views, because some may not see the point.
 // One thread owns one depth of one pixel.
+// Launched by splat_cli/scene/plane_sweep.py. The same in plain NumPy: tests/reference/plane_sweep.py.
 #include "common.cuh"
 
 #define RADIUS 2                    // px; half the size of a patch. scene/plane_sweep.py mirrors it

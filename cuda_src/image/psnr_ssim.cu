@@ -1,6 +1,7 @@
 // Sums for PSNR and SSIM of a rendered image, rounded to 8 bits, against its photograph; eval/metrics.py divides them. SSIM as in
 // optim/l1_ssim.cu. The sums are integers, so that they do not depend on the order of the blocks.
 // A block owns 32x32 pixels of one channel (blockIdx.z), a warp owns 4 rows of 32 pixels, a lane owns one column.
+// Launched by splat_cli/eval/metrics.py. The same in plain NumPy: tests/reference/metrics.py.
 #include "common.cuh"
 #include "lanes.cuh"
 #include "optim/ssim_window.cuh"

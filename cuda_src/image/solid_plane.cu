@@ -2,6 +2,7 @@
 //
 // A pixel's ray crosses the plane in one cell. The pixel says about it that its surface is there (within `tolerance` of the plane), behind
 // it, or so deep behind it (`deep`) that the cell must be an opening; surfaces in front of the plane say nothing. One thread owns one pixel.
+// Launched by splat_cli/render/planes.py.
 #include "common.cuh"
 
 #define MIN_SLOPE 0.1f  // minimum sine of the angle between plane and ray: a flatter ray would multiply errors of the plane

@@ -1,5 +1,6 @@
 // Resamples a photograph as a pinhole camera would have taken it, like COLMAP's undistorter: bilinear, black where the lens saw nothing.
 // One thread owns one pixel of the new image and follows its ray through the lens.
+// Launched by splat_cli/scene/lens/undistort.py. The same in plain NumPy: tests/reference/lens.py.
 #include "common.cuh"
 #include "image/camera_models.cuh"
 

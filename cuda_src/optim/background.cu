@@ -1,5 +1,6 @@
 // Gradient of a learned background colour: d_background[c] = sum over pixels of T d_image[c], with the transmittance T that the splats
 // leave. Each warp takes every n-th group of 32 pixels and writes one row of sums.
+// Launched by splat_cli/joint/background.py. The same in plain NumPy: tests/reference/blend.py.
 #include "common.cuh"
 #include "lanes.cuh"
 

@@ -24,6 +24,7 @@
 //     agree (exchange.cu)   S is at the last view of the batch on all ranks; update
 //
 // next_view and next_views replace begin_step and begin_batch when density control scores views.
+// Launched by splat_cli/train/step.py.
 #include "optim/adam.cuh"
 
 // Settings of the run and schedule of learning rates. step_background writes a learned `background` here in each step.

@@ -8,6 +8,7 @@
 //
 // A block owns a patch, the pixels between four nodes: no two blocks write to the same place, and all sums have a fixed order. A lane
 // owns a pixel. A warp owns rows of pixels; when the gradient is summed, it owns one level of luminance.
+// Launched by splat_cli/joint/appearance/bilateral_grid.py. The same in plain NumPy: tests/reference/bilateral_grid.py.
 #include "optim/bilateral_grid.cuh"
 #include "lanes.cuh"
 

@@ -2,6 +2,7 @@
 // 2022, "Depth-supervised NeRF"; inverse, so that distant points count little). The kernels that blend colours also blend inverse
 // depths, as the red channel and without a background; the kernels here run in between. Green is the depth and blue is 1, which becomes
 // the opacity: depth_maps.cu may fit the scale and shift of maps to them.
+// Launched by splat_cli/joint/depth/supervision.py. The same in plain NumPy: tests/reference/depth.py.
 #include "optim/per_view.cuh"
 #include "raster/projection.cuh"
 

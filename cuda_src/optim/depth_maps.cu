@@ -4,6 +4,7 @@
 // fitted to the inverse of the expected depth instead.
 //
 // A map stores half floats with mean 1, or 0 where it has no depth. Its inverse depth is scale * (value - 1) + shift.
+// Launched by splat_cli/joint/depth/supervision.py. The same in plain NumPy: tests/reference/depth_maps.py.
 #include "field/half.cuh"
 #include "optim/per_view.cuh"
 

@@ -4,6 +4,7 @@
 //     y = x + D (x, 1)        D: 3x4; stores the matrix minus identity
 //
 // Each warp takes every n-th group of 32 pixels; in the backward pass it writes one row of sums.
+// Launched by splat_cli/joint/appearance/exposure.py. The same in plain NumPy: tests/reference/exposure.py.
 #include "common.cuh"
 #include "lanes.cuh"
 

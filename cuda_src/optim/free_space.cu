@@ -6,6 +6,7 @@
 // and the loss is weight * (mean of O^2 over the view's points). So
 //     dL/dpower_i = g_i = alpha_i 2 weight / num_points O (1 - O) / (1 - alpha_i)        0 if alpha_i was clipped
 // The moments of g_i are added to the sums of blend_backward.
+// Launched by splat_cli/joint/depth/free_space.py. The same in plain NumPy: tests/reference/free_space.py.
 #include "common.cuh"
 #include "lanes.cuh"
 #include "raster/fixed.cuh"

@@ -4,6 +4,7 @@
 // Stores offsets (log factor, x, y, k1, k2) from the given camera:
 //     f = f0 exp(log factor)        c = c0 + mean(f0x, f0y) (x, y)        k1 and k2 are added
 // These are tangents of angles, so they do not depend on the size of the image.
+// Launched by splat_cli/joint/intrinsics.py. The same in plain NumPy: tests/reference/intrinsics.py.
 #include "optim/per_view.cuh"
 #include "optim/pose.cuh"
 

@@ -1,5 +1,6 @@
 // Applies a camera's image signal processing (isp.cuh) to the rendered image before the loss, and its gradient. Each warp takes every
 // n-th row of pixels; in the backward pass it writes one row of sums. A lane owns a pixel.
+// Launched by splat_cli/joint/appearance/isp.py. The same in plain NumPy: tests/reference/isp.py.
 #include "optim/isp.cuh"
 #include "lanes.cuh"
 

@@ -8,6 +8,7 @@
 // l1_ssim writes the derivatives of SSIM with respect to mx, xx and xy at each pixel. l1_ssim_backward convolves them again, because w
 // is symmetric:
 //   d (sum of SSIM) / dx = w * by_mx + 2 x (w * by_xx) + y (w * by_xy)
+// Launched by splat_cli/joint/loss.py. The same in plain NumPy: tests/reference/ssim_loss.py.
 #include "common.cuh"
 #include "lanes.cuh"
 #include "optim/ssim_window.cuh"

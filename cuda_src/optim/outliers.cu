@@ -3,6 +3,7 @@
 //
 // The threshold is a quantile of the residuals, and each pixel is decided with its neighbours (Sabour et al. 2023, "RobustNeRF"). The histogram
 // of residuals is learned over all views (Sabour et al. 2024, "SpotLessSplats"). A lane owns a pixel.
+// Launched by splat_cli/joint/outliers.py. The same in plain NumPy: tests/reference/outliers.py.
 #include "common.cuh"
 #include "lanes.cuh"
 

@@ -3,6 +3,7 @@
 // Stores an offset (rotation, translation) from the original pose (R0, t0):
 //     R = exp(rotation) R0        t = exp(rotation) (t0 + translation)
 // So points are shifted along the camera's axes, then rotated about its centre. The numbers are small, so float32 holds them precisely.
+// Launched by splat_cli/joint/poses.py. The same in plain NumPy: tests/reference/pose.py.
 #include "optim/pose.cuh"
 #include "optim/per_view.cuh"
 #include "raster/geometry_backward.cuh"

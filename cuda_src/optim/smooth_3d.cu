@@ -1,5 +1,6 @@
 // Width of each splat's 3D smoothing filter: width * (smallest pixel footprint at the splat in any training view) (Mip-Splatting, Yu et
 // al. 2024, sec. 5.1, equation 7). One thread owns one splat and loops over all views.
+// Launched by splat_cli/render/project.py. The same in plain NumPy: tests/reference/smooth_3d.py.
 #include "raster/projection.cuh"
 #ifdef LENS
 #include "lens/lens.cuh"

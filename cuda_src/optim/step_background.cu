@@ -1,4 +1,5 @@
 // Adam step of the learned background colour (see background.cu). One block.
+// Launched by splat_cli/joint/background.py. The same in plain NumPy: tests/reference/adam.py.
 #include "optim/per_view.cuh"
 
 extern "C" __global__ void __launch_bounds__(SUM_THREADS) step_background(

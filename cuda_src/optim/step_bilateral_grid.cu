@@ -1,5 +1,6 @@
 // Adam step of one photograph's bilateral grid (see bilateral_grid.cu). It takes two launches, because the regulariser compares
 // neighbouring values, and all must be read before one changes. One thread owns one value.
+// Launched by splat_cli/joint/appearance/bilateral_grid.py. The same in plain NumPy: tests/reference/bilateral_grid.py.
 #include "optim/bilateral_grid.cuh"
 #include "optim/per_view.cuh"
 

@@ -1,4 +1,5 @@
 // Adam step of one photograph's exposure (see exposure.cu). A plain kernel; those in exposure.cu are lane kernels.
+// Launched by splat_cli/joint/appearance/exposure.py. The same in plain NumPy: tests/reference/adam.py.
 #include "optim/per_view.cuh"
 
 // One block owns the current view: sums the gradient, adds that of weight * |D|^2, and updates the matrix.

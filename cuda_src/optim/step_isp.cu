@@ -1,4 +1,5 @@
 // Adam step of the ISP of one photograph and of its camera (see isp.cuh). A plain kernel; those in isp.cu are lane kernels.
+// Launched by splat_cli/joint/appearance/isp.py. The same in plain NumPy: tests/reference/isp.py.
 #include "optim/isp.cuh"
 #include "optim/per_view.cuh"
 

@@ -278,8 +278,8 @@ __device__ __forceinline__ size_t state_slot(unsigned tile, unsigned tile_begin,
     return (size_t)(tile_begin / SEGMENT + tile + k) * 4 * TILE_PIXELS;
 }
 
-// Segments of tiles for blend_backward, one block each. GPUs start blocks in order, so blend lists the segments with most
-// hits first: the last blocks are short ones (longest processing time first, Graham 1969). Bins suffice for the order.
+// Segments of tiles for blend_backward, one block each. GPUs start blocks in order, so blend lists the segments with the most
+// hits first, and the last blocks are short (longest processing time first, Graham 1969). Bins suffice for the order.
 #define COUNTED_SEGMENTS 16         // of a tile; the hits of later ones are added to those of the last
 
 // Bin of a segment with that many hits by warps of 8x8 pixels, at most 4 * SEGMENT.

@@ -1,4 +1,4 @@
-// Gradients of the blend. One block owns one segment of a tile: at most 256 splats, and all 256 pixels. This way many blocks share a
+// Gradients of the blend. One block owns one segment of a tile: at most 256 splats, and all 256 pixels, so that many blocks share a
 // long list. Each warp owns some pixels and walks the segment front to back, starting from the saved state. The colour behind a splat is
 // the final colour minus the colour so far. A warp sums the gradients of its pixels on tensor cores (matrix_sums.cuh) or in a butterfly
 // that leaves one value per lane (warp_add), and adds them to memory as one row of atomics.
@@ -11,6 +11,7 @@
 // front: R_(i-1) = R_i + alpha_i (c_i . d - R_i).
 // The sums over pixels are moments of g_i: g_i times 1, dx, dy, dx^2, dx dy, dy^2, with (dx, dy) = pixel - mean2d. All gradients of
 // the ellipse are linear in these moments (geometry_backward.cuh), and moments cost half as much as the gradients themselves.
+// Launched by splat_cli/render/blend.py. The same in plain NumPy: tests/reference/blend.py.
 #define OFFSETS 1
 #define PIXELS 2                                    // halves the sums over a warp: docs/optimizations/kernels.md
 #ifdef MATRIX_SUMS                                  // on tensor cores if the GPU has them and only the nine sums are needed

@@ -4,6 +4,7 @@
 //
 // Splats are traversed as in blend. One block owns a tile; if blend has saved its states, one block owns a segment of a tile, as in
 // blend_backward, because otherwise a few long lists would keep a few blocks busy.
+// Launched by splat_cli/render/blend.py. The same in plain NumPy: tests/reference/blend.py.
 #define PIXELS 2
 #include "raster/blend.cuh"
 #include "raster/fixed.cuh"

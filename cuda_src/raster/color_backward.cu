@@ -5,6 +5,7 @@
 //
 // This is not part of project_backward, because the gradients of all coefficients need too many registers there. One lane updates
 // COEFFICIENTS coefficients of one splat. For the indices see project_backward.cu.
+// Launched by splat_cli/render/project_backward.py. The same in plain NumPy: tests/reference/project_backward.py.
 #include "lanes.cuh"
 #include "raster/sh.cuh"
 #include "raster/slots.cuh"

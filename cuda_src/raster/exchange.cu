@@ -1,5 +1,6 @@
 // Data that ranks exchange in a batch besides projected splats (project_share.cu, receive_splats.cu): gradients for the owners of the
 // splats, and results of views. One thread owns one splat in send_sums; the other kernels have one thread.
+// Launched by splat_cli/train/ranked/exchange.py.
 #include "raster/visible.cuh"
 
 // Result of a view. The rank that renders the view sends it to all others. train/ranked/exchange.py knows its size.

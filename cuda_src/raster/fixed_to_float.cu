@@ -1,5 +1,6 @@
 // Converts the fixed-point sums of a deterministic blend_backward to the floats that project_backward reads. One thread owns one
 // splat and resets its fixed-point sums for the next step.
+// Launched by splat_cli/render/blend.py.
 #include "raster/fixed.cuh"
 
 extern "C" __global__ void fixed_to_float(

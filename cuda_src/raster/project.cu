@@ -1,5 +1,6 @@
 // Projects all splats into the current view and counts per tile the splats that touch it. Splats with a large bounding box are queued
 // for count_large_tiles instead. One lane owns one splat; blocks are independent.
+// Launched by splat_cli/render/project.py. The same in plain NumPy: tests/reference/project.py.
 #include "raster/tile_walk.cuh"
 #include "raster/project_splat.cuh"
 #include "raster/splat_sums.cuh"

@@ -63,7 +63,7 @@ __device__ __forceinline__ DistortionGradient distortion_backward(
     return g;
 }
 
-// px^2 added to the diagonal of the 2D covariance, so that a splat covers at least about one pixel. 3DGS and other viewers use 0.3.
+// px^2 added to the diagonal of the 2D covariance, so that a splat covers at least one pixel or so. 3DGS and other viewers use 0.3.
 // With antialiasing it is 0.1, and the opacity is scaled down (`compensation`; 2D Mip filter, Yu et al. 2024, sec. 5.2).
 __device__ __forceinline__ float dilation(int antialias) { return antialias ? 0.1f : 0.3f; }
 

@@ -8,6 +8,7 @@
 //     run = 8:   mirrored 0-7 1-6 2-5 3-4    stride 2: 0-2 1-3 4-6 5-7    stride 1: 0-1 2-3 4-5 6-7
 // Each compare-exchange puts the smaller key first. So the network sorts a list of any length n as if infinities followed it, and
 // comparisons past the end are skipped.
+// Launched by splat_cli/render/tiles.py. The same in plain NumPy: tests/reference/tiles.py.
 #include "common.cuh"
 
 typedef unsigned long long Key;     // depth bits, then splat; positive floats sort like their bits

@@ -1,10 +1,11 @@
-// From projected splats to the list of each tile:
+// From projected splats to the sorted list of each tile's splats, in five kernels:
 //     project              counts the tiles of small splats
 //     count_large_tiles    adds the tiles of large splats; one block per large splat
 //     scan_tiles           turns counts into ranges (sort_tiles.cu)
 //     emit_tiles           fills the ranges in any order; the first num_large_blocks blocks take one large splat at a time, in the other
 //                          blocks one lane owns one small splat
 //     sort_tiles           sorts each range (sort_tiles.cu)
+// Launched by splat_cli/render/tiles.py. The same in plain NumPy: tests/reference/tiles.py.
 #include "raster/tile_walk.cuh"
 
 typedef unsigned long long Key;     // depth bits, then splat; positive floats sort like their bits

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 @click.option(
     "--allow-implausible",
     is_flag=True,
-    help="Also estimate poses of panoramas and fisheye circles with a camera model for other lenses.",
+    help="Estimate poses even if panoramas or fisheye circles have a camera model for other lenses.",
 )
 @display_options
 def command(

@@ -128,7 +128,7 @@ def _num_apart(placed: set[str], groups: Sequence[set[str]], matched: Sequence[t
 
 
 def _rough_directions(rough: _Rough) -> Finding:
-    """Directions by rough poses. If matches contradict these, a gap may be none, but the photographs are too few."""
+    """Directions by rough poses. If matches contradict them, it may not be a gap: there are too few photographs."""
     finding = directions(gaps(rough.scene.views))
     ways = {
         view.name: view.w2c[2, :3] for view in rough.scene.views if not isinstance(view.distortion, Equirectangular)

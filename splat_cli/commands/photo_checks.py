@@ -29,7 +29,7 @@ from splat_cli.terminal.console import Counting, first_of
 _BLURRED = 0.45  # sharpness relative to that of sharp photographs of the scene (75th percentile)
 _ALL_SOFT = 0.04  # sharpness of these
 _MAX_BLURRED, _MAX_DUPLICATES, _MAX_WEAK, _MAX_MOVING = 0.03, 0.2, 0.15, 0.25  # fractions without an alarm
-_STOPS, _MAX_UNEVEN = 1.0, 0.1  # exposures of two photographs that differ; fraction of such pairs
+_STOPS, _MAX_UNEVEN = 1.0, 0.1  # minimum difference of uneven exposures; maximum fraction of such pairs
 _SAME_PICTURE, _SAME_PLACE = 2.0, 0.003  # of 255: difference of thumbnails; shift relative to the width
 _LINK = 12  # points that two photographs share, of small copies
 _MIN_LINKS = 2

@@ -94,7 +94,7 @@ def image_budget(
 
 
 def depth_map_limit(backend: Backend, config: TrainConfig) -> int:
-    """Memory limit of depth maps in bytes. All of them are resident, in addition to the photographs."""
+    """Memory limit of depth maps in bytes. All are resident, in addition to the photographs."""
     return int(_DEPTH_SHARE * _limit(backend, config))
 
 

@@ -50,7 +50,7 @@ def open_image(file: Path | io.BytesIO, formats: tuple[str, ...] = FORMATS) -> I
 
 
 def _as_stored(image: Image.Image) -> Image.Image:
-    """The image without the rotation that Pillow applies to TIFF files, and to no others."""
+    """The image as stored: Pillow rotates TIFF files, but no others."""
     if isinstance(image, TiffImageFile):
         image._size = image.tag_v2[IMAGEWIDTH], image.tag_v2[IMAGELENGTH]
         image.load_end = lambda: None  # type: ignore[method-assign]

@@ -67,7 +67,7 @@ def find_planes(points: np.ndarray, reach: float) -> Planes:
 
 
 def _largest_plane(points: np.ndarray, reach: float, rng: np.random.Generator) -> tuple[np.ndarray, float]:
-    """Normal and offset of the plane with most points within a quarter of `reach`, fitted to points around it."""
+    """Normal and offset of the plane with the most points within a quarter of `reach`, fitted to points around it."""
     first, others = (points[rng.integers(len(points), size=size)] for size in (_TRIES, (_TRIES, _NEAR)))
     nearest = np.argsort(np.linalg.norm(others - first[:, None], axis=2), axis=1)
     second, third = (np.take_along_axis(others, nearest[:, k, None, None], axis=1)[:, 0] for k in (0, 1))

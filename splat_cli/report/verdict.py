@@ -164,7 +164,7 @@ def _overfits(data: RunData) -> bool:
 
 
 def _against_overfitting(data: RunData) -> Markup:
-    """Advice to try by hand what trial runs try, if there were none."""
+    """Advice against overfitting; in a run without trials, to try by hand what they would have tried."""
     start = "Against overfitting, take more photographs"
     if data.trials:
         return prose(f"{start}. Trial runs have already tried `--free-space` with half the steps.")

@@ -160,7 +160,7 @@ def _feature_finder() -> Finder | None:
 def import_pycolmap() -> Any:
     """The module pycolmap, without its handler of SIGTERM, which ends the program at once with a trace of the stack.
 
-    In the main thread: only there can handlers be restored.
+    Call it in the main thread, the only one that can restore handlers.
     """
     with kept_signal_handlers():
         import pycolmap

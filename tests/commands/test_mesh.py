@@ -107,7 +107,7 @@ def test_glb_has_the_axes_and_linear_colours_of_gltf(tmp_path):
 
 
 def test_command_writes_a_mesh_of_a_run(splat, trained, tmp_path, monkeypatch):
-    """Of splats that two steps have drawn to the points of the dataset."""
+    """The meshed splats are moved towards the points of the dataset by two steps."""
     out, inputs, build_trainer = tmp_path / "toy.ply", [], export_splats.build_trainer
     monkeypatch.setattr(export_splats, "build_trainer", lambda *given: inputs.append(given[2]) or build_trainer(*given))
     options = "--device", "cpu", "--voxel", "0.2", "--max-depth", "6"

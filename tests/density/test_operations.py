@@ -66,7 +66,7 @@ def test_relocation_of_extreme_opacities(backend, model, raw, expected):
 
 
 def test_halves(backend, model):
-    """Of axes of equal length, which initial splats have, the first one is split."""
+    """Initial splats have axes of equal length: the first one is split."""
     model.splats.params[3:6, [3, 399]] = backend.upload(np.array([[-1, -3], [-1, -1], [-1, -1]], np.float32))
     before = host(model)
     split_long_axis(model, index(backend, PARENTS), index(backend, SLOTS))

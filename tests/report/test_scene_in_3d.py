@@ -90,7 +90,7 @@ def test_colours_become_coarser_before_splats_are_left_out():
 
 @pytest.mark.parametrize("entries", [4096, 512])
 def test_expected_size_is_near(tmp_path, entries):
-    """Of splats like those of a scene, which are not spread at random."""
+    """The splats are spread like those of a scene, not at random."""
     splats = some_splats(20_000)
     splats.means[:] = np.cumsum(splats.means, axis=0) / 20
     write_sog(tmp_path / "a.sog", splats, entries)

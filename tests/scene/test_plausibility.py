@@ -100,7 +100,7 @@ def test_principal_points_of_photographs_that_were_downscaled(tmp_path):
 
 @pytest.mark.parametrize("share", [0, 10])
 def test_downscaled_photographs_that_are_crops(tmp_path, share):
-    """Of the same shape, so that their size does not tell."""
+    """The crops have the same shape, so their size does not give them away."""
     views = []
     for number, view in enumerate(ring_of_views(5)):
         spots = np.random.default_rng(number).integers(0, 256, (15, 20), np.uint8)

@@ -41,7 +41,7 @@ def pixels(splats, view):
 
 
 def scene_of(part):
-    """The cameras and settings of the part of a page."""
+    """Cameras and settings of a part of a page."""
     return json.loads(part.html.partition('id="scene">')[2].partition("</script>")[0])
 
 

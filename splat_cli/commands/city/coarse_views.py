@@ -16,7 +16,7 @@ from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.view import View
 
 MIN_SHARE = 0.05
-"""Share of a picture that a cell must cover to be trained on its photograph."""
+"""A cell is trained on a photograph if it covers at least this share of the picture."""
 MIN_VIEWS = 25
 """Minimum number of photographs of a cell, if enough show it."""
 _SEEN = 0.01

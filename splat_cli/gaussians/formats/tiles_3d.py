@@ -48,7 +48,7 @@ class _Writer:
         return self.tile(splats, shown, level, {"children": children}), shown, level
 
     def tile(self, splats: SplatArrays, shown: SplatArrays, level: int, others: dict[str, Any]) -> dict[str, Any]:
-        """A tile that shows `shown` where `splats` are, and writes its file."""
+        """Write the file of a tile that covers `splats` and shows `shown`; returns the tile."""
         name = f"{level}_{self.num_files}.glb"
         write_spz_glb(self.folder / name, shown)
         self.num_files += 1

@@ -121,7 +121,7 @@ def _is_input(entry: Any) -> bool:
 
 
 def _is_score(entry: Any, excluded: tuple[str, ...] = ()) -> bool:
-    """Whether an entry has PSNR and SSIM, and all its values are finite numbers, except values of `excluded` keys."""
+    """Whether an entry has PSNR and SSIM and all its values, apart from `excluded` keys, are finite numbers."""
     if not isinstance(entry, dict) or not {"psnr", "ssim"} <= entry.keys():
         return False
     return all(_is_number(value) and abs(value) < 1e30 for key, value in entry.items() if key not in excluded)

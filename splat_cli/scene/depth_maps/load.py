@@ -115,7 +115,7 @@ class FitErrors:
         return self.metric <= factor * min(self.inverse, self.depth) + difference
 
     def rejects(self, error: float) -> bool:
-        """Whether maps do not belong to the scene: the error is far too large, or little better than of a constant."""
+        """Whether maps are of another scene: the error is far too large, or hardly less than that of a constant."""
         return error > _MAX_ERROR or error > max(_FINE_ERROR, _MAX_ERROR_SHARE * self.constant)
 
 

@@ -221,7 +221,7 @@ def _geocentric(places: np.ndarray) -> np.ndarray:
 class Mapping:
     """Result of structure from motion: photographs registered, points, mean error in pixels, mean track length.
 
-    unregistered: names of the photographs that were not registered, which UNREGISTERED in the folder `scene` lists.
+    unregistered: names of the photographs that were not registered; the file UNREGISTERED in `scene` lists them.
     gps_error: median in metres, if scale and orientation are from GPS data, else None. matcher: the one used,
     "exhaustive" or "sequential".
     """

@@ -27,7 +27,7 @@ _CONTENTS = (
 
 @contextmanager
 def new_scene_folder(scene: Path, record: Mapping[str, object]) -> Iterator[None]:
-    """Create the folder for `record`; removed if the photographs make no scene (UsageError), else kept after errors.
+    """Create the folder for `record`; removed if photographs make no scene (UsageError), kept after other errors.
 
     Features and matches of hours survive a full disk, a crash of COLMAP and Ctrl-C: contents of such a call are kept if
     its record is equal, else removed. UsageError if `scene` is not an empty folder, cannot be written, or is locked by

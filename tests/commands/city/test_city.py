@@ -489,7 +489,7 @@ def test_settings_may_change_as_long_as_nothing_is_trained(city, splat, tmp_path
 
 
 def test_a_city_keeps_the_defaults_of_the_version_that_began_it(city, copy, splat):
-    """In that version, --scale-reg had another default, and the value given for --opacity-reg was none."""
+    """In that version, --scale-reg had another default, and --opacity-reg was given."""
     record, settings = copy / "city.json", RunDir(copy / "coarse").config_path
     begun = json.loads(record.read_text())
     begun["defaults"]["scale_reg"] = 0.02
