@@ -5,8 +5,12 @@ import itertools
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from splat_cli.errors import UsageError, one_line
+from splat_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from PIL.ImageCms import ImageCmsTransform
 
 _PROBES = bytes(itertools.chain(*itertools.product((0, 90, 180, 255), repeat=3)))
 """Colours of all kinds, three bytes each."""
@@ -39,17 +43,18 @@ def color_of(value: str | Sequence[float]) -> tuple[float, float, float]:
 
 
 @lru_cache(64)
-def other_profile(profile: bytes) -> str | None:
-    """Name of an ICC profile of RGB whose colours differ from those of sRGB; None for others, also for damaged ones."""
+def to_srgb(profile: bytes) -> "ImageCmsTransform | None":
+    """Conversion of 8-bit RGB pictures with this ICC profile to sRGB.
+
+    None for profiles of the same colours, of grey or CMYK pictures, and damaged ones.
+    """
     from PIL import Image, ImageCms  # here: the command line parses colours without it
 
     try:
         opened = ImageCms.ImageCmsProfile(io.BytesIO(profile))
-        to_srgb = ImageCms.buildTransform(opened, ImageCms.createProfile("sRGB"), "RGB", "RGB")
-        probes = Image.frombytes("RGB", (len(_PROBES) // 3, 1), _PROBES)
-        shown = ImageCms.applyTransform(probes, to_srgb)
-        assert shown is not None
+        transform = ImageCms.buildTransform(opened, ImageCms.createProfile("sRGB"), "RGB", "RGB")
+        shown = transform.apply(Image.frombytes("RGB", (len(_PROBES) // 3, 1), _PROBES))
         differences = (abs(one - other) for one, other in zip(_PROBES, shown.tobytes(), strict=True))
-        return one_line(ImageCms.getProfileDescription(opened))[:40] if max(differences) > _SAME else None
-    except Exception:  # damaged, or of grey or CMYK pictures
+        return transform if max(differences) > _SAME else None
+    except Exception:  # exceptions of any type
         return None

@@ -16,10 +16,11 @@ from PIL.ExifTags import Base
 
 from splat_cli.device import ceil_div
 from splat_cli.errors import reason_of
-from splat_cli.io.color import other_profile
+from splat_cli.io.color import to_srgb
 from splat_cli.io.image_files import open_image
 
 _START = b"\xff\xd8\xff"
+_PROFILE = b"ICC_PROFILE\0"  # marks a profile in a JPEG
 _COLORSPACES = ("YCbCr", "Gray")
 _FACTORS = (8, 4, 2)  # by which a JPEG's cosine transform can be taken to fewer pixels
 _FILTER_MARGIN = 2  # a file is decoded to at least this multiple of the wanted size, for the later filter
@@ -28,7 +29,7 @@ _NOTHING = 2
 INVISIBLE = "is wholly transparent"
 EXCLUDED = "its mask excludes all pixels"
 """Reasons to skip a photograph without any pixel to train on."""
-COLORS = "have colours of {}, which are taken as sRGB: convert them if they look wrong"
+CMYK = "have colours of CMYK, which are taken without their profile: convert them if they look wrong"
 TURNED = "are turned by EXIF data, which is ignored: turn them if poses or masks are those of turned ones"
 _RATIO_TOLERANCE = 0.02
 _WHITE = 128
@@ -134,15 +135,13 @@ def image_size(path: Path) -> tuple[int, int]:
 
 
 def ignored_by(path: Path) -> Iterator[str]:
-    """What the file's header says of its pixels and is not applied: a profile of other colours, a turn by EXIF data.
+    """What the file's header says of its pixels and is not applied: a profile of inks, a turn by EXIF data.
 
     A turn by 90 degrees of pictures that are not square is not told: cameras have another size then.
     """
     with _opened(_regular(path)) as image:
         if image.mode == "CMYK":
-            yield COLORS.format("CMYK")
-        elif (profile := image.info.get("icc_profile")) and (name := other_profile(profile)):
-            yield COLORS.format(name)
+            yield CMYK
         turns = (2, 3, 4, 5, 6, 7, 8) if image.width == image.height else (2, 3, 4)
         with suppress(Exception):  # damaged EXIF data: Pillow's parser raises exceptions of any type
             # not image.getexif(), which decodes all pixels of a PNG to search for EXIF data behind them
@@ -161,6 +160,8 @@ def decode_photo(
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Photograph uint8 [H, W, 3] at `size` (width, height), and a mask if some of its pixels are not finite.
 
+    Colours of other profiles, such as the Display P3 of phones, are converted to sRGB.
+
     factor: from jpeg_reduction, if `size` is the size that the decoder then returns; by default the file is decoded to
     at least twice the size and filtered (over 45 dB against filtering all pixels: bench_images.py). The mask is
     uint8 [H, W]: 0 where a pixel is not finite or, at a smaller size, partly not, else 255. Transparent pixels show the
@@ -169,8 +170,9 @@ def decode_photo(
     content, finite = _content(path), None
     pixels = _decode_jpeg(content, size, factor)
     if pixels is not None:
-        return pixels, None
+        return _in_srgb(pixels, _jpeg_profile(content)), None
     with _opened(io.BytesIO(content)) as image:
+        profile = image.info.get("icc_profile")
         if not _is_plausible(image.size, content):
             raise ValueError(f"has {image.width}x{image.height} pixels in {len(content)} bytes, as no photograph has")
         try:
@@ -185,7 +187,21 @@ def decode_photo(
             raise ValueError(f"cannot be decoded ({reason_of(error)})") from error
     if color.size != size:
         color = color.resize(size, Image.Resampling.LANCZOS)
-    return np.array(color), finite if finite is None else _mask_of(finite, size)
+    return _in_srgb(np.array(color), profile), finite if finite is None else _mask_of(finite, size)
+
+
+def _jpeg_profile(content: bytes) -> bytes | None:
+    """The ICC profile of a JPEG; opening it takes longer than the search."""
+    if _PROFILE not in content:
+        return None
+    with _opened(io.BytesIO(content)) as image:
+        return image.info.get("icc_profile")
+
+
+def _in_srgb(pixels: np.ndarray, profile: bytes | None) -> np.ndarray:
+    """Pixels uint8 [H, W, 3] of an ICC profile as sRGB."""
+    transform = to_srgb(profile) if profile else None
+    return pixels if transform is None else np.array(transform.apply(Image.fromarray(pixels)))
 
 
 def has_alpha(path: Path) -> bool:

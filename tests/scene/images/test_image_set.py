@@ -7,6 +7,7 @@ import os
 import numpy as np
 import pytest
 from PIL import Image as Picture
+from PIL import ImageCms
 from PIL.PngImagePlugin import PngImageFile
 
 from splat_cli.errors import SceneError
@@ -137,6 +138,16 @@ def test_resized_without_a_shift(tmp_path, name):
     expected = whole.reshape(30, 20, 40, 20, 3).mean(axis=(1, 3))
     inner = slice(2, -2)
     assert np.abs(small - expected)[inner, inner].mean() < 3
+
+
+@pytest.mark.parametrize(("name", "options"), [("a.jpg", {"quality": 100, "subsampling": 0}), ("a.png", {})])
+def test_colours_of_a_profile_are_converted_to_srgb(tmp_path, name, options):
+    """Here, the profile exchanges red and blue."""
+    srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    exchanged = srgb.replace(b"rXYZ", b"xXYZ").replace(b"bXYZ", b"rXYZ").replace(b"xXYZ", b"bXYZ")
+    for profile, channels in ((srgb, [0, 1, 2]), (b"damaged", [0, 1, 2]), (exchanged, [2, 1, 0])):
+        path = save(tmp_path, name, Picture.fromarray(gradient()), icc_profile=profile, **options)
+        assert np.abs(loaded(path).astype(int) - gradient()[..., channels]).max() < 6
 
 
 @pytest.mark.parametrize("orientation", [3, 6])
