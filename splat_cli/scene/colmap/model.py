@@ -130,19 +130,19 @@ def _distortion(camera: Camera, k: tuple[float, ...]) -> Distortion | None:
         case "SIMPLE_PINHOLE" | "PINHOLE":
             return None
         case "SIMPLE_RADIAL" | "RADIAL":
-            return Polynomial(radial=k)
+            return Polynomial(radial=k).or_none()
         case "SIMPLE_FISHEYE" | "FISHEYE" | "SIMPLE_RADIAL_FISHEYE" | "RADIAL_FISHEYE" | "OPENCV_FISHEYE":
             return Polynomial(radial=k, fisheye=True)
         case "OPENCV" | "FULL_OPENCV":
-            return Polynomial(radial=(*k[:2], *k[4:5]), rational=k[5:], tangential=(k[2], k[3]))
+            return Polynomial(radial=(*k[:2], *k[4:5]), rational=k[5:], tangential=(k[2], k[3])).or_none()
         case "THIN_PRISM_FISHEYE":
             prism = (k[6], 0.0, k[7], 0.0)
             return Polynomial(radial=k[:2] + k[4:6], tangential=(k[2], k[3]), prism=prism, fisheye=True)
         case "RAD_TAN_THIN_PRISM_FISHEYE":  # p0 and p1 are in reverse order
             prism = (k[8], k[9], k[10], k[11])
             return Polynomial(k[:6], tangential=(k[7], k[6]), prism=prism, fisheye=True, tangential_last=True)
-        case "FOV" if math.isclose(k[0], 0, abs_tol=1e-9):
-            return None
+        case "FOV" | "SIMPLE_DIVISION" | "DIVISION" | "EUCM" if math.isclose(k[0], 0, abs_tol=1e-9):
+            return None  # without distortion: the photograph needs no filter
         case "FOV":
             return Fov(*k)
         case "SIMPLE_DIVISION" | "DIVISION":

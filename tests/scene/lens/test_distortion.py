@@ -95,14 +95,12 @@ def test_pixels_left_out_of_the_photograph_are_left_out_of_the_picture():
         ("DIVISION", (100, 100, 80, 60, 0.0)),
         ("EUCM", (100, 100, 80, 60, 0.0, 1.0)),
         ("OPENCV", (100, 100, 80, 60, 0, 0, 0, 0)),
+        ("SIMPLE_RADIAL", (100, 80, 60, 0)),
     ],
 )
 def test_without_distortion_it_is_a_pinhole(model, params):
-    lens = lens_of(Camera(1, model, 160, 120, params))
-    assert lens.pinhole.fx == 100
-    assert lens.pinhole.cx == pytest.approx(80, abs=0.6)
-    if lens.distortion is not None:
-        np.testing.assert_allclose(lens.distortion.distort(pixels_of(lens) / 100), pixels_of(lens) / 100)
+    """Undistorted, photographs would lose a row and a column, and be filtered."""
+    assert lens_of(Camera(1, model, 160, 120, params)) == Lens(160, 120, 100, 100, 80, 60)
 
 
 @pytest.mark.parametrize(
