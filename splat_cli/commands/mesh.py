@@ -28,6 +28,7 @@ from splat_cli.run.storage.load_run import (
     warn_of_earlier_step,
 )
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.scene.points.observations import Observations, observe
 from splat_cli.terminal.console import Display
 
 CHUNK = 64
@@ -38,6 +39,8 @@ STEPS = 1000
 """Steps of `drawn_to_points`, by default."""
 _DEPTH_WEIGHT = 3.0
 """Their weight in the loss: three times that of --preset mesh, which has it from the first step."""
+_HIDDEN = 1.2
+"""Depth of a point, relative to the surface in its pixel, from which on the surface hides it."""
 _PIXELS = 1.5
 """Size of a voxel, in pixels at the median depth."""
 _MAX_VOXELS = 512
@@ -133,8 +136,9 @@ def mesh_of_run(
 def drawn_to_points(splats: SplatArrays, run: RunDir, backend: Backend, display: Display, steps: int) -> SplatArrays:
     """The splats after `steps` more steps with a loss on their depths at the dataset's points.
 
-    Photographs alone do not show how far away plain surfaces are: the splats there are at various depths. Unchanged
-    after runs with such a loss, and where points or photographs are missing.
+    Photographs alone do not show how far away plain surfaces are: the splats there are at various depths. Points that
+    the splats hide from a view are left out: they would pull a hole into what is in front. Unchanged after runs with
+    such a loss, and where points or photographs are missing.
     """
     config = run.config()
     if not steps or config.depth_weight:
@@ -147,9 +151,22 @@ def drawn_to_points(splats: SplatArrays, run: RunDir, backend: Backend, display:
         return splats
     if not len(points):
         return splats
+    maps = render_depth_maps(backend, Splats.from_arrays(backend, splats), photographs.views, config.antialias)
+    seen = without_hidden(observe(photographs.views, points), points, maps)
     display.say(f"Drawing {len(splats):,} splats to {len(points):,} points, {steps} steps")
     with display.training(steps) as show:
-        return fine_tune(backend, splats, photographs, config, steps, show, points, depth_weight=_DEPTH_WEIGHT)
+        return fine_tune(backend, splats, photographs, config, steps, show, seen, depth_weight=_DEPTH_WEIGHT)
+
+
+def without_hidden(seen: Observations, points: np.ndarray, maps: DepthMaps) -> Observations:
+    """Observations of points [P, 3] without those behind a surface of the depth map of their view."""
+    visible = []
+    for index, numbers in enumerate(np.split(seen.points, seen.begins[1:-1])):
+        places, z, inside = maps.views[index].project(points[numbers])
+        column, row = np.where(inside[:, None], places, 0).astype(np.int64).T
+        depths, weights = (maps.backend.download(values)[row, column] for values in maps.of_view(index))
+        visible.append((weights == 0) | (z < _HIDDEN * depths) | ~inside)
+    return seen.select(np.concatenate(visible))
 
 
 def _sampled(maps: DepthMaps) -> tuple[np.ndarray, np.ndarray]:

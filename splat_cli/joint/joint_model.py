@@ -21,6 +21,7 @@ from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.depth_maps import DepthMaps
+from splat_cli.scene.points.observations import Observations
 from splat_cli.scene.view import View
 
 # Blocks and threads of a sum over all splats. On the CPU, one thread per block, because barriers are slow.
@@ -49,7 +50,7 @@ class JointInputs:
     """Inputs of the constructors of joint models.
 
     background: float32 [3] on the device, read at the start of each step. extent: scene size in world units. splats:
-    initial splats. points: the scene's, float32 [P, 3], or None. pose_offsets: float32 [V, 6, 9 or 11], or None.
+    initial splats. points: as of TrainingInputs. pose_offsets: float32 [V, 6, 9 or 11], or None.
     depth_maps: depth maps of the training views, or None.
     """
 
@@ -59,7 +60,7 @@ class JointInputs:
     background: DeviceArray
     extent: float
     splats: Splats
-    points: np.ndarray | None = None
+    points: np.ndarray | Observations | None = None
     pose_offsets: np.ndarray | None = None
     depth_maps: DepthMaps | None = None
 

@@ -22,6 +22,7 @@ from splat_cli.gaussians.ply import finite_splats, write_ply
 from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.scene.georeferenced import point_of
 from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.scene.points.observations import Observations
 from splat_cli.terminal.console import Progress
 from splat_cli.train.trainer import Trainer, TrainingInputs
 
@@ -58,7 +59,7 @@ def fine_tune(
     config: TrainConfig,
     steps: int,
     on_progress: Callable[[Progress], None] | None = None,
-    points: np.ndarray | None = None,
+    points: np.ndarray | Observations | None = None,
     **changes: Any,
 ) -> SplatArrays:
     """The splats after `steps` more steps with a run's settings and `changes`; learning rates decay from step 0.

@@ -27,6 +27,7 @@ from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import update_smooth_3d_sigmas
 from splat_cli.scene.extent import scene_extent, scene_size
 from splat_cli.scene.images.image_set import ImageSet, mean_color
+from splat_cli.scene.points.observations import Observations
 from splat_cli.scene.poses import views_following
 from splat_cli.scene.view import View
 from splat_cli.terminal.console import Progress
@@ -49,14 +50,14 @@ T = TypeVar("T")
 class TrainingInputs:
     """Photographs of the training views, points of the scene, and initial offsets of poses.
 
-    images: all on the device, or streamed if `budget` is given. points: float32 [P, 3] of the scene, world units, for
-    --depth-weight and --free-space, or None. pose_offsets: float32 [V, 6, 9 or 11], initial offsets of --pose-opt, as
-    for `moved_views`, or None.
+    images: all on the device, or streamed if `budget` is given. points: float32 [P, 3] of the scene, world units, or
+    what the views see of them, for --depth-weight and --free-space, or None. pose_offsets: float32 [V, 6, 9 or 11],
+    initial offsets of --pose-opt, as for `moved_views`, or None.
     """
 
     images: ImageSet
     budget: ImageBudget | None = None
-    points: np.ndarray | None = None
+    points: np.ndarray | Observations | None = None
     pose_offsets: np.ndarray | None = None
 
 

@@ -11,10 +11,13 @@ from splat_cli.commands import mesh
 from splat_cli.commands.mesh import Mesh, merged_vertices, without_small_parts, write_mesh, zero_surface
 from splat_cli.device import open_backend
 from splat_cli.gaussians.formats.gltf import read_container
+from splat_cli.render.depth_fusion import DepthMaps
 from splat_cli.run import export_splats
 from splat_cli.run.storage.load_run import load_trained_splats, read_run_scene
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.scene.points.observations import Observations
 from splat_cli.terminal.console import Display
+from tests.views import ring_of_views
 
 pytest.importorskip("skimage")
 MESH = Mesh(
@@ -116,7 +119,8 @@ def test_command_writes_a_mesh_of_a_run(splat, trained, tmp_path, monkeypatch):
     found = json.loads(done.out)
     assert found["triangles"] == plyfile.PlyData.read(str(out))["face"].count > 100
     assert found["voxel"] == 0.2
-    assert [len(one.points) for one in inputs] == [len(read_run_scene(RunDir(trained), None).points)]
+    assert [one.points.points.max() for one in inputs] < [len(read_run_scene(RunDir(trained), None).points)]
+    assert inputs[0].points.begins[-1] > 100
 
 
 def test_a_mesh_ends_at_the_crop_of_the_run(splat, run_copy):
@@ -134,7 +138,7 @@ def test_splats_are_drawn_to_points_unless_training_did_so(run_copy, monkeypatch
     config, scene, splats = run.config(), run.scene_path(), load_trained_splats(run_copy)[0]
 
     def fine_tune(backend, splats, photographs, config, steps, show, points, **changes):
-        calls.append((len(photographs.views), steps, len(points) > 0, changes))
+        calls.append((len(photographs.views), steps, len(points.pixels) > 0, changes))
 
     def drawn(steps=7, scene=scene, **changes):
         run.save_config(dataclasses.replace(config, **changes), scene, "CPU")
@@ -147,6 +151,25 @@ def test_splats_are_drawn_to_points_unless_training_did_so(run_copy, monkeypatch
     assert drawn(scene=run_copy / "gone") is splats
     assert "splats are not drawn to points" in capsys.readouterr().err
     assert len(calls) == 1
+
+
+def test_points_behind_surfaces_do_not_draw_splats():
+    """The left half of the second view shows a wall at depth 2; a point may seem to be up to a fifth behind it."""
+    backend, views = open_backend("cpu"), ring_of_views(3, width=32, height=24)
+    depths, weights = np.zeros((3, 24, 32), np.float32), np.zeros((3, 24, 32), np.float32)
+    depths[1, :, :16], weights[1, :, :16] = 2, 0.5
+    maps = DepthMaps(backend, views, None, 24 * 32 * np.arange(3), depths.ravel(), weights.ravel(), None)
+    x, y = np.array([4.5, 20.5, 8.5, 12.5]), np.array([3.5, 7.5, 11.5, 15.5])
+    z = np.array([2.5, 2.5, 2.3, 1.0])
+    placed = np.stack([(x - views[1].cx) / views[1].fx * z, (y - views[1].cy) / views[1].fy * z, z], axis=1)
+    points = views[1].center + placed @ views[1].w2c[:3, :3]
+    begins, numbers = np.array([0, 1, 5, 5], np.int32), np.array([0, 0, 1, 2, 3], np.int32)
+    everywhere = Observations(begins, np.arange(5, dtype=np.int32), 1 / np.float32([9, *z]), numbers)
+    seen = mesh.without_hidden(everywhere, points, maps)
+    assert seen.begins.tolist() == [0, 1, 4, 4]
+    assert seen.points.tolist() == [0, 1, 2, 3]
+    assert seen.pixels.tolist() == [0, 2, 3, 4]
+    np.testing.assert_array_equal(seen.inverse_depths, 1 / np.float32([9, *z[1:]]))
 
 
 @pytest.mark.parametrize(("voxel", "cell"), [(0.2, 0.2), (0.001, 0.0075 * 2.7)])

@@ -100,12 +100,14 @@ class FreeSpaceRays:
 class FreeSpaceLoss(JointModel):
     """Mean squared opacity in front of the dataset's points, as the views see them.
 
-    weight: weight in the loss. points: float32 [P, 3].
+    weight: weight in the loss. points: float32 [P, 3], or what views see of them.
     """
 
     PROJECTS_AHEAD = True
 
-    def __init__(self, backend: Backend, views: Sequence[View], points: np.ndarray, weight: float) -> None:
+    def __init__(
+        self, backend: Backend, views: Sequence[View], points: np.ndarray | Observations, weight: float
+    ) -> None:
         self.backend, self.points, self.weight = backend, points, weight
         self.set_views(views)
 

@@ -47,7 +47,9 @@ class DepthTargets(Protocol):
 class PointTargets(DepthTargets):
     """Inverse depths of points, float32 [P, 3], where views see them; the loss is relative to their mean."""
 
-    def __init__(self, backend: Backend, observations: Observations, points: np.ndarray | None = None) -> None:
+    def __init__(
+        self, backend: Backend, observations: Observations, points: np.ndarray | Observations | None = None
+    ) -> None:
         self.backend, self.points = backend, points
         self._upload(observations)
 

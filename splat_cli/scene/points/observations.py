@@ -27,13 +27,20 @@ class Observations:
     inverse_depths: np.ndarray
     points: np.ndarray
 
+    def select(self, chosen: np.ndarray) -> "Observations":
+        """Those that are chosen, bool [P]."""
+        begins = np.concatenate([[0], np.cumsum(chosen)])[self.begins].astype(np.int32)
+        return Observations(begins, self.pixels[chosen], self.inverse_depths[chosen], self.points[chosen])
 
-def observe(views: Sequence[View], points: np.ndarray) -> Observations:
-    """Project points [P, 3] into the views, without those occluded by others.
+
+def observe(views: Sequence[View], points: np.ndarray | Observations) -> Observations:
+    """Project points [P, 3] into the views, without those occluded by others. Returns observations as they are.
 
     A point counts as occluded if another one in the same or an adjacent cell of a coarse grid is clearly nearer. Sparse
     points do not cover what is behind them: missing some visible points is better than using occluded ones.
     """
+    if isinstance(points, Observations):
+        return points
     seen = [_seen(view, points) for view in views]
     begins = np.cumsum([0, *(len(pixels) for pixels, _, _ in seen)]).astype(np.int32)
     pixels, inverse_depths, numbers = (np.concatenate(parts) for parts in zip(*seen, strict=True))
