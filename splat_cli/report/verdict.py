@@ -29,7 +29,8 @@ _NOT_MATCHED = 20.0, 24.0  # dB of held-out photographs, and of those trained on
 _UNEVEN = 1.0  # dB that fitted colours gain
 _NUM_NAMED = 3  # worst views
 _COMPARED = (
-    "The photograph is shifted against the splats: its pose is wrong. Train with `--pose-opt`.",
+    "The photograph is shifted against the splats: its pose is wrong. Estimate poses anew with `splat sfm`; if they "
+    "are only a little off, train with `--pose-opt`.",
     "It is blurred, or something moved: leave it out, or train with `--robust`.",
     "The splats are smeared: take more photographs of that place.",
 )
@@ -142,7 +143,7 @@ def _failing_everywhere(data: RunData) -> Iterator[tuple[Markup, Markup]]:
             prose(f"Photographs that it was trained on look wrong, too: {_training_psnr(data):.1f} dB."),
             prose(
                 "Photographs contradict each other. If most are shifted against the splats, their poses are wrong: "
-                "train with `--pose-opt`, or estimate new ones with `splat sfm`."
+                "estimate new ones with `splat sfm PHOTOS -o SCENE`, and train SCENE."
             ),
         )
     if measured.get("fitted_psnr", 0) - measured.get("psnr", 0) >= _UNEVEN and data.config.appearance == "none":

@@ -140,7 +140,8 @@ def test_photographs_that_contradict_each_other(data, psnr, training, is_told):
     figures = [{"step": 100, "psnr": training}]
     text = told(dataclasses.replace(changed(data, downscale=4), metrics={100: scores([psnr] * 8)}, figures=figures))
     assert (f"trained on look wrong, too: {training}.0 dB" in text) == is_told
-    poses, size = text.find("--pose-opt, or estimate new ones with splat sfm"), text.index("train without --downscale")
+    poses = text.find("estimate new ones with splat sfm PHOTOS -o SCENE, and train SCENE")
+    size = text.index("train without --downscale")
     assert (0 < poses < size) == is_told  # what matters more comes first
 
 
