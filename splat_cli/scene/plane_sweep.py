@@ -85,7 +85,8 @@ def _random_pixels(
     for index, mask in enumerate(masks):
         if mask is not None:
             rows = np.flatnonzero(which == index)
-            kept[rows] = kept[rows] & (_at(mask, places[rows], views[index]) > 0)
+            for corner in _CORNERS:
+                kept[rows] = kept[rows] & (_at(mask, places[rows] + corner, views[index]) > 0)
     return np.c_[which, places].astype(np.int32)[np.flatnonzero(kept)]
 
 
@@ -213,6 +214,7 @@ def _gray(image: np.ndarray, view: View) -> np.ndarray:
 
 
 RADIUS = 2  # px of a patch, as in cuda_src/image/plane_sweep.cu
+_CORNERS = RADIUS * np.array([(0, 0), (-1, -1), (-1, 1), (1, -1), (1, 1)])
 _THREADS = 128
 _SCORES_AT_ONCE = {"cuda": 1 << 24, "cpu": 1 << 18}  # half a second on one core: signals are handled between launches
 

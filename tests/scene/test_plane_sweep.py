@@ -9,6 +9,7 @@ from splat_cli.scene.plane_sweep import (
     NUM_NEIGHBORS,
     RADIUS,
     GrayscaleImages,
+    _random_pixels,
     neighbors_by_points,
     neighbors_by_position,
     peaks,
@@ -89,6 +90,8 @@ def test_masked_pixels_give_no_points(backend):
     below = points @ views[0].w2c[1, :3] > 0.1  # the cameras share their vertical axis
     assert len(points) > 50
     assert not below.any()
+    pixels = _random_pixels(views, [mask] * len(views), 5000, np.random.default_rng(0))
+    assert pixels[:, 2].max() == 60 - 1 - RADIUS  # patches do not show masked pixels either
 
 
 def test_few_views_are_enough(backend):

@@ -156,7 +156,11 @@ def jpeg_reduction(path: Path, wanted: tuple[int, int]) -> int:
 
 
 def decode_photo(
-    path: Path, size: tuple[int, int], background: tuple[int, int, int] | None, factor: int | None = None
+    path: Path,
+    size: tuple[int, int],
+    background: tuple[int, int, int] | None,
+    factor: int | None = None,
+    mask: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Photograph uint8 [H, W, 3] at `size` (width, height), and a mask if some of its pixels are not finite.
 
@@ -165,12 +169,33 @@ def decode_photo(
     factor: from jpeg_reduction, if `size` is the size that the decoder then returns; by default the file is decoded to
     at least twice the size and filtered (over 45 dB against filtering all pixels: bench_images.py). The mask is
     uint8 [H, W]: 0 where a pixel is not finite or, at a smaller size, partly not, else 255. Transparent pixels show the
-    background; ValueError if it is None, or if all pixels are transparent.
+    background; ValueError if it is None, or if all pixels are transparent. mask: uint8 of the file's size; pixels where
+    it is 0 get the mean colour of the others, because filters mix neighbours.
     """
-    content, finite = _content(path), None
+    content = _content(path)
+    pixels, profile, finite = _decoded(content, size, background, factor if mask is None else 1)
+    if mask is not None:
+        pixels[mask == 0] = _mean(pixels, mask)
+    if pixels.shape[1::-1] != size:
+        pixels = np.array(Image.fromarray(pixels).resize(size, Image.Resampling.LANCZOS))
+    return _in_srgb(pixels, profile), finite if finite is None else _mask_of(finite, size)
+
+
+def _mean(pixels: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Mean colour uint8 [3] of the pixels uint8 [H, W, 3] where the mask is not 0; black without any."""
+    count = max(int(np.count_nonzero(mask)), 1)
+    sums = (int(np.sum(pixels[..., channel], where=mask > 0, dtype=np.int64)) for channel in range(3))
+    return np.array([total // count for total in sums], np.uint8)
+
+
+def _decoded(
+    content: bytes, size: tuple[int, int], background: tuple[int, int, int] | None, factor: int | None
+) -> tuple[np.ndarray, bytes | None, np.ndarray | None]:
+    """Pixels uint8 [H, W, 3] of at least `size`, ICC profile, and bool [H, W] of finite pixels, if some are not."""
     pixels = _decode_jpeg(content, size, factor)
     if pixels is not None:
-        return _in_srgb(pixels, _jpeg_profile(content)), None
+        return pixels, _jpeg_profile(content), None
+    finite = None
     with _opened(io.BytesIO(content)) as image:
         profile = image.info.get("icc_profile")
         if not _is_plausible(image.size, content):
@@ -185,9 +210,7 @@ def decode_photo(
             raise ValueError("is transparent in places: train with --background black or white") from None
         except Exception as error:
             raise ValueError(f"cannot be decoded ({reason_of(error)})") from error
-    if color.size != size:
-        color = color.resize(size, Image.Resampling.LANCZOS)
-    return _in_srgb(np.array(color), profile), finite if finite is None else _mask_of(finite, size)
+    return np.array(color), profile, finite
 
 
 def _jpeg_profile(content: bytes) -> bytes | None:
@@ -217,14 +240,11 @@ def has_alpha(path: Path) -> bool:
 
 
 def _decode_jpeg(content: bytes, size: tuple[int, int], factor: int | None) -> np.ndarray | None:
-    """See decode_photo; only for ordinary JPEG files, None for others."""
+    """See _decoded; only for ordinary JPEG files, None for others."""
     full = jpeg_size(content)
     if full is None or not _is_plausible(full, content):
         return None
-    pixels = decode_jpeg(content, factor or reduction(full, size))
-    if pixels is None or pixels.shape[1::-1] == size:
-        return pixels
-    return np.array(Image.fromarray(pixels).resize(size, Image.Resampling.LANCZOS))
+    return decode_jpeg(content, factor or reduction(full, size))
 
 
 def decode_mask(path: Path, photo: Path, size: tuple[int, int], inverted: bool) -> np.ndarray:

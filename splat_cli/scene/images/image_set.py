@@ -23,6 +23,7 @@ from splat_cli.scene.images.decode import (
     INVISIBLE,
     decode_mask,
     decode_photo,
+    image_size,
     jpeg_reduction,
     reduced,
     wholly_white,
@@ -138,8 +139,12 @@ class Loader:
         size, lens = (view.width, view.height), view.lens
         factor = None if lens is None else _lens_reduction(lens, view.path, size)
         decoded = size if lens is None or factor is None else reduced((lens.width, lens.height), factor)
-        photo, finite = decode_photo(view.path, decoded, self.background, factor)
-        mask = None if view.mask is None else decode_mask(view.mask, view.path, decoded, self.invert_masks)
+        mask = None
+        if view.mask is not None:
+            mask = decode_mask(view.mask, view.path, image_size(view.path), self.invert_masks)
+        photo, finite = decode_photo(view.path, decoded, self.background, factor, mask)
+        if mask is not None and mask.shape[1::-1] != decoded:
+            mask = wholly_white(Image.fromarray(mask), decoded)
         if finite is not None:
             self.bad_pixels[view.name] = int((finite == 0).sum())
             mask = finite if mask is None else np.minimum(mask, finite)

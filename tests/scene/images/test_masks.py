@@ -87,6 +87,21 @@ def test_downscaled_pixel_counts_if_all_its_source_pixels_count(tmp_path):
     np.testing.assert_array_equal(mask[7], [0] * 11 + [255] * 9)
 
 
+@pytest.mark.parametrize(("name", "options"), [("a.png", {}), ("a.jpg", {"quality": 95, "subsampling": 0})])
+@pytest.mark.parametrize("factor", [1, 2, 4])
+def test_masked_pixels_change_no_others(tmp_path, name, options, factor):
+    """Filters mix neighbours, and decoders of small JPEG pictures whole blocks; the mask ends between two blocks."""
+    photo, found = np.asarray(Picture.fromarray(gradient()).resize((160, 120))).copy(), []
+    mask = np.full((120, 160), 255, np.uint8)
+    mask[:, :48] = 0
+    for value in (0, 255):
+        photo[:, :48] = value
+        view = view_of(save(tmp_path, name, Picture.fromarray(photo), **options), 160 // factor, 120 // factor)
+        found.append(load_images([dataclasses.replace(view, mask=save(tmp_path, "m.png", Picture.fromarray(mask)))]))
+    for pixels in zip(*found[0].images, *found[1].images, strict=True):
+        np.testing.assert_array_equal(*pixels)
+
+
 def test_mask_that_keeps_all_pixels_is_dropped(tmp_path):
     assert load_images([masked(tmp_path, Picture.new("L", (40, 30), 255))]).masks == [None]
 
