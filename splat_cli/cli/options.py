@@ -115,9 +115,13 @@ _OPTIONS_OF_OTHERS = {
     **dict.fromkeys(("--llffhold", "--eval-split-every"), "--test-every"),
     "--refine-every": "--densify-interval",
     "--with-viewer": "--viewer",
+    **{
+        name: f"`splat sfm PHOTOS {name}`, before `splat train` of its scene"
+        for name in ("--frames", "--matcher", "--matching", "--camera-model", "--one-camera")
+    },
 }
-"""Options of other trainers (3DGS's train.py, gsplat's simple_trainer.py, nerfstudio, Brush, LichtFeld Studio), with
-hyphens instead of underscores -> names in this program."""
+"""Options of `splat sfm` and of other trainers (3DGS's train.py, gsplat's simple_trainer.py, nerfstudio, Brush,
+LichtFeld Studio), with hyphens instead of underscores -> names in this program."""
 
 
 class SectionedCommand(click.Command):

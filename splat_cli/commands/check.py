@@ -43,6 +43,7 @@ _HOLE_SHARE, _MIN_HOLE = 0.25, 25.0  # of the arc of a capture from one side; de
 _NUM_PLACES = 5
 _MOST_PLACED, _MIN_PLACED, _FEW_PLACED = 500, 0.8, 1 / 3  # photographs; fractions of them
 _MIN_SECOND = 0.2  # fraction of the photographs in a group of their own
+_MAX_SPREAD = 0.02  # of rough poses by different halves of the points, relative to the scene's size
 
 
 def check(source: Path, num_frames: int, counting: Counting, page: Path | None = None) -> Checked:
@@ -81,37 +82,39 @@ def _check_without_poses(source: Path, paths: Sequence[Path], counting: Counting
     finding = _unknown(0, num)
     for are_enlarged in (False, True) if checked.pairs and num <= _MOST_PLACED else ():
         rough = _rough(checked, are_enlarged, counting)
-        if rough is not None and len(rough.scene.views) >= _MIN_PLACED * num:
+        if rough is not None and rough.spread <= _MAX_SPREAD and len(rough.scene.views) >= _MIN_PLACED * num:
             places = helpful_places(rough.scene, _NUM_PLACES)
             findings = [*checked.findings, _rough_directions(rough)]
             return dataclasses.replace(checked, findings=findings, scene=rough.scene, places=places)
-        finding = _groups(len(rough.scene.views), rough.num_apart, num) if rough else _groups(0, 0, num)
+        finding = _groups(len(rough.scene.views), rough.num_apart, num, rough.spread) if rough else _groups(0, 0, num)
     return dataclasses.replace(checked, findings=[*checked.findings, finding])
 
 
 @dataclass(frozen=True)
 class _Rough:
     """Rough poses. num_apart: photographs in the largest other group that no match connects with those of the scene;
-    matched: pairs of photographs that show the same."""
+    matched: pairs of photographs that show the same; spread: see `rough_scene`."""
 
     scene: Scene
     num_apart: int
     matched: list[tuple[str, str]]
+    spread: float = 0.0
 
 
 def _rough(checked: Checked, are_enlarged: bool, counting: Counting) -> _Rough | None:
     with tempfile.TemporaryDirectory() as folder:
         paths = [one.path for one in checked.photographs]
-        scene = rough_scene(paths, checked.pairs, Path(folder), counting, are_enlarged)
-        if scene is None:
+        found = rough_scene(paths, checked.pairs, Path(folder), counting, are_enlarged)
+        if found is None:
             return None
+        scene, spread = found
         groups = list(other_groups(find_model(scene.root)).values())
         matched = matched_photographs(scene.root)
     of_copy = {rough_name(number): name for number, name in enumerate(checked.names)}
     views = [dataclasses.replace(view, name=of_copy[view.name]) for view in scene.views]
     num_apart = _num_apart({view.name for view in scene.views}, groups, matched)
     pairs = [(of_copy[one], of_copy[other]) for one, other in matched]
-    return _Rough(dataclasses.replace(scene, views=views), num_apart, pairs)
+    return _Rough(dataclasses.replace(scene, views=views), num_apart, pairs, spread)
 
 
 def _num_apart(placed: set[str], groups: Sequence[set[str]], matched: Sequence[tuple[str, str]]) -> int:
@@ -141,14 +144,20 @@ def _rough_directions(rough: _Rough) -> Finding:
     return Finding("directions", False, f"{text}; {advice}", opposite[0])
 
 
-def _groups(placed: int, num_apart: int, num: int) -> Finding:
-    """Directions of `num` photographs if only `placed` have rough poses, and `num_apart` others among themselves."""
+def _groups(placed: int, num_apart: int, num: int, spread: float = 0.0) -> Finding:
+    """Directions of `num` photographs if only `placed` have rough poses, and `num_apart` others among themselves.
+
+    spread: of the rough poses, which are only then of use.
+    """
     if num_apart >= _MIN_SECOND * num:
         text = (
             f"{placed} and {num_apart} of {num} fit together only among themselves: add some that connect both groups"
         )
     elif placed < _FEW_PLACED * num:
         text = f"only {placed} of {num} fit together: take more that overlap by two thirds"
+    elif spread > _MAX_SPREAD:
+        text = f"half of the points give other poses than the other half (by {spread:.0%}): take more that overlap by "
+        text += "two thirds, moving between them"
     else:
         return _unknown(placed, num)
     return Finding("directions", False, text)

@@ -170,6 +170,7 @@ def test_misspelt_command_gets_a_suggestion(splat):
         (["--cap_max", "9"], "here it is --max-splats"),
         (["--export-every", "9"], "here it is --save-at STEPS"),
         (["--max-resolution", "9"], "here it is --max-size"),
+        (["--frames", "9"], "here it is `splat sfm PHOTOS --frames`, before `splat train` of its scene"),
         (["--stepz", "3"], "No such option '--stepz': did you mean '--steps'? (see 'splat train --help')"),
     ],
 )

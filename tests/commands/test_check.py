@@ -121,9 +121,11 @@ def test_two_halves_that_share_nothing(capture, tmp_path):
     assert set(finding.photographs) >= {"a_10.png", "a_11.png"}
 
 
-def test_a_third_of_the_circle_is_missing_by_rough_poses(splat, tmp_path):
+def test_a_third_of_the_circle_is_missing_by_rough_poses(splat, tmp_path, monkeypatch):
     """The copies of photographs are numbered; findings have the names of the photographs."""
     pytest.importorskip("pycolmap")
+    found, rough = [], check._rough
+    monkeypatch.setattr(check, "_rough", lambda *args: found.append(rough(*args)) or found[-1])
     (tmp_path / "photos" / "walk").mkdir(parents=True)
     for number, picture in enumerate(photographs_all_around(30)):
         if not 10 <= number < 20:
@@ -135,6 +137,7 @@ def test_a_third_of_the_circle_is_missing_by_rough_poses(splat, tmp_path):
     assert problem["topic"] == "directions"
     assert problem["photographs"] == ["ball 9.png", "ball 20.png"]
     assert 125 < int(problem["text"].split(" of 360 degrees")[0].rsplit(" ", 1)[1]) < 145, "132 by true poses"
+    assert found[-1].spread > 0
     assert ["ball 9.png", "ball 20.png"] in [place["between"] for place in data["places"]]
     assert "From above" in (tmp_path / "check.html").read_text()
 
@@ -146,10 +149,11 @@ def test_a_third_of_the_circle_is_missing_by_rough_poses(splat, tmp_path):
         (44, 12, True, "unknown, 44 of 65 have a rough pose: run `splat sfm`, then check its scene"),
         (22, 12, True, "unknown, 22 of 65 have a rough pose"),
         (21, 12, False, "only 21 of 65 fit together: take more that overlap by two thirds"),
+        (65, 0, False, "half of the points give other poses than the other half (by 3%): take more that overlap by"),
     ],
 )
 def test_directions_of_photographs_that_do_not_fit_together(placed, num_apart, ok, text):
-    finding = _groups(placed, num_apart, 65)
+    finding = _groups(placed, num_apart, 65, 0.03 if placed == 65 else 0.02)
     assert finding.ok == ok
     assert finding.text.startswith(text)
 
@@ -170,6 +174,8 @@ def test_a_group_that_matches_is_not_apart(matched, num_apart):
 
 ALL, SIDE = ring_of_views(20), ring_of_views(40)[:20]
 OPEN = ring_of_views(30)[:20]
+OTHER = ring_of_views(20)
+"""Rough poses that depend on the points."""
 SPHERES = [replace(view, distortion=Equirectangular()) for view in OPEN]
 
 
@@ -182,6 +188,8 @@ SPHERES = [replace(view, distortion=Equirectangular()) for view in OPEN]
         (SIDE[:14], SIDE[:15], "15 and 5 of 20 fit together only"),
         (SIDE[:14], [], "only 0 of 20 fit together"),
         ([], SIDE, "evenly from 171 of 360 degrees"),
+        (OTHER, SIDE, "evenly from 171 of 360 degrees"),
+        (OTHER, OTHER, "half of the points give other poses"),
     ],
 )
 def test_enlarged_copies_decide_if_few_photographs_have_a_rough_pose(monkeypatch, tmp_path, first, second, text):
@@ -191,7 +199,8 @@ def test_enlarged_copies_decide_if_few_photographs_have_a_rough_pose(monkeypatch
     def rough(checked, are_enlarged, counting):
         expected, views = next(looks)
         assert are_enlarged == expected
-        return check._Rough(SimpleNamespace(views=views), 20 - len(views), []) if views else None
+        spread = 0.021 if views is OTHER else 0.02
+        return check._Rough(SimpleNamespace(views=views), 20 - len(views), [], spread) if views else None
 
     found = photo_checks.Checked(tmp_path, [], [f"{i}" for i in range(20)], [], None, [], 1.0, None, [(0, 1)])
     monkeypatch.setattr(check, "check_photographs", lambda *args: found)

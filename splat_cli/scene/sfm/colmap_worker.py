@@ -72,6 +72,8 @@ _NEAREST, _MUTUAL = 3, 5  # pairs of a photograph that cover most; of both photo
 _AGREEING, _MAX_ERROR = 0.5, 4.0  # least share of a pair's matches; pixels from the epipolar line, as COLMAP verifies
 _MAX_CONTRADICTED = 0.02  # of the cells of strong pairs; up to 0.019 in nine scenes, 0.03 to 0.08 in a folded one
 _OWN_CAMERA = 1_000_000  # added to an image's id
+_SPLITS = 4  # of points into halves, to see how far poses depend on the half
+_NEAR = 0.02  # of the scene's size: cameras that are at the same place by both halves
 _BLOCKS = 8
 _MIN_BLOCK, _MAX_BLOCK = 5, 50
 _LISTED_BLOCK = 100
@@ -104,7 +106,8 @@ def main() -> None:
         models = [_with_refined_lens(pycolmap, model, len(job["names"])) for model in models]
     for model in models:
         _color_points(model, images)
-    _send(models=len(models), **_write(pycolmap, models, scene / "sparse", job))
+    spread = _spread(pycolmap, models[0], job) if job["are_small"] and models else 0.0
+    _send(models=len(models), spread=spread, **_write(pycolmap, models, scene / "sparse", job))
     SavedModels(database).remove()
 
 
@@ -461,6 +464,33 @@ def _adjust(pycolmap: Any, model: Any, num: int, least_gain: float) -> None:
     adjustment.print_summary, adjustment.ceres.solver_options.function_tolerance = False, least_gain
     pycolmap.bundle_adjustment(model, adjustment)
     model.update_point_3d_errors()
+
+
+def _spread(pycolmap: Any, model: Any, job: Mapping[str, Any]) -> float:
+    """How far a camera is from its place by the other half of the points (median), relative to the scene's size.
+
+    Photographs that overlap well have about the same poses by each half. 1 if no cameras are near each other.
+    """
+    dice, distances = np.random.default_rng(job["seed"]), []
+    numbers, shown = sorted(model.points3D), model.reg_image_ids()
+    centers = np.array([model.images[number].projection_center() for number in shown])
+    away, depth = (
+        np.linalg.norm(places - centers.mean(axis=0), axis=1)
+        for places in (centers, np.array([point.xyz for point in model.points3D.values()]))
+    )
+    size = float(np.sqrt(away.max() * np.median(depth)))
+    for _ in range(_SPLITS):
+        halves = [pycolmap.Reconstruction(model) for _ in range(2)]
+        for number, which in zip(numbers, dice.permutation(len(numbers)) % 2, strict=True):
+            halves[which].delete_point3D(number)
+        for half in halves:
+            _adjust(pycolmap, half, len(job["names"]), _LEAST_LAST_GAIN)
+        moved = pycolmap.align_reconstructions_via_proj_centers(*halves, _NEAR * size)
+        if moved is None:
+            return 1.0
+        first, second = ([half.images[number].projection_center() for number in shown] for half in halves)
+        distances += [np.linalg.norm(moved * one - other) / size for one, other in zip(first, second, strict=True)]
+    return float(np.median(distances))
 
 
 def _with_refined_lens(pycolmap: Any, model: Any, num: int) -> Any:

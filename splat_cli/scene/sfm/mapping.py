@@ -223,7 +223,8 @@ class Mapping:
 
     unregistered: names of the photographs that were not registered; the file UNREGISTERED in `scene` lists them.
     gps_error: median in metres, if scale and orientation are from GPS data, else None. matcher: the one used,
-    "exhaustive" or "sequential".
+    "exhaustive" or "sequential". spread: of small copies, how far a camera is from its place by the other half of the
+    points (median), relative to the scene's size.
     """
 
     num_photographs: int
@@ -235,6 +236,7 @@ class Mapping:
     gps_error: float | None = None
     matcher: str = "exhaustive"
     scene: Path = Path()
+    spread: float = 0.0
 
     @property
     def num_registered(self) -> int:
@@ -330,6 +332,7 @@ def map_photographs(
         found["gps_error"],
         matcher,
         scene,
+        found.get("spread", 0.0),
     )
 
 

@@ -63,6 +63,13 @@ errors.append(split.compute_mean_reprojection_error())
 worker._adjust(pycolmap, split, 8, 1e-4)
 errors.append(split.compute_mean_reprojection_error())
 shared = worker._is_shared(pycolmap, [model], set(names), 8)
+spreads, large = [], pycolmap.Reconstruction(model)
+large.transform(pycolmap.Sim3d(7, pycolmap.Rotation3d(), [1, 2, 3]))
+for num, whole in ((4000, large), (4000, model), (200, model), (100, model)):
+    some = pycolmap.Reconstruction(whole)
+    for number in sorted(some.points3D)[num:]:
+        some.delete_point3D(number)
+    spreads.append(worker._spread(pycolmap, some, {"seed": 0, "names": names}))
 worker._COMPARED_POINTS = 10
 fewer = worker._with_fewer_points(pycolmap, model)
 lenses, models, options.num_points3D, worker._COMPARED_POINTS = [], pycolmap.CameraModelId, 400, 100
@@ -100,7 +107,7 @@ print("RESULT", json.dumps({
     "errors": errors, "lenses": lenses,
     "fewer": [fewer.num_points3D(), min(image.num_points3D for image in fewer.images.values())],
     "lengths": [one.compute_mean_track_length() for one in (model, fewer)],
-    "shared": shared,
+    "shared": shared, "spreads": spreads,
     "colors": colors,
     "registered": [registered(f"{name}.db") for name in ("own", "imported", "damaged")],
     "counts": counts, "num_cameras": copied.num_cameras(),
@@ -120,6 +127,9 @@ def test_cameras_are_split_and_matches_copied(tmp_path):
     assert found["fewer"][0] < found["points"][0]
     assert found["fewer"][1] >= 10
     assert found["lengths"][0] < found["lengths"][1]
+    large, many, fewer, fewest = found["spreads"]
+    assert many < 0.025 < 0.05 < fewer < fewest == 1, "poses by one half of the points and by the other"
+    assert large == pytest.approx(many, rel=0.3)
     (few, *_), (simple, *_), (few_again, *_), (kept, (radial_error, refined_error), lens) = found["lenses"]
     assert [few, few_again] == [True, True], "8 photographs are too few"
     assert simple, "more parameters fit no better"
@@ -200,6 +210,7 @@ def test_lenses_are_refined_before_models_are_written(monkeypatch, tmp_path, is_
         "groups": [],
         "sizes": [],
         "names": ["a", "b"],
+        "are_small": False,
         "refines_lens": is_refined,
     }
     monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(job) + "\n"))
