@@ -1,6 +1,8 @@
 """COLMAP models: round trips, and damaged files, which are refused by name."""
 
+import dataclasses
 import struct
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -35,6 +37,16 @@ def test_round_trip(tmp_path, binary):
 def test_empty_model(tmp_path, binary):
     write_model(tmp_path, Model({}, []), binary)
     assert_same(read_model(tmp_path), Model({}, []))
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_two_cameras_with_one_id(tmp_path, binary):
+    """Equal ones do no harm."""
+    for width in (40, 41):
+        other = dataclasses.replace(PINHOLE, width=width)
+        write_model(tmp_path, Model({1: PINHOLE, 2: other}, []), binary)
+        with nullcontext() if width == 40 else pytest.raises(SceneError, match="two cameras have the id 1"):
+            assert read_model(tmp_path).cameras == {1: PINHOLE}
 
 
 @pytest.mark.parametrize("binary", [True, False])

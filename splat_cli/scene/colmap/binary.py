@@ -10,7 +10,7 @@ import numpy as np
 
 from splat_cli.errors import SceneError
 from splat_cli.io.files import regular
-from splat_cli.scene.colmap.model import CAMERA_MODELS, MAX_PARAMETERS, MODEL_IDS, Camera, Image, Model, check_camera
+from splat_cli.scene.colmap.model import CAMERA_MODELS, MAX_PARAMETERS, MODEL_IDS, Camera, Image, Model, add_camera
 from splat_cli.scene.dataset import check_count
 
 _COUNT = struct.Struct("<Q")
@@ -110,7 +110,7 @@ def _read_cameras(path: Path, models: Mapping[int, tuple[str, int]], to_end: boo
             raise _UnknownModelError(path, model_id)
         name, num_params = models[model_id]
         params = cursor.take(struct.Struct(f"<{num_params}d"), "a camera")
-        cameras[camera_id] = check_camera(Camera(camera_id, name, width, height, params), path)
+        add_camera(cameras, Camera(camera_id, name, width, height, params), path)
     if to_end and cursor.pos < len(cursor.data):
         raise cursor.truncated("a camera")
     return cameras

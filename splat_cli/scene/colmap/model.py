@@ -95,15 +95,16 @@ class Model:
     track_lengths: np.ndarray | None = None
 
 
-def check_camera(camera: Camera, path: Path) -> Camera:
-    """The camera, if valid, else SceneError."""
+def add_camera(cameras: dict[int, Camera], camera: Camera, path: Path) -> None:
+    """Add a camera by its id. SceneError if it is invalid, or if the id has another camera already."""
     sides = (camera.width, camera.height)
     if not all(1 <= side <= MAX_CAMERA_SIDE for side in sides) or not all(map(math.isfinite, camera.params)):
         raise SceneError(
             f"{path}: camera {camera.id} has size {sides[0]}x{sides[1]} and parameters {list(camera.params)}, "
             "which are invalid; the file is damaged: copy or export the model again"
         )
-    return camera
+    if cameras.setdefault(camera.id, camera) != camera:
+        raise SceneError(f"{path}: two cameras have the id {camera.id}; the file is damaged: export the model again")
 
 
 def lens_of(camera: Camera) -> Lens:

@@ -9,7 +9,7 @@ import numpy as np
 
 from splat_cli.errors import SceneError
 from splat_cli.io.files import regular
-from splat_cli.scene.colmap.model import CAMERA_MODELS, MAX_PARAMETERS, MODEL_IDS, Camera, Image, check_camera
+from splat_cli.scene.colmap.model import CAMERA_MODELS, MAX_PARAMETERS, MODEL_IDS, Camera, Image, add_camera
 from splat_cli.scene.dataset import check_count
 
 _MAX_LINE = 1 << 21
@@ -19,7 +19,7 @@ _MAX_DIGITS = 20
 
 def read_cameras(path: Path) -> dict[int, Camera]:
     """Cameras by id. SceneError for an invalid line."""
-    cameras = {}
+    cameras: dict[int, Camera] = {}
     for number, line in _lines(path):
         try:
             camera_id, model, width, height, *params = line.split(maxsplit=4 + MAX_PARAMETERS)
@@ -29,7 +29,7 @@ def read_cameras(path: Path) -> dict[int, Camera]:
         num_params = CAMERA_MODELS[MODEL_IDS[model]][1] if model in MODEL_IDS else len(params)
         if len(params) != num_params:
             raise _bad_line(path, number, f"{num_params} parameters of a {model} camera")
-        cameras[camera.id] = check_camera(camera, path)
+        add_camera(cameras, camera, path)
         check_count(path, "cameras", len(cameras))
     return cameras
 
