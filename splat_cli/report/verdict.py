@@ -40,7 +40,7 @@ def verdict(data: RunData, stops: Mapping[str, int], compared: Sequence[Compared
     """Three lists. stops: name of a view -> its number in the scene in 3D, for links. compared: views of the page."""
     scores = _Scores(data, compared)
     views = list(_failing_views(scores, stops))
-    failures = [*views, *_failing_everywhere(data)]
+    failures = [*_contradictions(data), *views, *_failing_everywhere(data)]
     lists = {
         "How good it is": list(_grade(data)),
         "Where it fails": [*([] if views else _even(scores, stops)), *(failure for failure, _ in failures)],
@@ -138,14 +138,6 @@ def _failing_everywhere(data: RunData) -> Iterator[tuple[Markup, Markup]]:
             prose(f"Photographs that it was trained on are much better, {_training_psnr(data):.1f} dB: it overfits."),
             _against_overfitting(data),
         )
-    if data.config.eval and measured and _contradict(measured["psnr"], _training_psnr(data)):
-        yield (
-            prose(f"Photographs that it was trained on look wrong, too: {_training_psnr(data):.1f} dB."),
-            prose(
-                "Photographs contradict each other. If most are shifted against the splats, their poses are wrong: "
-                "estimate new ones with `splat sfm PHOTOS -o SCENE`, and train SCENE."
-            ),
-        )
     if measured.get("fitted_psnr", 0) - measured.get("psnr", 0) >= _UNEVEN and data.config.appearance == "none":
         yield (
             prose(
@@ -155,8 +147,19 @@ def _failing_everywhere(data: RunData) -> Iterator[tuple[Markup, Markup]]:
         )
 
 
-def _contradict(held_out: float, training: float | None) -> bool:
-    return training is not None and held_out < _NOT_MATCHED[0] and training < _NOT_MATCHED[1]
+def _contradictions(data: RunData) -> Iterator[tuple[Markup, Markup]]:
+    """(what is wrong, what to do) if held-out photographs and those of training are poor: the cause of all else."""
+    training = _training_psnr(data)
+    if not (data.config.eval and data.measured and training is not None):
+        return
+    if data.measured["psnr"] < _NOT_MATCHED[0] and training < _NOT_MATCHED[1]:
+        yield (
+            prose(f"Photographs that it was trained on look wrong, too: {training:.1f} dB."),
+            prose(
+                "Photographs contradict each other. If most are shifted against the splats, their poses are wrong: "
+                "estimate new ones with `splat sfm PHOTOS -o SCENE`, and train SCENE."
+            ),
+        )
 
 
 def _overfits(data: RunData) -> bool:

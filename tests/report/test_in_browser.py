@@ -45,6 +45,8 @@ def _difference(a, b):
 @pytest.mark.parametrize("width", [390, 1200])
 def test_page_fits_the_window(open_page, width):
     page = open_page(width)
+    page.evaluate("document.getElementById('measure').hidden = false")
+    page.evaluate("document.getElementById('option').textContent = '--scale-by ' + '-0.123456789,'.repeat(6)")
     assert page.evaluate("document.documentElement.scrollWidth") == width
     for figure in page.locator("figure").all():
         assert figure.bounding_box()["width"] <= width
