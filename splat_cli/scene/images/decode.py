@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import simplejpeg
 from PIL import Image, ImageChops, UnidentifiedImageError
-from PIL.ExifTags import Base
+from PIL.ExifTags import IFD, Base
 
 from splat_cli.device import ceil_div
 from splat_cli.errors import reason_of
@@ -29,8 +29,10 @@ _NOTHING = 2
 INVISIBLE = "is wholly transparent"
 EXCLUDED = "its mask excludes all pixels"
 """Reasons to skip a photograph without any pixel to train on."""
-CMYK = "have colours of CMYK, which are taken without their profile: convert them if they look wrong"
+COLORS = "have colours of {}, which are taken as sRGB: convert them if they look wrong"
 TURNED = "are turned by EXIF data, which is ignored: turn them if poses or masks are those of turned ones"
+_GAMMA, _GAMMA_TOLERANCE = 0.45455, 0.02  # of sRGB
+_COLORS_OF_CAMERA, _ADOBE_RGB = 1, "R03"  # InteroperabilityIndex: cameras state no other profile (DCF 2.0)
 _RATIO_TOLERANCE = 0.02
 _WHITE = 128
 _MAX_MASK_SHARE = 4  # relative to the photograph's pixels
@@ -135,18 +137,23 @@ def image_size(path: Path) -> tuple[int, int]:
 
 
 def ignored_by(path: Path) -> Iterator[str]:
-    """What the file's header says of its pixels and is not applied: a profile of inks, a turn by EXIF data.
+    """What the file's header says of its pixels and is not applied: colours without a profile, a turn by EXIF data.
 
     A turn by 90 degrees of pictures that are not square is not told: cameras have another size then.
     """
     with _opened(_regular(path)) as image:
         if image.mode == "CMYK":
-            yield CMYK
+            yield COLORS.format("CMYK")
+        if abs(image.info.get("gamma", _GAMMA) - _GAMMA) > _GAMMA_TOLERANCE and "icc_profile" not in image.info:
+            yield COLORS.format("another gamma")  # of PNG files
         turns = (2, 3, 4, 5, 6, 7, 8) if image.width == image.height else (2, 3, 4)
         with suppress(Exception):  # damaged EXIF data: Pillow's parser raises exceptions of any type
             # not image.getexif(), which decodes all pixels of a PNG to search for EXIF data behind them
-            if Image.Image.getexif(image).get(Base.Orientation) in turns:
+            exif = Image.Image.getexif(image)
+            if exif.get(Base.Orientation) in turns:
                 yield TURNED
+            if exif.get_ifd(IFD.Interop).get(_COLORS_OF_CAMERA) == _ADOBE_RGB and "icc_profile" not in image.info:
+                yield COLORS.format("Adobe RGB")
 
 
 def jpeg_reduction(path: Path, wanted: tuple[int, int]) -> int:

@@ -8,7 +8,8 @@ from zipfile import ZipFile
 import numpy as np
 import pytest
 from PIL import Image
-from PIL.ExifTags import Base
+from PIL.ExifTags import IFD, Base
+from PIL.PngImagePlugin import PngInfo
 
 from splat_cli.config.presets import load_config
 from splat_cli.device import open_backend
@@ -56,11 +57,13 @@ def test_only_new_runs_refuse_lists_of_other_names_in_a_split(scene, views, tmp_
         load_data(*arguments)
 
 
-def test_turns_and_inks_are_named(tmp_path):
+def test_turns_and_colours_without_a_profile_are_named(tmp_path):
     """COLMAP ignores turns, other programs may not."""
-    views, turned = ring_of_views(3), Image.Exif()
+    views, turned, adobe, gamma = ring_of_views(5), Image.Exif(), Image.Exif(), PngInfo()
     turned[Base.Orientation] = 3
-    options = [{"exif": turned}, {"icc_profile": b"damaged"}, {}]
+    adobe.get_ifd(IFD.Exif)[Base.ExifInteroperabilityOffset] = {1: "R03"}
+    gamma.add(b"gAMA", (100_000).to_bytes(4, "big"))
+    options = [{"exif": turned}, {"icc_profile": b"damaged"}, {}, {"exif": adobe}, {"format": "PNG", "pnginfo": gamma}]
     write_transforms(tmp_path, views)
     for view, option in zip(views, options, strict=True):
         path = tmp_path / "images" / view.name
@@ -69,8 +72,9 @@ def test_turns_and_inks_are_named(tmp_path):
     display, scene = Display(io.StringIO()), read_scene(tmp_path)
     load_data(scene, load_config(None), open_backend("cpu"), display)
     told = [line for line in display.warnings if " photographs have " in line or " photographs are " in line]
-    assert [line.rpartition("(")[2] for line in told] == [f"images/a_0{number}.jpg)" for number in (0, 2)]
-    assert "of 3 photographs have colours of CMYK" in told[1]
+    assert [line.rpartition("(")[2] for line in told] == [f"images/a_0{number}.jpg)" for number in (0, 2, 3, 4)]
+    for line, what in zip(told[1:], ("CMYK", "Adobe RGB", "another gamma"), strict=True):
+        assert f"of 5 photographs have colours of {what}, which are taken as sRGB" in line
     with ZipFile(tmp_path / "model.zip", "w") as archive:  # poses of COLMAP
         archive.writestr("sparse/0/cameras.bin", b"")
     load_data(scene, load_config(None), open_backend("cpu"), display, is_new=True)
