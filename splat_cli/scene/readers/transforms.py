@@ -85,19 +85,23 @@ def read_transforms(root: Path, options: SceneOptions) -> Dataset:
     photos = root if options.images is None else image_folder(root, root, options)
     is_given = options.images is not None
     frames, skipped = frames_from(entries, document, photos, match_basename=is_given)
-    undo = _applied(document, path)
+    undo, others = _applied(document, path), ""
     if undo is not None:
         scale = 1 / np.cbrt(np.linalg.det(undo[:3, :3]))
+        has_units = math.isclose(scale, 1, rel_tol=1e-3)
+        if not has_units and any(frame.depth for frame in frames):
+            others = not_read(["depth maps, whose units the scale of `applied_transform` changes"])
         frames = [
             replace(
                 frame,
                 w2c=_moved(frame.w2c, undo),
+                depth=frame.depth if has_units else None,
                 rolling_shutter=frame.rolling_shutter and frame.rolling_shutter.scaled(scale),
             )
             for frame in frames
         ]
     points = _points(root, document, undo)
-    found = f"the frames in {path}{_unread(document, entries)}"
+    found = f"the frames in {path}{_unread(document, entries)}{others}"
     if options.lens != "keep" and any(frame.rolling_shutter for frame in frames):
         found += " (rolling shutters count only with --lens keep)"
     test_names = _test_names(document, photos, is_given)

@@ -89,6 +89,10 @@ def test_transforms(tmp_path, keys):
     assert scene.missing_depths == [f"{second.name}: its depth map d/{views[1].name}.png is missing"]
     assert f"1: {second.name}" in summarize_scene(scene)["missing depth maps"]
     assert first.depth == DepthFile(tmp_path / "d" / f"{views[0].name}.png", None, 0.01, is_metric=True)
+    for scale in (1, 2):  # poses are read in units before the transform, depths are in those after it
+        write_transforms(tmp_path, views, frames, applied_transform=(scale * np.eye(4)[:3]).tolist())
+        scene = read_scene(tmp_path)
+        assert (scene.views[0].depth is None, "(not read: depth maps, whose units" in scene.found) == (scale == 2,) * 2
 
 
 @pytest.fixture
