@@ -7,6 +7,7 @@ import io
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -235,15 +236,25 @@ def _in_srgb(pixels: np.ndarray, profile: bytes | None) -> np.ndarray:
 
 
 def has_alpha(path: Path) -> bool:
-    """Whether the header of an image file declares transparency; False for a file that cannot be opened."""
+    """Whether a pixel of an image file is not opaque; False for a file that cannot be decoded."""
     try:
-        with _regular(path).open("rb") as file:
-            if file.read(len(_START)) == _START:  # the suffix may be wrong
-                return False
-        with _opened(path) as image:
-            return bool(image.has_transparency_data)
-    except (OSError, ValueError):
+        stat = _regular(path).stat()
+        return _has_alpha(path, stat.st_mtime_ns, stat.st_size)
+    except Exception:  # decoders raise exceptions of any type on broken files
         return False
+
+
+@lru_cache(1 << 16)
+def _has_alpha(path: Path, *version: int) -> bool:
+    """See has_alpha. version: of the file; many programs write opaque alpha channels, which must be decoded."""
+    with path.open("rb") as file:
+        if file.read(len(_START)) == _START:  # the suffix may be wrong
+            return False
+    content = _content(path)
+    with _opened(io.BytesIO(content)) as image:
+        if not image.has_transparency_data or not _is_plausible(image.size, content):
+            return False
+        return bool(np.asarray(image.convert("RGBA").getchannel("A")).min() < 255)
 
 
 def _decode_jpeg(content: bytes, size: tuple[int, int], factor: int | None) -> np.ndarray | None:

@@ -8,6 +8,7 @@ from PIL import Image as Picture
 
 from splat_cli.errors import SceneError
 from splat_cli.scene import load_images
+from splat_cli.scene.images.decode import has_alpha
 from tests.scene.images.photographs import gradient, half_black, save, view_of
 
 
@@ -23,6 +24,14 @@ def test_transparent_pixels_show_the_background(tmp_path, color):
     (image,) = load_images([view_of(transparent(tmp_path))], background=color).images
     np.testing.assert_array_equal(image[:, :20], np.broadcast_to(color, (30, 20, 3)))
     np.testing.assert_array_equal(image[:, 20:], gradient()[:, 20:])
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.webp", "a.jpg"])
+def test_opaque_alpha_channels_are_no_transparency(tmp_path, name):
+    """Training over a background of one colour would let splats leave it open."""
+    assert has_alpha(transparent(tmp_path, "t.png"))
+    opaque = Picture.fromarray(gradient()).convert("RGBA")
+    assert not has_alpha(save(tmp_path, name, opaque, format="PNG" if name == "a.jpg" else None))
 
 
 def test_transparent_palette(tmp_path):
