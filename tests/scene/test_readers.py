@@ -133,6 +133,10 @@ def test_phones(tmp_path, views, write):
     scene = read_scene(tmp_path)
     assert_same_pixels(scene, [pixels(view) for view in views])
     assert scene.skipped == []
+    for path in [*tmp_path.rglob("*.json"), *tmp_path.glob("metadata")]:
+        path.write_text(json.dumps({**json.loads(path.read_text()), "k1": 0.1}))
+    with pytest.raises(SceneError, match="its lens has `k1`, which its camera model does not have here"):
+        read_scene(tmp_path)
 
 
 def test_corrected_cameras_of_polycam_come_first(tmp_path, views):

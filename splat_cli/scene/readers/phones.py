@@ -18,7 +18,7 @@ from splat_cli.scene.images.locate import export_image_folder
 from splat_cli.scene.lens import Lens
 from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.quaternion import matrix_from_quat
-from splat_cli.scene.readers.document import number, pose_matrix, w2c_from_opengl
+from splat_cli.scene.readers.document import number, pose_matrix, refuse_coefficients, w2c_from_opengl
 
 _POLYCAM = [f"t_{row}{column}" for row in range(3) for column in range(4)]
 
@@ -150,6 +150,7 @@ def _object(path: Path) -> dict[str, Any]:
         raise Unusable(f"{path.name} is not a readable JSON file ({error})") from None
     if not isinstance(values, dict):
         raise Unusable(f"{path.name} has no JSON object")
+    refuse_coefficients(values, ())  # photographs of phones are pinholes
     return values
 
 
