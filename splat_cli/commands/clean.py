@@ -112,7 +112,7 @@ def _photographed(run: RunDir, scene: Path | None, backend: Backend, display: Di
         reason = "the scene has no points"
     except SceneError as error:
         reason = str(error)
-    display.warn(f"floaters in front of what photographs show are not looked for: {reason}")
+    display.warn(f"not looking for floaters in front of what photographs show: {reason}")
     return None
 
 

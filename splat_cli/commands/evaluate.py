@@ -71,7 +71,7 @@ def evaluate_run(
 ) -> Evaluation:
     """Evaluate a run's splats (`source`: the run or its PLY) on its held-out photographs; updates metrics.json.
 
-    It is not updated by scores of other photographs or of another model than the one trained (`_other_model`).
+    Scores of other photographs, or of a model other than the trained one (`_other_model`), do not update it.
 
     scene: folder of the photographs, by default as in training. pictures: folder for PNGs of photograph, render and
     error map. with_flip: also FLIP, from the extra `flip`; 1.2 s per megapixel on one core. lpips: also LPIPS

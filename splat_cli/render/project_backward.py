@@ -26,37 +26,37 @@ UPDATE_OPTIONS_DTYPE = np.dtype([
 
 @dataclass
 class Update:
-    """What project_backward does with the gradients of raw parameters: Adam in place, or stored in `d_params`."""
+    """What project_backward does with the gradients of raw parameters: Adam in place, or stored in `d_params`.
+
+    moments1, moments2: Adam's moments (see model.model.Moments); then Adam is applied in place. d_params: without
+    moments, the gradients are stored here. stats: float32 [2, capacity], sums for densification. last_seen: float32
+    [capacity], set to the step if the splat's colour has a gradient. has_frozen: moments, stats and last_seen lack
+    columns of frozen splats (see model.model.num_without_moments).
+
+    dense: Adam also moves splats that no view of the batch shows, except their view-dependent colours; their only
+    gradients are those of regularisers. If false, their parameters, moments and gradients do not change. warps:
+    UNSEEN_WARPS: only splats of warps that no view of the batch shows, which needs no gradients; SEEN_WARPS: only the
+    others.
+
+    absgrad: `stats` sum |d mean2d| of pixels (AbsGS). opacity_reg, scale_reg: weights of the mean opacity and the mean
+    scale in the loss. noise_scale: after Adam, the means of updated splats get noise with the splats' covariances,
+    which decreases with opacity (3DGS-MCMC, Kheradmand et al. 2024, eq. 9), this many times the learning rate of means;
+    0: no noise.
+    """
 
     moments1: DeviceArray | None = None
     moments2: DeviceArray | None = None
-    """Adam's moments (see model.model.Moments): Adam is applied in place."""
     d_params: DeviceArray | None = None
-    """Without moments: the gradients are stored here."""
-
     stats: DeviceArray | None = None
-    """float32 [2, capacity], sums for densification."""
     last_seen: DeviceArray | None = None
-    """float32 [capacity], set to the step if the splat's colour has a gradient."""
     has_frozen: bool = False
-    """Moments, stats and last_seen lack columns of frozen splats (see model.model.num_without_moments)."""
-
     dense: bool = True
-    """Adam also moves splats that no view of the batch shows, except their view-dependent colours. Their only gradients
-    are those of regularisers. If false, their parameters, moments and gradients do not change."""
     warps: int = ALL_WARPS
-    """UNSEEN_WARPS: only splats of warps that no view of the batch shows, which needs no gradients. SEEN_WARPS: only
-    the others."""
-
     absgrad: bool = False
-    """`stats` sum |d mean2d| of pixels (AbsGS)."""
     opacity_reg: float = 0.0
     scale_reg: float = 0.0
-    """Weights of the mean opacity and the mean scale in the loss."""
     noise_seed: int = 0
     noise_scale: float = 0.0
-    """After Adam, the means of updated splats get noise with the splats' covariances, which decreases with opacity
-    (3DGS-MCMC, Kheradmand et al. 2024, eq. 9). noise_scale multiplies the learning rate of means; 0: no noise."""
 
     @property
     def defines(self) -> dict[str, int]:

@@ -34,7 +34,7 @@ _NUM_COMPARED = 4  # to measure what fewer splats lose
 _MARGIN = 0.97  # aims a little below the limit, so that one more attempt suffices
 _FEWEST = 1000  # splats that are worth a picture
 _BYTES_PER_SPLAT = 13.0  # in SOG, without the palette of view-dependent colours
-_SPLATS_PER_ENTRY = 64  # of the palette, at most; then splats are left out instead
+_SPLATS_PER_ENTRY = 64  # maximum per entry of the palette; beyond it, splats are left out
 
 
 def stops_of(data: RunData, compared: Sequence[ComparedView], scene: Path | None, backend: Backend) -> list[Stop]:

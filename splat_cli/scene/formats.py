@@ -96,7 +96,7 @@ def scene_folder(path: Path, format: str = "auto") -> tuple[Path, str]:
         if path.stem not in FILES:
             raise SceneError(f"{path} is not a scene: {_advice(path)}")
         if path.suffix == ".txt" and path.with_suffix(".bin").is_file():
-            raise SceneError(f"{path.with_suffix('.bin')} is read before {path.name}: move one of both elsewhere")
+            raise SceneError(f"{path.with_suffix('.bin')} is read before {path.name}: move one of the two elsewhere")
         path = path.parent
     for tail in map(Path, _MODEL_TAILS):
         whole = path if len(path.parts) > len(tail.parts) else path.resolve()

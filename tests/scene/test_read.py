@@ -294,7 +294,7 @@ def test_whole_spheres_are_not_undistorted(tmp_path):
 
 
 def test_lens_is_kept(tmp_path):
-    """The whole photograph, at its size, with the lens' matrix; without --lens keep its pinhole picture is larger."""
+    """With --lens keep, the photograph keeps its size and its camera matrix; its undistorted picture is larger."""
     write_scene(tmp_path, small_model(cameras=(Camera(1, "OPENCV_FISHEYE", 40, 30, FISHEYE),)))
     view = read_scene(tmp_path, SceneOptions(lens="keep", downscale=2)).views[0]
     assert (view.width, view.height, view.fx, view.cx) == (20, 15, FISHEYE[0] / 2, FISHEYE[2] / 2)

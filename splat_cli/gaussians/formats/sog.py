@@ -42,7 +42,7 @@ CODES = 256
 _KEYS = {"version", "asset", "count", "antialias", "means", "scales", "quats", "sh0", "shN"}
 _ROUNDS, _PALETTE_ROUNDS = 10, 3
 _SAMPLES = 64
-"""Vectors per mean that k-means looks at, at most."""
+"""Maximum number of vectors per mean that k-means samples."""
 _BLOCK = 1 << 14
 """Vectors per batch."""
 
