@@ -117,7 +117,8 @@ class SplatSettings:
     )
     init_opacity: float | None = setting(
         None,
-        "Initial opacity of splats made from points; by default 0.5, in runs under 5,000 steps 0.1.",
+        "Initial opacity of splats made from points; by default 0.5, in runs under 5,000 steps, or if few photographs "
+        "show much of each other, 0.1.",
         low=0.005,
         high=0.99,
         fixed=True,
@@ -125,7 +126,7 @@ class SplatSettings:
     init_scale: float | None = setting(
         None,
         "Initial size of splats made from points, relative to the distance to their neighbours; by default 0.1, in "
-        "runs under 5,000 steps 1.",
+        "runs under 5,000 steps, or if few photographs show much of each other, 1.",
         low=0.01,
         high=10,
         fixed=True,

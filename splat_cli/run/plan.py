@@ -37,7 +37,7 @@ BATCH_OF_MANY, COARSE_OF_MANY, BUDGET_OF_MANY = 8, 0.45, 2.15
 # where few photographs show each point, runs with more steps or splats overfit: docs/experiments/validation.md
 FEW_VIEWS, FEW_SHARE, FEW_PER_POINT = 30, 0.56, 5.0  # of the views, and views, that show a point
 STEPS_OF_FEW, BUDGET_OF_FEW, MIN_BUDGET_OF_FEW, DROPOUT_OF_FEW = 5_000, BUDGET / 4, 5_000, 0.3
-MORE_SHARE = 0.42  # of the views that show a point, from which twice that budget is better
+MORE_SHARE = 0.42  # of the views that show a point, from which twice that budget or large initial splats are better
 # coarse_until and coarse_levels by pixels per photograph: docs/experiments/start_and_images.md
 COARSE_UNTIL, COARSE_PIXELS = 0.3, 200_000
 COARSE_OF_LARGE, LEVELS_OF_LARGE, LARGE_PIXELS, MIN_STEPS_OF_LARGE = 0.6, 2, 1_000_000, 10_000
@@ -118,7 +118,8 @@ def resolve_plan(
     num_pixels = sum(view.width * view.height for view in views)
     few = budget_of_few(len(views), overlap) if is_sparse else None
     budgeted = apply_splat_budget(requested, len(views), num_pixels, few)
-    resolved: dict[str, Any] = vars(budgeted) | resolve_schedule(budgeted, steps, from_splats)
+    is_large = is_sparse and starts_large(len(views), overlap)
+    resolved: dict[str, Any] = vars(budgeted) | resolve_schedule(budgeted, steps, from_splats, is_large)
     resolved |= coarse_start(requested, views, from_splats)
     for name in ("densify_interval", "opacity_reset_interval"):
         resolved[name] = max(round(resolved[name] / requested.batch_size), 1) * requested.batch_size
@@ -199,14 +200,18 @@ def coarse_start(config: TrainConfig, views: Sequence[View], from_splats: bool) 
     return {"coarse_until": until if levels else 0.0, "coarse_levels": max(levels, 1)}
 
 
-def resolve_schedule(config: TrainConfig, steps: int, from_splats: bool = False) -> dict[str, Any]:
-    """Settings that depend on the number of steps, mostly in proportion to it."""
+def resolve_schedule(
+    config: TrainConfig, steps: int, from_splats: bool = False, is_large: bool = False
+) -> dict[str, Any]:
+    """Settings that depend on the number of steps, mostly in proportion to it. is_large: see `starts_large`."""
 
     def or_share(step: int | None, share: float) -> int:
         return step if step is not None else max(1, round(share * steps))
 
     short = steps < SHORT_RUN
     opacity, scale, noise_scale = SHORT_START if short else LONG_START
+    if is_large:
+        opacity, scale, _ = SHORT_START
     factor = 1.0 if from_splats else lr_factor(steps)
     growth = (1 + config.growth_rate) ** min(REFERENCE_STEPS / steps, 100) - 1
     return {
@@ -240,6 +245,11 @@ def is_sparse_capture(num_views: int, overlap: float) -> bool:
 def budget_of_few(num_views: int, overlap: float) -> float:
     """Default of splat_budget if photographs are few: a quarter of the usual, or half if more of them show a point."""
     return BUDGET_OF_FEW * (2 if overlap >= max(MORE_SHARE * num_views, FEW_PER_POINT) else 1)
+
+
+def starts_large(num_views: int, overlap: float) -> bool:
+    """Whether few photographs start with large, transparent splats: many of them show a point, but under five do."""
+    return MORE_SHARE * num_views <= overlap < FEW_PER_POINT
 
 
 def default_steps(num_views: int, is_sparse: bool = False) -> int:

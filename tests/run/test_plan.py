@@ -253,6 +253,21 @@ def test_long_runs_on_more_photographs_get_more_splats_and_larger_batches(count,
     assert (given.batch, given.coarse_until, given.max_splats) == (2, 0.1, int(unit_of_budget(count, count * 400_000)))
 
 
+@pytest.mark.parametrize(
+    ("count", "share", "start"),
+    [(6, 0.7, (0.1, 1.0)), (8, 0.42, (0.1, 1.0)), (8, 0.4, (0.5, 0.1)), (12, 0.5, (0.5, 0.1)), (6, 0.9, (0.5, 0.1))],
+)
+def test_few_photographs_of_the_same_points_start_with_large_splats(count, share, start):
+    """Unless five photographs and more show a point."""
+    views = [ring_of_views(count)[0]] * count
+    seen = np.zeros((round(100 * share), 3))
+    points = np.concatenate([seen, np.repeat(views[0].center[None], 100 - len(seen), axis=0)])
+    config = resolve_plan(TrainConfig(), views, points).config
+    assert (config.init_opacity, config.init_scale) == start
+    assert config.strategy == "copies"
+    assert resolve_plan(TrainConfig(init_scale=0.7), views, points).config.init_scale == 0.7
+
+
 def test_few_resident_photographs_limit_only_the_default_batch():
     views = ring_of_views(40)
     assert resolve_plan(TrainConfig(), views, resident=12).config.batch == 4
