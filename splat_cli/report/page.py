@@ -17,6 +17,7 @@ from splat_cli.report.charts import curves, distributions, measured_views
 from splat_cli.report.markup import Markup, compact, duration, join, png, size, tag, ticks
 from splat_cli.report.run_data import ComparedView, RunData
 from splat_cli.report.verdict import badge, verdict
+from splat_cli.run.storage.records import as_options, trial_options
 from splat_cli.scene.view import View
 
 
@@ -385,11 +386,11 @@ def _trials(data: RunData) -> Markup | None:
         return None
     rows = []
     for trial in data.trials["trials"]:
-        weight = f", --free-space {trial['free_space']:g}" if trial["free_space"] else ""
+        options = f", {given}" if (given := trial_options(trial)) else ""
         ssim = f", SSIM {trial['ssim']:.3f}" if "ssim" in trial else ""
         score = tag("td", f"{trial['psnr']:.2f} dB{ssim}")
-        rows.append(tag("tr", tag("th", f"{trial['steps']:,} steps{weight}"), score))
-    chosen = " ".join(f"{SETTINGS[name].option} {value:g}" for name, value in data.trials["chosen"].items())
+        rows.append(tag("tr", tag("th", f"{trial['steps']:,} steps{options}"), score))
+    chosen = as_options(data.trials["chosen"])
     rows.append(tag("tr", tag("th", "chosen for this run"), tag("td", chosen)))
     note = "Scores of training photographs that short runs on small photographs left out."
     return _fold("Trial runs", tag("table", *rows), note)

@@ -65,7 +65,7 @@ def other_options(run: RunDir, wanted: TrainConfig) -> list[str]:
     planned = {name: getattr(before, name) for name in ("batch", "coarse_levels") if not getattr(wanted, name)}
     asked = dataclasses.replace(wanted, **planned)
     if wanted.steps is None and wanted.free_space is None:
-        chosen = [name for name in run.trials().get("chosen", {}) if getattr(wanted, name) is None]
+        chosen = [name for name in run.trials().get("chosen", {}) if getattr(wanted, name) == SETTINGS[name].default]
         asked = dataclasses.replace(asked, **{name: getattr(before, name) for name in chosen})
     asked = with_whole_batches(asked, asked.steps or before.num_steps)
     return [declared.option for name, declared in SETTINGS.items() if getattr(before, name) != getattr(asked, name)]

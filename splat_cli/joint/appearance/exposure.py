@@ -1,15 +1,23 @@
-"""Exposure of the training photographs: host side of cuda_src/optim/exposure.cu and step_exposure.cu."""
+"""Exposure of the training photographs: host side of cuda_src/optim/exposure.cu and step_exposure.cu; its spread."""
 
 from __future__ import annotations
+
+from functools import cache
 
 import numpy as np
 
 from splat_cli.config import TrainConfig
-from splat_cli.device import Backend, DeviceArray, Unit
+from splat_cli.device import Backend, DeviceArray, Unit, ceil_div
 from splat_cli.joint.joint_model import PIXEL_BLOCKS, PIXEL_WARPS, SUM_THREADS, Decay, JointInputs
 from splat_cli.joint.loss import AppearanceLoss
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
+from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.scene.view import evenly_spread
+
+_COMPARED, _POINTS = 100, 2_000  # maximum numbers of pairs of photographs, and of points
+_SHARED, _PAIRS = 30, 5  # minimum numbers of common points of a pair, and of pairs
+_EXPOSED = (12, 243)  # levels that are neither black nor saturated
 
 
 class ExposureLoss(AppearanceLoss):
@@ -68,3 +76,40 @@ class ExposureLoss(AppearanceLoss):
         """Affine colour maps of the views, float32 [num_views, 3, 4]: rows of three factors and an offset."""
         differences = self.backend.download(self.exposures)[:, 0].reshape(-1, 3, 4)
         return differences + np.eye(3, 4, dtype=np.float32)
+
+
+def exposure_spread(photographs: ImageSet, points: np.ndarray) -> float:
+    """Median difference in exposure of small photographs by neighbouring cameras, as logarithm; 0 if it is unknown.
+
+    A pair is compared at the points [P, 3] that both show; the median over points ignores occluded ones. Exposures that
+    change slowly from camera to camera do not count: splats learn them as view-dependent colours.
+    """
+    if len(points) < _SHARED:
+        return 0.0
+    views, sample = photographs.views, points[:: ceil_div(len(points), _POINTS)]
+    places = np.array([view.center for view in views])
+    places /= max(np.median(np.linalg.norm(places - places.mean(axis=0), axis=1)), 1e-30)
+    poses = np.concatenate([places, [view.w2c[2, :3] for view in views]], axis=1)  # and viewing directions
+    brightness, found = cache(lambda index: _log_brightness(photographs, index, sample)), []
+    for index in evenly_spread(range(len(views)), _COMPARED):
+        distances = np.linalg.norm(poses - poses[index], axis=1)
+        distances[index] = np.inf
+        ratios = brightness(index) - brightness(int(distances.argmin()))
+        ratios = ratios[np.isfinite(ratios)]
+        if len(ratios) >= _SHARED:
+            found.append(abs(float(np.median(ratios))))
+    return float(np.median(found)) if len(found) >= _PAIRS else 0.0
+
+
+def _log_brightness(photographs: ImageSet, index: int, points: np.ndarray) -> np.ndarray:
+    """Logarithm of the brightness at points in a photograph, [P]; NaN where they are outside, masked or not exposed."""
+    view, image, mask = photographs.views[index], photographs.images[index], photographs.masks[index]
+    pixels, _, visible = view.project(points)
+    x, y = pixels[visible].astype(int).T
+    levels = image[y, x].mean(axis=1)
+    used = (levels > _EXPOSED[0]) & (levels < _EXPOSED[1])
+    if mask is not None:
+        used &= mask[y, x] == 255
+    found = np.full(len(points), np.nan)
+    found[np.flatnonzero(visible)[used]] = np.log(levels[used])
+    return found

@@ -1,11 +1,13 @@
-"""Trial runs: two short trainings on small photographs that choose settings of a run.
+"""Trial runs: two or three short trainings on small photographs that choose settings of a run.
 
-Both leave out some training photographs and are scored on them; the run itself then trains on all of them. Where poses
+All leave out some training photographs and are scored on them; the run itself then trains on all of them. Where poses
 are inexact, or few photographs show the background, splats in front of cameras overfit: a penalty on opacity in free
 space, half the steps and more dropout are better there, but worse on other scenes. One trial therefore has the penalty
 and half as many steps as the other, which trains like the defaults (docs/experiments/validation.md). Where neither
 comes close to the photographs, more steps and splats are better; where fine detail of the photographs is a large part
-of the error, more splats, and more steps if it is larger still (docs/experiments/densification.md).
+of the error, more splats, and more steps if it is larger still (docs/experiments/densification.md). Where exposures
+change from one camera to the next, splats learn them as view-dependent colours: a third trial fits them
+(docs/experiments/appearance.md).
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from splat_cli.device import Backend
 from splat_cli.errors import OutOfMemory
 from splat_cli.eval.evaluate import TrainedModel, evaluate
 from splat_cli.eval.metrics import Score
+from splat_cli.joint.appearance.exposure import exposure_spread
 from splat_cli.run.plan import (
     BUDGET,
     LONG_START,
@@ -38,6 +41,7 @@ from splat_cli.run.resume import free_memory
 from splat_cli.run.setup.build_trainer import build_trainer_within_memory
 from splat_cli.run.setup.initial_state import find_initial_state
 from splat_cli.run.setup.training_data import TrainingData
+from splat_cli.run.storage.records import as_options, trial_options
 from splat_cli.scene.images.downscale import fine_detail, small_copies, whole_mask
 from splat_cli.scene.lens.distortion import Equirectangular
 from splat_cli.scene.split import Split
@@ -53,16 +57,18 @@ SHARE, MIN_STEPS = 1 / 3, 5_000  # steps of the trial without the penalty, relat
 PENALTY = 1.0  # --free-space
 DROPOUT = 0.3  # with the penalty
 POOR, MORE_STEPS, MORE_SPLATS = 0.66, 2, 1.5  # SSIM without the penalty, below which more of both are better
+MAX_SPREAD = 0.1  # of exposures, as logarithm, up to which no trial trains them
 DETAILED = 8  # photographs whose fine detail is measured
 TRIMMED = 1 / 5  # of the photographs: those that gain most SSIM do not count, nor those that lose most
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Steps, weight of the penalty, and scores of the photographs left out: means, and SSIM of each."""
+    """Settings of a trial, and scores of the photographs left out: means, and SSIM of each."""
 
     steps: int
     free_space: float
+    appearance: str
     psnr: float
     ssim: float
     per_view: list[float]
@@ -82,11 +88,12 @@ class Trials:
         """The result in one line of text."""
         scores = ", ".join(
             f"{trial.psnr:.2f} dB / {trial.ssim:.3f} after {trial.steps:,} steps"
-            + f" with --free-space {trial.free_space:g}" * (trial.free_space > 0)
+            + _with(trial.free_space, trial.appearance)
             for trial in self.trials
         )
-        options = " ".join(f"--{name.replace('_', '-')} {value:g}" for name, value in self.chosen.items())
-        return f"Trials on {self.width}x{self.height}: {scores}; chosen: {options} (--no-trials: defaults)"
+        return (
+            f"Trials on {self.width}x{self.height}: {scores}; chosen: {as_options(self.chosen)} (--no-trials: defaults)"
+        )
 
 
 def needs_trials(config: TrainConfig, data: TrainingData) -> bool:
@@ -144,14 +151,20 @@ class _Runner:
         self.start = find_initial_state(data.scene, rest, plan.config, backend, _silent())
 
     def run(self) -> Trials:
-        plain, penalized = self._trial(self.steps, 0.0), self._trial(self.steps // 2, PENALTY)
+        trials = [plain := self._trial(self.steps)]
+        if self.config.gpus == 1 and exposure_spread(self.data.training, self.data.scene.points) > MAX_SPREAD:
+            trials.append(exposed := self._trial(self.steps, appearance="exposure"))
+            plain = exposed if exposed.psnr > plain.psnr else plain
+        trials.append(penalized := self._trial(self.steps // 2, PENALTY, plain.appearance))
         found = choose(plain, penalized, self.default)
         if len(self.originals.views) >= ENOUGH:
             self._add_detail(found, max(plain.psnr, penalized.psnr))
         elif "free_space" not in found:  # scores are poor because photographs are few
             found = {"steps": self.default}
         chosen = {name: value for name, value in found.items() if getattr(self.config, name) is None}
-        return Trials(*self.size, [view.name for view in self.left_out.views], [plain, penalized], chosen)
+        if plain.appearance != "none":
+            chosen["appearance"] = plain.appearance
+        return Trials(*self.size, [view.name for view in self.left_out.views], trials, chosen)
 
     def _add_detail(self, found: dict[str, Any], psnr: float) -> None:
         """More steps and splats in `found` where fine detail is a large part of the error of a trial."""
@@ -176,13 +189,12 @@ class _Runner:
         budget = budget_by_detail(shares, steps, len(views), sum(view.width * view.height for view in views))
         return None if budget is None else round(budget, 2)
 
-    def _trial(self, steps: int, free_space: float) -> Trial:
-        weight = f" with --free-space {free_space:g}" if free_space else ""
-        self.display.say(f"Trial run: {steps:,} steps{weight} at {self.size[0]}x{self.size[1]}")
+    def _trial(self, steps: int, free_space: float = 0.0, appearance: str = "none") -> Trial:
+        self.display.say(f"Trial run: {steps:,} steps{_with(free_space, appearance)} at {self.size[0]}x{self.size[1]}")
         try:
-            scores = self._scores(self._settings(steps, free_space))
+            scores = self._scores(dataclasses.replace(self._settings(steps, free_space), appearance=appearance))
             psnr, ssim = (float(np.mean([getattr(one, name) for one in scores])) for name in ("psnr", "ssim"))
-            return Trial(steps, free_space, psnr, ssim, [one.ssim for one in scores])
+            return Trial(steps, free_space, appearance, psnr, ssim, [one.ssim for one in scores])
         finally:
             free_memory(self.backend)
 
@@ -235,6 +247,12 @@ def choose(plain: Trial, penalized: Trial, default: int) -> dict[str, Any]:
     if plain.ssim < POOR:
         return {"steps": MORE_STEPS * default, "splat_budget": MORE_SPLATS * BUDGET}
     return {"steps": default}
+
+
+def _with(free_space: float, appearance: str) -> str:
+    """Options of a trial, as text after its number of steps."""
+    given = trial_options({"free_space": free_space, "appearance": appearance})
+    return f" with {given}" if given else ""
 
 
 def _longer_side(views: Sequence[View]) -> int:

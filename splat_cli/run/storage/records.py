@@ -2,8 +2,10 @@
 
 import math
 import re
+from collections.abc import Mapping
 from typing import Any
 
+from splat_cli.config import SETTINGS
 from splat_cli.io.json_input import parse_json
 from splat_cli.joint.appearance.camera_response import CameraResponse
 
@@ -44,14 +46,34 @@ def check_trials(content: dict[str, Any]) -> None:
     if not content:
         return
     trials, chosen = content.get("trials"), content.get("chosen")
-    numbers = chosen if isinstance(chosen, dict) and all(map(_is_number, chosen.values())) else {}
-    if not {"steps"} <= numbers.keys() <= {"steps", "free_space", "dropout", "splat_budget"}:
-        raise ValueError("expected `chosen`, an object of numbers: steps, perhaps free_space, dropout, splat_budget")
+    numbers = dict(chosen) if isinstance(chosen, dict) else {}
+    known = numbers.pop("appearance", "exposure") == "exposure" and all(map(_is_number, numbers.values()))
+    if not known or not {"steps"} <= numbers.keys() <= {"steps", "free_space", "dropout", "splat_budget"}:
+        raise ValueError(
+            "expected `chosen`, an object of numbers: steps, perhaps free_space, dropout, splat_budget; perhaps with "
+            'appearance "exposure"'
+        )
     keys = ("steps", "free_space", "psnr")
     if not isinstance(trials, list) or not all(
-        isinstance(one, dict) and all(_is_number(one.get(key)) for key in keys) for one in trials
+        isinstance(one, dict)
+        and all(_is_number(one.get(key)) for key in keys)
+        and one.get("appearance", "none") in ("none", "exposure")
+        for one in trials
     ):
         raise ValueError(f"expected `trials`, a list of objects with the numbers {', '.join(keys)}")
+
+
+def as_options(settings: Mapping[str, Any]) -> str:
+    """Settings, numbers or names, as on the command line."""
+    shown = {name: value if isinstance(value, str) else f"{value:g}" for name, value in settings.items()}
+    return " ".join(f"{SETTINGS[name].option} {value}" for name, value in shown.items())
+
+
+def trial_options(trial: Mapping[str, Any]) -> str:
+    """What a trial trained that the default does not, as on the command line."""
+    return as_options(
+        {name: trial[name] for name in ("free_space", "appearance") if trial.get(name, 0) not in (0, "none")}
+    )
 
 
 def check_inputs(content: dict[str, Any]) -> None:

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from splat_cli.device import Backend
-from splat_cli.joint.appearance.exposure import ExposureLoss
+from splat_cli.joint.appearance.exposure import ExposureLoss, exposure_spread
 from splat_cli.joint.joint_model import Decay
 from splat_cli.render.camera import CameraTable
+from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.scene.view import View
 from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.joint.passed_loss import PassedLoss
 from tests.reference import adam, exposure, ssim_loss
@@ -100,3 +102,44 @@ def test_centred_exposures_keep_their_differences(backend: Backend) -> None:
     after = loss.matrices()
     np.testing.assert_allclose(after.mean(axis=0), np.eye(3, 4), atol=1e-6)
     np.testing.assert_allclose(after[1] - after[0], before[1] - before[0], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("gains", "spread"),
+    [
+        ([1.0, 0.8] * 6, np.log(1.25)),
+        ([1.03**i for i in range(12)], np.log(1.03)),  # changes slowly along the path
+    ],
+)
+def test_spread_of_neighbouring_exposures(gains: list[float], spread: float) -> None:
+    photographs, points = wall(gains)
+    assert exposure_spread(photographs, points) == pytest.approx(spread, abs=0.01)
+    assert exposure_spread(photographs, points[:20]) == 0
+    assert exposure_spread(photographs, points[:0]) == 0
+
+
+@pytest.mark.parametrize(("level", "masked"), [(3, False), (255, False), (100, True)])
+def test_dark_saturated_and_masked_pixels_have_no_exposure(level: int, masked: bool) -> None:
+    photographs, points = wall([1.0, 0.8] * 6)
+    for image in photographs.images[::2]:
+        image[:, :30] = level
+    if masked:
+        mask = np.full((30, 40), 255, np.uint8)
+        mask[:, :30] = 0
+        photographs = photographs._replace(masks=[mask] * 12)
+    assert exposure_spread(photographs, points) == pytest.approx(np.log(1.25), abs=0.01)
+
+
+def wall(gains: list[float]) -> tuple[ImageSet, np.ndarray]:
+    """Photographs 40x30, with these exposures, from a row of cameras in front of a wall, and points on the wall."""
+    views, images = [], []
+    for i, gain in enumerate(gains):
+        w2c = np.eye(4)
+        w2c[0, 3] = -0.1 * i
+        views.append(View(f"{i}.png", None, 40, 30, 40.0, 40.0, 20.0, 15.0, w2c))
+        x = (np.arange(40) + 0.5 - 20) / 10 + 0.1 * i  # on the wall, 4 in front of the camera
+        levels = gain * (120 + 40 * np.sin(3 * x))
+        images.append(np.broadcast_to(levels[:, None], (30, 40, 3)).astype(np.uint8))
+    rng = np.random.default_rng(0)
+    points = np.stack([rng.uniform(-2, 3, 800), rng.uniform(-1.4, 1.4, 800), np.full(800, 4.0)], axis=1)
+    return ImageSet(views, images, [None] * len(views), []), points

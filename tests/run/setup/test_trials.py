@@ -28,8 +28,8 @@ from tests.small_scene import write_small_scene
 DEFAULT = 10_000
 
 
-def _trial(free_space, ssim):
-    return Trial(2_500, free_space, 20.0, ssim, [ssim] * 10)
+def _trial(free_space, ssim, appearance="none", psnr=20.0):
+    return Trial(2_500, free_space, appearance, psnr, ssim, [ssim] * 10)
 
 
 @pytest.mark.parametrize(
@@ -179,13 +179,15 @@ def test_a_run_takes_the_settings_of_its_trials(splat, large_scene, short_runs, 
 
 
 def test_the_repeated_command_continues_a_run_with_chosen_settings(splat, large_scene, short_runs, monkeypatch):
-    monkeypatch.setattr(trials, "choose", lambda *found: {"steps": found[-1], "free_space": 0.5, "dropout": 0.1})
-    monkeypatch.setattr(trials, "budget_by_detail", lambda *_: 3.0)
-    assert splat("train", large_scene, "-o", "run", *QUICK).code == 0
-    assert RunDir(Path("run")).config().splat_budget == 3
+    chosen = {"steps": 24, "free_space": 0.5, "dropout": 0.1, "splat_budget": 3.0, "appearance": "exposure"}
+    found = Trials(20, 15, [], [_trial(0, 0.8), _trial(0, 0.8, "exposure")], chosen)
+    monkeypatch.setattr(trials._Runner, "run", lambda _: found)
+    shown = splat("train", large_scene, "-o", "run", *QUICK)
+    assert "after 2,500 steps with --appearance exposure; chosen: --steps 24" in shown.err
+    assert {name: getattr(RunDir(Path("run")).config(), name) for name in chosen} == chosen
     (Path("run") / "result.json").unlink()
     assert interrupted_run([Path("run")], large_scene, TrainConfig(report=False, init="points")) == Path("run")
-    for other in ({"free_space": 0.1}, {"dropout": 0.2}, {"splat_budget": 2.0}):
+    for other in ({"free_space": 0.1}, {"dropout": 0.2}, {"splat_budget": 2.0}, {"appearance": "grid"}):
         assert interrupted_run([Path("run")], large_scene, TrainConfig(report=False, init="points", **other)) is None
 
 
@@ -205,7 +207,8 @@ def _runner(config=None, num_views=100, **methods):
     """Stand-in for a _Runner whose trials and measurements are `methods`."""
     photographs, left_out = SimpleNamespace(views=[None] * num_views), SimpleNamespace(views=[])
     given = {"config": config or TrainConfig(), "default": DEFAULT, "steps": 5_000, "size": (20, 15)}
-    runner = SimpleNamespace(**given, originals=photographs, left_out=left_out, **methods)
+    data = SimpleNamespace(training=photographs, scene=SimpleNamespace(points=np.zeros((0, 3))))
+    runner = SimpleNamespace(**given, originals=photographs, left_out=left_out, data=data, **methods)
     runner._add_detail = functools.partial(trials._Runner._add_detail, runner)
     return runner
 
@@ -216,7 +219,7 @@ def _runner(config=None, num_views=100, **methods):
 def test_much_fine_detail_takes_more_steps_without_the_penalty(share, ssim, expected):
     """ssim: of the trial with the penalty; the other has 0.85."""
     runner = _runner(
-        _trial=lambda steps, weight: _trial(weight, ssim if weight else 0.85),
+        _trial=lambda _, weight=0, appearance=None: _trial(weight, ssim if weight else 0.85),
         _shares=lambda psnr: [share - 0.5, share + 0.5],
         _budget=lambda shares, steps: None,
     )
@@ -226,7 +229,9 @@ def test_much_fine_detail_takes_more_steps_without_the_penalty(share, ssim, expe
 @pytest.mark.parametrize(("gained", "chosen"), [(0.01, DEFAULT // 2), (-0.01, DEFAULT)])
 def test_few_photographs_choose_the_penalty_only(gained, chosen):
     """Their scores are poor because they are few, not because steps or splats are."""
-    runner = _runner(num_views=35, _trial=lambda steps, weight: _trial(weight, 0.6 + (gained if weight else 0)))
+    runner = _runner(
+        num_views=35, _trial=lambda _, weight=0, appearance=None: _trial(weight, 0.6 + (gained if weight else 0))
+    )
     expected = {"steps": chosen} | ({"free_space": 1.0, "dropout": 0.3} if gained > 0 else {})
     assert trials._Runner.run(runner).chosen == expected
 
@@ -236,7 +241,7 @@ def test_the_better_trial_measures_the_error(given):
     """... unless the budget is given."""
     runner = _runner(
         config=TrainConfig(splat_budget=given),
-        _trial=lambda steps, weight: Trial(steps, weight, 20.0 + weight, 0.8, [0.8] * 10),
+        _trial=lambda steps, weight=0, appearance=None: Trial(steps, weight, "none", 20.0 + weight, 0.8, [0.8] * 10),
         _shares=lambda psnr: [psnr / 100],
         _budget=lambda shares, steps: shares[0] + steps,
     )
@@ -247,11 +252,30 @@ def test_the_better_trial_measures_the_error(given):
 @pytest.mark.parametrize(("by_detail", "expected"), [(None, 2.61), (2.0, 2.61), (3.0, 3.0)])
 def test_the_larger_budget_is_chosen(by_detail, expected):
     runner = _runner(
-        _trial=lambda _, weight: _trial(weight, 0.6 - weight / 10),
+        _trial=lambda _, weight=0, appearance=None: _trial(weight, 0.6 - weight / 10),
         _shares=lambda _: [0.0],
         _budget=lambda *_: by_detail,
     )
     assert trials._Runner.run(runner).chosen == {"steps": 2 * DEFAULT, "splat_budget": pytest.approx(expected)}
+
+
+@pytest.mark.parametrize(
+    ("spread", "gained", "gpus", "chosen"),
+    [(0.12, 0.1, 1, {"appearance": "exposure"}), (0.12, -0.1, 1, {}), (0.09, 0.1, 1, {}), (0.12, 0.1, 2, {})],
+)
+def test_exposures_are_trained_if_they_differ_and_a_trial_gains(monkeypatch, spread, gained, gpus, chosen):
+    """A further trial, in dB; the one with the penalty trains them, too."""
+    tried = []
+
+    def trial(steps, weight=0, appearance="none"):
+        tried.append((weight, appearance))
+        return _trial(weight, 0.8 - weight / 10, appearance, 20 + gained * (appearance == "exposure"))
+
+    monkeypatch.setattr(trials, "exposure_spread", lambda photographs, points: spread)
+    runner = _runner(TrainConfig(gpus=gpus), _trial=trial, _shares=lambda _: [0.0], _budget=lambda *_: None)
+    assert trials._Runner.run(runner).chosen == {"steps": DEFAULT} | chosen
+    last = (trials.PENALTY, chosen.get("appearance", "none"))
+    assert tried == [(0, "none"), *[(0, "exposure")] * (spread == 0.12 and gpus == 1), last]
 
 
 def test_training_in_memory_takes_the_settings_of_its_trials_except_given_ones(large_scene, short_runs, monkeypatch):
@@ -299,7 +323,9 @@ def test_trials_do_not_influence_the_training(splat, tmp_path, short_runs, monke
         '{"trials": [], "chosen": {}}',
         '{"trials": [], "chosen": {"steps": "8"}}',
         '{"trials": [], "chosen": {"steps": 8, "seed": 1}}',
+        '{"trials": [], "chosen": {"steps": 8, "appearance": "none"}}',
         '{"trials": [{"steps": 8, "free_space": 0}], "chosen": {"steps": 8}}',
+        '{"trials": [{"steps": 8, "free_space": 0, "psnr": 20, "appearance": 3}], "chosen": {"steps": 8}}',
         '{"trials": 3, "chosen": {"steps": 8}}',
     ],
 )
