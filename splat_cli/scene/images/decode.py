@@ -183,17 +183,17 @@ def decode_photo(
     content = _content(path)
     pixels, profile, finite = _decoded(content, size, background, factor if mask is None else 1)
     if mask is not None:
-        pixels[mask == 0] = _mean(pixels, mask)
+        fill_masked(pixels, mask)
     if pixels.shape[1::-1] != size:
         pixels = np.array(Image.fromarray(pixels).resize(size, Image.Resampling.LANCZOS))
     return _in_srgb(pixels, profile), finite if finite is None else _mask_of(finite, size)
 
 
-def _mean(pixels: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Mean colour uint8 [3] of the pixels uint8 [H, W, 3] where the mask is not 0; black without any."""
+def fill_masked(pixels: np.ndarray, mask: np.ndarray) -> None:
+    """Give pixels uint8 [H, W, 3] where the mask is 0 the mean colour of the others, before a filter mixes them."""
     count = max(int(np.count_nonzero(mask)), 1)
     sums = (int(np.sum(pixels[..., channel], where=mask > 0, dtype=np.int64)) for channel in range(3))
-    return np.array([total // count for total in sums], np.uint8)
+    pixels[mask == 0] = np.array([total // count for total in sums], np.uint8)
 
 
 def _decoded(

@@ -23,6 +23,7 @@ from splat_cli.scene.images.decode import (
     INVISIBLE,
     decode_mask,
     decode_photo,
+    fill_masked,
     image_size,
     jpeg_reduction,
     reduced,
@@ -177,6 +178,7 @@ class Loader:
         with self.backend_lock:
             photo, mask = undistort(self.backend, lens, photo, mask, pinhole)
         if photo.shape[1::-1] != size:
+            fill_masked(photo, mask)  # where the lens saw nothing
             photo = np.array(Image.fromarray(photo).resize(size, Image.Resampling.LANCZOS))
             mask = wholly_white(Image.fromarray(mask), size)
         return photo, mask

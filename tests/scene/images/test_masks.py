@@ -8,6 +8,7 @@ from PIL import Image as Picture
 
 from splat_cli.errors import SceneError
 from splat_cli.scene import load_images
+from splat_cli.scene.colmap.model import Camera, lens_of
 from splat_cli.scene.images.decode import has_alpha
 from tests.scene.images.photographs import gradient, half_black, save, view_of
 
@@ -109,6 +110,15 @@ def test_masked_pixels_change_no_others(tmp_path, name, options, factor):
         found.append(load_images([dataclasses.replace(view, mask=save(tmp_path, "m.png", Picture.fromarray(mask)))]))
     for pixels in zip(*found[0].images, *found[1].images, strict=True):
         np.testing.assert_array_equal(*pixels)
+
+
+def test_pixels_that_the_lens_did_not_see_change_no_others(tmp_path, backend):
+    lens = lens_of(Camera(1, "FISHEYE", 160, 120, (110.0, 108.0, 82.0, 58.0)))
+    path, whole = save(tmp_path, "a.png", Picture.new("RGB", (160, 120), (200, 120, 60))), lens.pinhole
+    view = dataclasses.replace(view_of(path, whole.width // 2, whole.height // 2), lens=lens)
+    found = load_images([view], backend=backend)
+    assert (found.masks[0] == 0).any()
+    assert (found.images[0][found.masks[0] > 0] == [200, 120, 60]).all()
 
 
 def test_mask_that_keeps_all_pixels_is_dropped(tmp_path):
