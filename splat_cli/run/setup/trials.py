@@ -50,7 +50,7 @@ from splat_cli.terminal.console import Display
 from splat_cli.terminal.phase_timer import PhaseTimer
 
 VIEWS = (20, 250)  # training photographs: with fewer, too few are left out; more have never overfitted
-ENOUGH = 36  # from here on, trials also choose more steps and splats
+ENOUGH = 36  # from here on, trials are shorter, and also choose more steps and splats
 LEFT_OUT_EVERY, FIRST_LEFT_OUT = 6, 3
 MAX_PIXELS = 80_000  # per photograph; at most a quarter of the original's
 SHARE, MIN_STEPS = 1 / 3, 5_000  # steps of the trial without the penalty, relative to the default
@@ -140,7 +140,7 @@ class _Runner:
     def __init__(self, config: TrainConfig, data: TrainingData, backend: Backend, display: Display) -> None:
         self.backend, self.display, self.config = backend, display, config
         self.originals, self.default = data.training, default_steps(len(data.training.views))
-        self.steps = max(round(SHARE * self.default), MIN_STEPS)
+        self.steps, self.few = max(round(SHARE * self.default), MIN_STEPS), len(data.training.views) < ENOUGH
         everything = range(len(data.training.views))
         left_out, side = everything[FIRST_LEFT_OUT::LEFT_OUT_EVERY], _longer_side(data.training.views)
         self.left_out = small_copies(data.training, left_out, side, whole_mask)
@@ -151,13 +151,14 @@ class _Runner:
         self.start = find_initial_state(data.scene, rest, plan.config, backend, _silent())
 
     def run(self) -> Trials:
-        trials = [plain := self._trial(self.steps)]
+        steps = self.default if self.few else self.steps  # few scores are noisy: what they tell has to be larger
+        trials = [plain := self._trial(steps)]
         if self.config.gpus == 1 and exposure_spread(self.data.training, self.data.scene.points) > MAX_SPREAD:
-            trials.append(exposed := self._trial(self.steps, appearance="exposure"))
+            trials.append(exposed := self._trial(steps, appearance="exposure"))
             plain = exposed if exposed.psnr > plain.psnr else plain
         trials.append(penalized := self._trial(self.steps // 2, PENALTY, plain.appearance))
         found = choose(plain, penalized, self.default)
-        if len(self.originals.views) >= ENOUGH:
+        if not self.few:
             self._add_detail(found, max(plain.psnr, penalized.psnr))
         elif "free_space" not in found:  # scores are poor because photographs are few
             found = {"steps": self.default}
@@ -208,6 +209,7 @@ class _Runner:
             steps=steps,
             splat_budget=budget / 2,  # photographs have at most half the width
             free_space=free_space,
+            dropout=DROPOUT if free_space and self.few and config.dropout is None else config.dropout,
             gpus=1,
             batch=default_batch(config, self.default, views) if config.batch is None else config.batch,
             strategy="copies" if config.strategy == "default" else config.strategy,

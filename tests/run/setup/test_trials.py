@@ -106,6 +106,7 @@ def test_trials_have_half_the_splat_budget(given, budget):
     runner = SimpleNamespace(
         config=TrainConfig(splat_budget=given),
         default=DEFAULT,
+        few=False,
         data=SimpleNamespace(training=SimpleNamespace(views=[])),
     )
     assert trials._Runner._settings(runner, 2_500, 0.0).splat_budget == budget
@@ -115,7 +116,7 @@ def test_trials_have_half_the_splat_budget(given, budget):
 def test_trials_start_like_the_long_run_that_follows(given):
     config = TrainConfig(gpus=2, save_at=(7,), depth_weight=0.5 if given else None, **given)
     views = SimpleNamespace(training=SimpleNamespace(views=[None] * 100))
-    runner = SimpleNamespace(config=config, default=DEFAULT, data=views)
+    runner = SimpleNamespace(config=config, default=DEFAULT, data=views, few=False)
     found = trials._Runner._settings(runner, 2_500, 1.0)
     expected = {"strategy": "copies", "batch": 4, "init_opacity": 0.5, "init_scale": 0.1, "noise_scale": 30_000}
     expected |= {"steps": 2_500, "free_space": 1.0, "gpus": 1, "depth_weight": 0.0, "save_at": None} | given
@@ -207,6 +208,7 @@ def _runner(config=None, num_views=100, **methods):
     """Stand-in for a _Runner whose trials and measurements are `methods`."""
     photographs, left_out = SimpleNamespace(views=[None] * num_views), SimpleNamespace(views=[])
     given = {"config": config or TrainConfig(), "default": DEFAULT, "steps": 5_000, "size": (20, 15)}
+    given["few"] = num_views < trials.ENOUGH
     data = SimpleNamespace(training=photographs, scene=SimpleNamespace(points=np.zeros((0, 3))))
     runner = SimpleNamespace(**given, originals=photographs, left_out=left_out, data=data, **methods)
     runner._add_detail = functools.partial(trials._Runner._add_detail, runner)
@@ -228,12 +230,26 @@ def test_much_fine_detail_takes_more_steps_without_the_penalty(share, ssim, expe
 
 @pytest.mark.parametrize(("gained", "chosen"), [(0.01, DEFAULT // 2), (-0.01, DEFAULT)])
 def test_few_photographs_choose_the_penalty_only(gained, chosen):
-    """Their scores are poor because they are few, not because steps or splats are."""
-    runner = _runner(
-        num_views=35, _trial=lambda _, weight=0, appearance=None: _trial(weight, 0.6 + (gained if weight else 0))
-    )
+    """Their scores are poor because they are few, not because steps or splats are. All steps show overfitting."""
+    tried = []
+
+    def trial(steps, weight=0, appearance="none"):
+        tried.append(steps)
+        return _trial(weight, 0.6 + (gained if weight else 0))
+
     expected = {"steps": chosen} | ({"free_space": 1.0, "dropout": 0.3} if gained > 0 else {})
-    assert trials._Runner.run(runner).chosen == expected
+    assert trials._Runner.run(_runner(num_views=35, _trial=trial)).chosen == expected
+    assert tried == [DEFAULT, 2_500]
+
+
+@pytest.mark.parametrize(
+    ("few", "weight", "given", "dropout"),
+    [(True, 1.0, None, 0.3), (True, 1.0, 0.1, 0.1), (True, 0.0, None, None), (False, 1.0, None, None)],
+)
+def test_with_few_photographs_the_penalty_is_tried_with_its_dropout(few, weight, given, dropout):
+    views = SimpleNamespace(training=SimpleNamespace(views=[None] * 30))
+    runner = SimpleNamespace(config=TrainConfig(dropout=given), default=DEFAULT, data=views, few=few)
+    assert trials._Runner._settings(runner, 2_500, weight).dropout == dropout
 
 
 @pytest.mark.parametrize("given", [None, 3.0])
