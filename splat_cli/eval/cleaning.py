@@ -34,8 +34,8 @@ _MAX_LOSS = 0.02
 """PSNR that floaters may cost on training photographs, dB: haze also explains differences between photographs."""
 _HIDING = 0.01
 """If floaters hide a larger share of the pixels, the other splats are judged again without them."""
-_SHARE = 0.03
-"""Pixels of an unneeded splat, relative to the mean of all splats."""
+_PIXELS, _SHARES = 2.0, (0.03, 0.06)
+"""Maximum number of pixels of an unneeded splat, over all views, and its bounds relative to the mean of all splats."""
 _SEEN = 0.5
 """Minimum contribution to a view, in pixels, of a splat that the view sees."""
 _FEW_VIEWS = 0.05
@@ -121,11 +121,17 @@ def reasons_by_views(
     if pixels.sum() < (1 - _HIDING) * support.pixels.sum():
         support = _support(backend, splats.select(left), views, None, on_view)
         pixels, num_views = support.pixels, support.num_views
-    reasons[left[pixels <= strength * _SHARE * pixels.mean()]] = Reason.UNNEEDED
+    reasons[left[is_unneeded(pixels, strength)]] = Reason.UNNEEDED
     staying = reasons[left] == Reason.NONE
     left, is_rare = left[staying], num_views[staying] <= max(1, _FEW_VIEWS * len(views))
     reasons[left] = np.where(is_rare, _reasons_by_isolation(splats.select(left), strength), Reason.NONE)
     return reasons
+
+
+def is_unneeded(pixels: np.ndarray, strength: float) -> np.ndarray:
+    """Whether a splat makes too few `pixels`, [N]: at most two in all views together, or 3 % of the mean's if more."""
+    low, high = (share * float(pixels.mean()) for share in _SHARES)
+    return pixels <= strength * min(max(_PIXELS, low), high)
 
 
 def reasons_by_shape(splats: SplatArrays, strength: float) -> np.ndarray:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from splat_cli.device import Backend
-from splat_cli.eval.cleaning import Photographed, Reason, reasons_by_shape, reasons_by_views
+from splat_cli.eval.cleaning import Photographed, Reason, is_unneeded, reasons_by_shape, reasons_by_views
 from splat_cli.gaussians.arrays import SH_C0, SplatArrays
 from splat_cli.gaussians.editing.selection import merged
 from splat_cli.gaussians.splats import Splats
@@ -126,6 +126,14 @@ def test_hidden_splats_are_unneeded_also_behind_floaters(backend: Backend) -> No
     found = reasons(backend, photographed(backend, wall()), behind, curtain)
     assert found[:2].tolist() == [Reason.UNNEEDED] * 2
     assert (found[2:] == Reason.FLOATER).mean() > 0.9
+
+
+@pytest.mark.parametrize(("mean", "limit"), [(200, 6.0), (50, 2.0), (20, 1.2)])
+def test_two_pixels_are_too_few_within_bounds_by_the_mean(mean: float, limit: float) -> None:
+    pixels = np.array([0, 0.99 * limit, 1.01 * limit, 0])
+    pixels[-1] = 4 * mean - pixels.sum()
+    assert is_unneeded(pixels, 1).tolist() == [True, True, False, False]
+    assert is_unneeded(pixels, 1.1).tolist() == [True, True, True, False]
 
 
 def test_a_lone_splat_that_few_views_see_goes(backend: Backend) -> None:
