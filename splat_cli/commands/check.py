@@ -32,6 +32,7 @@ from splat_cli.scene.photograph import find_pairs
 from splat_cli.scene.plausibility import MIN_SHARED_POINTS, matched_photographs, signs_of_wrong_poses
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.sfm import is_video, rough_name, rough_scene
+from splat_cli.scene.sfm.mapping import why_uncertain
 from splat_cli.scene.sfm.photographs import source_files
 from splat_cli.scene.sfm.video import extract_frames
 from splat_cli.scene.view import Scene
@@ -43,7 +44,6 @@ _HOLE_SHARE, _MIN_HOLE = 0.25, 25.0  # of the arc of a capture from one side; de
 _NUM_PLACES = 5
 _MOST_PLACED, _MIN_PLACED, _FEW_PLACED = 500, 0.8, 1 / 3  # photographs; fractions of them
 _MIN_SECOND = 0.2  # fraction of the photographs in a group of their own
-_MAX_SPREAD = 0.02  # of rough poses by different halves of the points, relative to the scene's size
 
 
 def check(source: Path, num_frames: int, counting: Counting, page: Path | None = None) -> Checked:
@@ -82,7 +82,7 @@ def _check_without_poses(source: Path, paths: Sequence[Path], counting: Counting
     finding = _unknown(0, num)
     for are_enlarged in (False, True) if checked.pairs and num <= _MOST_PLACED else ():
         rough = _rough(checked, are_enlarged, counting)
-        if rough is not None and rough.spread <= _MAX_SPREAD and len(rough.scene.views) >= _MIN_PLACED * num:
+        if rough and len(rough.scene.views) >= _MIN_PLACED * num and not why_uncertain(rough.spread):
             places = helpful_places(rough.scene, _NUM_PLACES)
             findings = [*checked.findings, _rough_directions(rough)]
             return dataclasses.replace(checked, findings=findings, scene=rough.scene, places=places)
@@ -155,9 +155,8 @@ def _groups(placed: int, num_apart: int, num: int, spread: float = 0.0) -> Findi
         )
     elif placed < _FEW_PLACED * num:
         text = f"only {placed} of {num} fit together: take more that overlap by two thirds"
-    elif spread > _MAX_SPREAD:
-        text = f"half of the points give other poses than the other half (by {spread:.0%}): take more that overlap by "
-        text += "two thirds, moving between them"
+    elif uncertain := why_uncertain(spread):
+        text = uncertain
     else:
         return _unknown(placed, num)
     return Finding("directions", False, text)

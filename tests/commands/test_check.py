@@ -149,7 +149,12 @@ def test_a_third_of_the_circle_is_missing_by_rough_poses(splat, tmp_path, monkey
         (44, 12, True, "unknown, 44 of 65 have a rough pose: run `splat sfm`, then check its scene"),
         (22, 12, True, "unknown, 22 of 65 have a rough pose"),
         (21, 12, False, "only 21 of 65 fit together: take more that overlap by two thirds"),
-        (65, 0, False, "half of the points give other poses than the other half (by 3%): take more that overlap by"),
+        (
+            65,
+            0,
+            False,
+            "one half of the points gives other poses than the other half (by 3% of the scene's size); take more",
+        ),
     ],
 )
 def test_directions_of_photographs_that_do_not_fit_together(placed, num_apart, ok, text):
@@ -189,7 +194,7 @@ SPHERES = [replace(view, distortion=Equirectangular()) for view in OPEN]
         (SIDE[:14], [], "only 0 of 20 fit together"),
         ([], SIDE, "evenly from 171 of 360 degrees"),
         (OTHER, SIDE, "evenly from 171 of 360 degrees"),
-        (OTHER, OTHER, "half of the points give other poses"),
+        (OTHER, OTHER, "one half of the points gives other poses"),
     ],
 )
 def test_enlarged_copies_decide_if_few_photographs_have_a_rough_pose(monkeypatch, tmp_path, first, second, text):

@@ -23,7 +23,8 @@ from splat_cli.terminal.interrupt import Interrupted
 from tests.scene.transforms_files import write_blender
 from tests.subprocesses import HANG
 
-FIGURES = {"models": 1, "unregistered": [], "points": 300, "error": 0.5, "track_length": 3.0, "gps_error": None}
+FIGURES = {"models": 1, "unregistered": [], "points": 300, "error": 0.5, "track_length": 3.0}
+FIGURES |= {"gps_error": None, "spread": 0.0}
 OPTIONS = ("--device", "cpu", "--steps", "4", "--save-at", "2", "--init", "points")
 
 

@@ -73,6 +73,7 @@ _AGREEING, _MAX_ERROR = 0.5, 4.0  # least share of a pair's matches; pixels from
 _MAX_CONTRADICTED = 0.02  # of the cells of strong pairs; up to 0.019 in nine scenes, 0.03 to 0.08 in a folded one
 _OWN_CAMERA = 1_000_000  # added to an image's id
 _SPLITS = 4  # of points into halves, to see how far poses depend on the half
+_SPLIT_POINTS = 300  # per photograph, at most
 _NEAR = 0.02  # of the scene's size: cameras that are at the same place by both halves
 _BLOCKS = 8
 _MIN_BLOCK, _MAX_BLOCK = 5, 50
@@ -106,7 +107,7 @@ def main() -> None:
         models = [_with_refined_lens(pycolmap, model, len(job["names"])) for model in models]
     for model in models:
         _color_points(model, images)
-    spread = _spread(pycolmap, models[0], job) if job["are_small"] and models else 0.0
+    spread = _spread(pycolmap, models[0], job) if models else 0.0
     _send(models=len(models), spread=spread, **_write(pycolmap, models, scene / "sparse", job))
     SavedModels(database).remove()
 
@@ -471,31 +472,42 @@ def _spread(pycolmap: Any, model: Any, job: Mapping[str, Any]) -> float:
 
     Photographs that overlap well have about the same poses by each half. 1 if no cameras are near each other.
     """
-    dice, distances = np.random.default_rng(job["seed"]), []
-    numbers, shown = sorted(model.points3D), model.reg_image_ids()
-    centers = np.array([model.images[number].projection_center() for number in shown])
-    away, depth = (
-        np.linalg.norm(places - centers.mean(axis=0), axis=1)
-        for places in (centers, np.array([point.xyz for point in model.points3D.values()]))
-    )
+    model = _with_fewer_points(pycolmap, model, _SPLIT_POINTS)
+    shown, numbers = model.reg_image_ids(), np.array(sorted(model.points3D), int)
+    if len(numbers) < 2:
+        return 1.0
+    centers, places = _centers(model, shown), np.array([point.xyz for point in model.points3D.values()])
+    away, depth = (np.linalg.norm(one - centers.mean(axis=0), axis=1) for one in (centers, places))
     size = float(np.sqrt(away.max() * np.median(depth)))
-    for _ in range(_SPLITS):
-        halves = [pycolmap.Reconstruction(model) for _ in range(2)]
-        for number, which in zip(numbers, dice.permutation(len(numbers)) % 2, strict=True):
-            halves[which].delete_point3D(number)
-        for half in halves:
-            _adjust(pycolmap, half, len(job["names"]), _LEAST_LAST_GAIN)
-        moved = pycolmap.align_reconstructions_via_proj_centers(*halves, _NEAR * size)
+
+    def adjusted(left_out: np.ndarray) -> Any:
+        half = pycolmap.Reconstruction(model)
+        for number in numbers[left_out]:
+            half.delete_point3D(int(number))
+        _adjust(pycolmap, half, len(job["names"]), _LEAST_LAST_GAIN)
+        return half
+
+    dice = np.random.default_rng(job["seed"])
+    orders = [dice.permutation(len(numbers)) % 2 for _ in range(_SPLITS)]
+    halves = run_in_threads((partial(adjusted, order == which) for order in orders for which in (0, 1)), num_cores())
+    distances = []
+    for first, second in zip(halves, halves, strict=True):
+        moved = pycolmap.align_reconstructions_via_proj_centers(first, second, _NEAR * size)
         if moved is None:
             return 1.0
-        first, second = ([half.images[number].projection_center() for number in shown] for half in halves)
-        distances += [np.linalg.norm(moved * one - other) / size for one, other in zip(first, second, strict=True)]
+        first.transform(moved)
+        distances.append(np.linalg.norm(_centers(first, shown) - _centers(second, shown), axis=1) / size)
     return float(np.median(distances))
+
+
+def _centers(model: Any, numbers: Sequence[int]) -> np.ndarray:
+    """Positions of the cameras [N, 3] of photographs."""
+    return np.array([model.images[number].projection_center() for number in numbers])
 
 
 def _with_refined_lens(pycolmap: Any, model: Any, num: int) -> Any:
     """The model with OPENCV's lens for cameras of many photographs, adjusted, if a part of the points fits better."""
-    few = _with_fewer_points(pycolmap, model)
+    few = _with_fewer_points(pycolmap, model, _COMPARED_POINTS)
     before: float = few.compute_mean_reprojection_error()
     if not _refine_lenses(pycolmap, few, num) or few.compute_mean_reprojection_error() > _MIN_LENS_ERROR * before:
         return model
@@ -607,7 +619,7 @@ def _is_shared(pycolmap: Any, models: Sequence[Any], guessed: Set[str], num: int
     model = models[0]
     if model.num_reg_images() < _MIN_COMPARED:
         return True
-    split = _split_cameras(pycolmap, _with_fewer_points(pycolmap, model), guessed)
+    split = _split_cameras(pycolmap, _with_fewer_points(pycolmap, model, _COMPARED_POINTS), guessed)
     before: float = split.compute_mean_reprojection_error()
     _adjust(pycolmap, split, num, _LEAST_GAIN)
     changes = [
@@ -620,12 +632,12 @@ def _is_shared(pycolmap: Any, models: Sequence[Any], guessed: Set[str], num: int
     return error > _MIN_ERROR or bool(high < _MIN_ZOOM * low)
 
 
-def _with_fewer_points(pycolmap: Any, model: Any) -> Any:
-    """A copy of the model with the points of the longest tracks, about _COMPARED_POINTS per photograph."""
+def _with_fewer_points(pycolmap: Any, model: Any, num_points: int) -> Any:
+    """A copy of the model with the points of the longest tracks, about `num_points` per photograph."""
     reduced, num_seen = pycolmap.Reconstruction(model), Counter[int]()
     tracks = {number: [one.image_id for one in point.track.elements] for number, point in model.points3D.items()}
     for number in sorted(tracks, key=lambda number: (-len(tracks[number]), number)):
-        if min(num_seen[image] for image in tracks[number]) < _COMPARED_POINTS:
+        if min(num_seen[image] for image in tracks[number]) < num_points:
             num_seen.update(tracks[number])
         else:
             reduced.delete_point3D(number)

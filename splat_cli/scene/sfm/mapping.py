@@ -62,6 +62,7 @@ _NUMBERED = re.compile(r"(.*?)(\d+)(\.\w+)")
 _SEMI_MAJOR, _ECCENTRICITY2 = 6_378_137.0, 6.694379990141e-3  # ellipsoid of WGS 84
 _BELOW_SEA = (1, b"\x01")
 _FEW_REGISTERED = 0.8
+_MAX_SPREAD = 0.02
 _NAMED = 5
 
 
@@ -223,8 +224,8 @@ class Mapping:
 
     unregistered: names of the photographs that were not registered; the file UNREGISTERED in `scene` lists them.
     gps_error: median in metres, if scale and orientation are from GPS data, else None. matcher: the one used,
-    "exhaustive" or "sequential". spread: of small copies, how far a camera is from its place by the other half of the
-    points (median), relative to the scene's size.
+    "exhaustive" or "sequential". spread: how far a camera is from its place by the other half of the points (median),
+    relative to the scene's size.
     """
 
     num_photographs: int
@@ -252,7 +253,12 @@ class Mapping:
         )
 
     def advice(self) -> list[str]:
-        """Lines on photographs that were not registered, with advice if they are many; empty without any."""
+        """Lines on uncertain poses and on photographs that were not registered, with advice if they are many."""
+        uncertain = why_uncertain(self.spread)
+        lines = [f"The poses are uncertain: {uncertain}"] if uncertain else []
+        return [*lines, *self._unregistered()]
+
+    def _unregistered(self) -> list[str]:
         if not self.unregistered:
             return []
         names = first_of([sanitize_name(name) for name in self.unregistered], _NAMED, ", ")
@@ -271,6 +277,16 @@ class Mapping:
         if self.matcher == "sequential":
             lines.append("- splat sfm --matcher exhaustive, which takes longer, if they are in no order")
         return [*lines, named]
+
+
+def why_uncertain(spread: float) -> str | None:
+    """What is wrong with poses of a large `Mapping.spread`, and what helps; None if it is small."""
+    if spread <= _MAX_SPREAD:
+        return None
+    return (
+        f"one half of the points gives other poses than the other half (by {min(spread, 1):.0%} of the scene's size); "
+        "take more photographs that overlap by two thirds, moving between them"
+    )
 
 
 def map_photographs(
@@ -332,7 +348,7 @@ def map_photographs(
         found["gps_error"],
         matcher,
         scene,
-        found.get("spread", 0.0),
+        found["spread"],
     )
 
 

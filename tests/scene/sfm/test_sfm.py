@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -301,13 +302,19 @@ def test_advice_only_where_few_were_registered():
     assert "registered: 5.jpg, 6.jpg, 7.jpg, 8.jpg, 9.jpg and 10 more (" in named
     assert "Only 5 of 20" in advice[0]
     assert "2 groups" in advice[1]
+    certain, uncertain = (replace(mapped(10, 10, 1), spread=spread).advice() for spread in (0.02, 0.04))
+    assert certain == []
+    assert uncertain[0].startswith("The poses are uncertain: one half of the points gives other poses than the other")
 
 
 @pytest.mark.parametrize(("one_camera", "guessed"), [(None, True), (True, False), (False, False)])
 def test_photographs_of_one_size_may_share_a_camera(tmp_path, monkeypatch, one_camera, guessed):
     names = ["a.jpg", "b.jpg", "c.jpg"]
     jobs = []
-    found = {"models": 1, "unregistered": [], "points": 9, "error": 0.5, "track_length": 4.0, "gps_error": None}
+    found = {"models": 1, "unregistered": [], "points": 9, "error": 0.5, "track_length": 4.0} | {
+        "gps_error": None,
+        "spread": 0.0,
+    }
     monkeypatch.setattr(mapping, "require_pycolmap", lambda: None)
     monkeypatch.setattr(mapping, "run_colmap", lambda job, counting: jobs.append(job) or found)
     (tmp_path / "images").mkdir()
@@ -322,9 +329,9 @@ def test_photographs_of_one_size_may_share_a_camera(tmp_path, monkeypatch, one_c
 def test_photographs_without_a_pose_are_listed(tmp_path, monkeypatch):
     found = {"models": 1, "unregistered": ["b\n.jpg", "c.jpg"], "points": 9, "error": 0.5, "track_length": 4.0}
     monkeypatch.setattr(mapping, "require_pycolmap", lambda: None)
-    monkeypatch.setattr(mapping, "run_colmap", lambda job, counting: found | {"gps_error": None})
+    monkeypatch.setattr(mapping, "run_colmap", lambda job, counting: found | {"gps_error": None, "spread": 0.3})
     made = map_photographs(tmp_path, ["a.jpg", "b\n.jpg", "c.jpg", "d.jpg"], SfmOptions(), Display().counting)
-    assert (made.num_registered, made.unregistered) == (2, ["b\n.jpg", "c.jpg"])
+    assert (made.num_registered, made.unregistered, made.spread) == (2, ["b\n.jpg", "c.jpg"], 0.3)
     assert (tmp_path / "unregistered.txt").read_text() == "b\\n.jpg\nc.jpg\n"
 
 

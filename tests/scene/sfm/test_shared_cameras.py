@@ -70,9 +70,8 @@ for num, whole in ((4000, large), (4000, model), (200, model), (100, model)):
     for number in sorted(some.points3D)[num:]:
         some.delete_point3D(number)
     spreads.append(worker._spread(pycolmap, some, {"seed": 0, "names": names}))
-worker._COMPARED_POINTS = 10
-fewer = worker._with_fewer_points(pycolmap, model)
-lenses, models, options.num_points3D, worker._COMPARED_POINTS = [], pycolmap.CameraModelId, 400, 100
+fewer = worker._with_fewer_points(pycolmap, model, 10)
+lenses, models, options.num_points3D = [], pycolmap.CameraModelId, 400
 lenses_of = {models.SIMPLE_RADIAL: [800, 200, 150, 0.1], models.OPENCV: [800, 800, 200, 150, 0.1, 0, 0, 0.05]}
 for options.camera_model_id, options.camera_params in lenses_of.items():
     scene = pycolmap.synthesize_dataset(options)
@@ -198,7 +197,7 @@ def test_the_mapping_with_more_photographs_is_kept(tmp_path, monkeypatch, num_se
 def test_lenses_are_refined_before_models_are_written(monkeypatch, tmp_path, is_refined):
     written, colored = [], []
     monkeypatch.setattr(colmap_worker, "_color_points", lambda model, images: colored.append(model))
-    for name in ("_register", "_extract", "_match", "_verify", "_send", "end_with_parent"):
+    for name in ("_register", "_extract", "_match", "_verify", "_spread", "_send", "end_with_parent"):
         monkeypatch.setattr(colmap_worker, name, lambda *args, **message: None)
     monkeypatch.setattr(colmap_worker, "_map", lambda *args: ["folded"])
     monkeypatch.setattr(colmap_worker, "_without_lookalikes", lambda library, models, *args: ["model"] * len(models))
@@ -210,7 +209,6 @@ def test_lenses_are_refined_before_models_are_written(monkeypatch, tmp_path, is_
         "groups": [],
         "sizes": [],
         "names": ["a", "b"],
-        "are_small": False,
         "refines_lens": is_refined,
     }
     monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(job) + "\n"))
