@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from PIL import Image
+from splat_cli.io.image_files import open_image
 
 _PROGRAM = """
 import json, os, signal, sys
@@ -89,7 +89,7 @@ def main() -> None:
 def _copies(source: Path, target: Path, side: int) -> None:
     target.mkdir()
     for path in sorted(source.iterdir()):
-        image = Image.open(path).convert("RGB")
+        image = open_image(path).convert("RGB")
         image.thumbnail((side, side))
         image.save(target / f"{path.stem}.jpg", quality=95)
 

@@ -14,9 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageFilter
+from PIL import ImageFilter
 
 from splat_cli.commands.check import check, directions
+from splat_cli.io.image_files import open_image
 from splat_cli.scene.coverage import Gap, gaps
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.view import View
@@ -57,7 +58,7 @@ def _capture(
         blurred = {photographs[number].name for number in dice.choice(len(photographs), _NUM_BLURRED, replace=False)}
     for path in photographs:
         if path.name in blurred:
-            with Image.open(path) as image:
+            with open_image(path) as image:
                 radius = _BLUR * max(image.size)
                 image.convert("RGB").filter(ImageFilter.GaussianBlur(radius)).save(folder / path.name, quality=95)
         else:
