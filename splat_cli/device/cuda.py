@@ -276,11 +276,11 @@ class CudaBackend(Backend):
 
     def _load_module(self, file: str, defines: dict[str, int]) -> tuple[KernelSource, Any]:
         source = read_source(self._folders, file)
-        # CuPy's cache ignores included files: the digest makes them part of its key
-        digest = headers_digest(source.text, self._folders)
-        options = ("-std=c++17", *(f"-I{folder}" for folder in self._folders), f"-DSPLAT_HEADERS=0x{digest[:15]}")
-        options += tuple(f"-D{key}={value}" for key, value in sorted(defines.items()))
-        module = self.xp.RawModule(code=f'#line 1 "{source.path.as_posix()}"\n{source.text}', options=options)
+        # All units have the same options: for each other set, CuPy compiles an empty file to find the key of its cache.
+        # The cache ignores included files: their digest makes them part of the key.
+        options = ("-std=c++17", *(f"-I{folder}" for folder in self._folders))
+        code = source.cuda_unit(defines, headers_digest(source.text, self._folders))
+        module = self.xp.RawModule(code=code, options=options)
         try:
             module.compile()
         except self.xp.cuda.compiler.CompileException as error:

@@ -1,10 +1,12 @@
 """Units are compiled once, in the first thread that needs them; all threads that need them get the errors."""
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 
 from splat_cli.device.compilation.sources import CompiledUnits
+from splat_cli.device.cuda import CudaBackend
 from splat_cli.errors import DeviceError
 from tests.subprocesses import HANG
 
@@ -124,3 +126,19 @@ def test_units_of_a_deleted_object_are_not_compiled():
     go_on.set()
     _all_threads_end()
     assert compiled == ["a"]
+
+
+def test_kernels_of_a_gpu_differ_by_their_source_not_by_options(tmp_path):
+    """For each set of options, CuPy compiles an empty file; a change of a header must reach its cache's key."""
+    (tmp_path / "k.cu").write_text('#include "h.cuh"\nextern "C" __global__ void k(int* x) {}\n')
+    compiled, backend = [], CudaBackend.__new__(CudaBackend)
+    module = SimpleNamespace(compile=lambda: None)
+    backend.xp = SimpleNamespace(RawModule=lambda code, options: compiled.append((code, options)) or module)
+    backend._folders = (tmp_path,)
+    for header, defines in (("1", {}), ("2", {}), ("2", {"B": 2, "A": 1})):
+        (tmp_path / "h.cuh").write_text(header)
+        backend._load_module("k", defines)
+    codes, options = zip(*compiled, strict=True)
+    assert len(set(codes)) == 3
+    assert len(set(options)) == 1
+    assert f'\n#define A 1\n#define B 2\n#line 1 "{(tmp_path / "k.cu").as_posix()}"\n#include' in codes[2]

@@ -36,6 +36,11 @@ class KernelSource:
             raise DeviceError(f"{self.path.name} has no kernel {kernel}; it has {', '.join(self.kernels) or 'none'}")
         return self.kernels[kernel]
 
+    def cuda_unit(self, defines: Mapping[str, int], headers: str) -> str:
+        """The source text of a module of all kernels for a GPU, with its defines and the digest of its headers."""
+        macros = "".join(f"#define {key} {value}\n" for key, value in sorted(defines.items()))
+        return f'// headers: {headers}\n{macros}#line 1 "{self.path.as_posix()}"\n{self.text}'
+
     def cpu_unit(self) -> str:
         """The C++ source text of a library of all kernels for the CPU; the same in each copy of the source folder."""
         exports = "".join(f"SPLAT_CPU_EXPORT({name})\n" for name in self.kernels)
