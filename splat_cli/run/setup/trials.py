@@ -13,6 +13,7 @@ change from one camera to the next, splats learn them as view-dependent colours:
 from __future__ import annotations
 
 import dataclasses
+import gc
 import io
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -37,7 +38,6 @@ from splat_cli.run.plan import (
     steps_by_detail,
     views_per_point,
 )
-from splat_cli.run.resume import free_memory
 from splat_cli.run.setup.build_trainer import build_trainer_within_memory
 from splat_cli.run.setup.initial_state import find_initial_state
 from splat_cli.run.setup.training_data import TrainingData
@@ -149,6 +149,10 @@ class _Runner:
         self.data = TrainingData(data.scene, rest, None, Split(rest.views, []))
         plan = self.data.plan(self._settings(self.steps, 0.0))
         self.start = find_initial_state(data.scene, rest, plan.config, backend, _silent())
+        with_detail = [] if self.few else evenly_spread(everything, DETAILED)
+        pool, images = ThreadPoolExecutor(), data.training.images
+        self.detail = pool.map(lambda index: fine_detail(images[index]), with_detail)  # while the trials train
+        pool.shutdown(wait=False)
 
     def run(self) -> Trials:
         steps = self.default if self.few else self.steps  # few scores are noisy: what they tell has to be larger
@@ -177,12 +181,8 @@ class _Runner:
 
     def _shares(self, psnr: float) -> list[float]:
         """Shares of fine detail in the error of a trial, for some photographs."""
-        photographs = self.originals.images
-        some = evenly_spread(range(len(self.originals.views)), DETAILED)
-        with ThreadPoolExecutor() as pool:
-            lost = list(pool.map(lambda i: fine_detail(photographs[i]), some))
         error = 10 ** (-psnr / 10)  # of small photographs, which have less noise
-        return [detail / (error + noise) for detail, noise in lost]
+        return [detail / (error + noise) for detail, noise in self.detail]
 
     def _budget(self, shares: Sequence[float], steps: int) -> float | None:
         """splat_budget by these shares; None: the default. steps: of the run."""
@@ -197,7 +197,7 @@ class _Runner:
             psnr, ssim = (float(np.mean([getattr(one, name) for one in scores])) for name in ("psnr", "ssim"))
             return Trial(steps, free_space, appearance, psnr, ssim, [one.ssim for one in scores])
         finally:
-            free_memory(self.backend)
+            gc.collect()  # cycles with captured graphs keep arrays; their memory serves the next trainer
 
     def _settings(self, steps: int, free_space: float) -> TrainConfig:
         """Settings of a trial, which starts like a long run."""

@@ -1,8 +1,10 @@
 """Trial runs that choose --free-space and the number of steps."""
 
 import functools
+import gc
 import io
 import re
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -194,10 +196,9 @@ def test_the_repeated_command_continues_a_run_with_chosen_settings(splat, large_
 
 @pytest.mark.parametrize(("budget", "chosen"), [(2.468, 2.47), (None, None)])
 def test_the_budget_follows_from_detail_and_error(monkeypatch, budget, chosen):
-    images = [np.zeros((1 + i, 1, 3), np.uint8) for i in range(3)]
     views = [SimpleNamespace(width=20, height=10)] * 3
-    runner = SimpleNamespace(originals=SimpleNamespace(images=images, views=views))
-    monkeypatch.setattr(trials, "fine_detail", lambda image: (len(image) / 1000, 0.004))
+    detail = [(part / 1000, 0.004) for part in (1, 2, 3)]
+    runner = SimpleNamespace(originals=SimpleNamespace(views=views), detail=detail)
     shares = trials._Runner._shares(runner, 30.0)
     asked = ([pytest.approx(detail / 5) for detail in (1, 2, 3)], 7_000, 3, 600)
     monkeypatch.setattr(trials, "budget_by_detail", lambda *arguments: budget if arguments == asked else 0.0)
@@ -320,6 +321,26 @@ def test_trials_leave_out_what_scores_them(large_scene, monkeypatch):
     trained, scored = ({view.name for view in one.views} for one in (runner.data.training, runner.left_out))
     assert not trained & scored
     assert trained | scored == {view.name for view in data.training.views}
+
+
+def test_trials_leave_no_arrays(large_scene, short_runs, monkeypatch):
+    """They would take the memory of the next trainer. Cycles keep them until they are collected."""
+    build, models = trials.build_trainer_within_memory, []
+
+    def built(*arguments):
+        trainer = build(*arguments)
+        models.append(weakref.ref(trainer.model))
+        return trainer
+
+    monkeypatch.setattr(trials, "build_trainer_within_memory", built)
+    config, backend, display = TrainConfig(init="points"), open_backend("cpu"), Display(io.StringIO())
+    data = read_data(large_scene, config, backend, display)
+    gc.disable()
+    try:
+        trials.choose_settings(config, data, backend, display)
+        assert [model() for model in models] == [None, None]
+    finally:
+        gc.enable()
 
 
 def test_trials_do_not_influence_the_training(splat, tmp_path, short_runs, monkeypatch):
