@@ -124,13 +124,13 @@ def _check_photographs(first_name: str, first: ImageSet, name: str, photographs:
     if missing := sorted(before.keys() ^ {view.name for view in photographs.views}):
         raise UsageError(f"{missing[0]} can be read for one of {first_name} and {name} only: restore the file")
     for index, view in enumerate(photographs.views):
-        if not np.array_equal(photographs.images[index], first.images[before[view.name]]):
-            raise UsageError(
-                f"{view.name} shows other pixels for {name} than for {first_name}: another scene, lens or background"
-            )
         if not _is_same_mask(photographs.masks[index], first.masks[before[view.name]]):
             raise UsageError(
                 f"{view.name} has another mask for {name} than for {first_name}: train them with the same --masks"
+            )
+        if not np.array_equal(photographs.images[index], first.images[before[view.name]]):
+            raise UsageError(
+                f"{view.name} shows other pixels for {name} than for {first_name}: another scene, lens or background"
             )
 
 
