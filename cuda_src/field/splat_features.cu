@@ -15,8 +15,7 @@ extern "C" __global__ void step_features(
     int dense,                              // 1: features without a gradient continue with their momentum
     float* __restrict__ d_features,         // [size, capacity] reset to zero
     float* __restrict__ params,             // [rows, capacity]
-    float* __restrict__ moments1,           // [rows, capacity] without rows of view-dependent colours
-    float* __restrict__ moments2)           // the same
+    float* __restrict__ moments)            // [rows, capacity] without rows of view-dependent colours; see optim/moments.cuh
 {
     const int first = (blockIdx.x * blockDim.y + threadIdx.y) * 32, n = state->num_splats, row = first_row + blockIdx.y;
     if (first >= n || state->overflowed) return;
@@ -31,10 +30,10 @@ extern "C" __global__ void step_features(
     const vbool used = on & fits & ((d != 0.0f) | vbool(dense != 0));
     if (!some(used)) return;
     const size_t plane = (size_t)row * capacity + i;
-    const size_t moment = (size_t)(ROW_SHN + blockIdx.y) * capacity + i;
-    vfloat p = load_own(params + plane, used), m = load_own(moments1 + moment, used), v = load_own(moments2 + moment, used);
+    float* const words = moments + (size_t)(ROW_SHN + blockIdx.y) * capacity + i;
+    const vfloat word = load_own(words, used);
+    vfloat p = load_own(params + plane, used), m = first_moment(word), v = second_moment(word);
     adam_update(p, m, v, d, state->lr[LR_FIELD_FEATURES], *state);
     store_own(params + plane, p, used);
-    store_own(moments1 + moment, m, used);
-    store_own(moments2 + moment, v, used);
+    store_moments(words, m, v, rounding_seed(*state, first + lane_id()), row, used);
 }

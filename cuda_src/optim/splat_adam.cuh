@@ -4,6 +4,7 @@
 #include "lanes.cuh"
 #include "optim/langevin_noise.cuh"
 #include "optim/adam.cuh"
+#include "optim/moments.cuh"
 
 #define BASE_ROWS ROW_SHN           // rows of geometry and constant colour, which have moments
 #define MAX_LR_FACTOR 5.0f          // limits the factor of the learning rate to 1/5 .. 5
@@ -11,8 +12,7 @@
 // Parameters and moments to update. Addresses of the lane's own elements of the first plane.
 struct AdamPlanes {
     float* __restrict__ params;     // [rows, stride]
-    float* __restrict__ moments1;   // [BASE_ROWS, moment_stride]
-    float* __restrict__ moments2;   // [BASE_ROWS, moment_stride]
+    float* __restrict__ moments;    // [BASE_ROWS, moment_stride] see moments.cuh
     size_t stride, moment_stride;   // columns of a row
 };
 
@@ -27,8 +27,9 @@ __device__ __forceinline__ AdamRows<N> load_rows(const AdamPlanes& planes, int f
 #pragma unroll
     for (int k = 0; k < N; ++k) {
         rows.p[k] = load_own(planes.params + (first + k) * planes.stride, on);
-        rows.m[k] = load_own(planes.moments1 + (first + k) * planes.moment_stride, on);
-        rows.v[k] = load_own(planes.moments2 + (first + k) * planes.moment_stride, on);
+        const vfloat word = load_own(planes.moments + (first + k) * planes.moment_stride, on);
+        rows.m[k] = first_moment(word);
+        rows.v[k] = second_moment(word);
     }
     return rows;
 }
@@ -60,7 +61,8 @@ __device__ __forceinline__ vfloat3 mean_step(
 // Adam step of a row, unless it is a position, whose step mean_step makes.
 template <int N>
 __device__ __forceinline__ void step_row(
-    const AdamPlanes& planes, AdamRows<N>& rows, int first, int k, vfloat gradient, const IterState& state, vbool on)
+    const AdamPlanes& planes, AdamRows<N>& rows, int first, int k, vfloat gradient, const IterState& state, vint seed,
+    vbool on)
 {
     const int row = first + k;
     const int rate = row < ROW_QUAT ? LR_LOG_SCALES : row < ROW_OPACITY ? LR_QUATS : row < ROW_SH0 ? LR_OPACITIES : LR_SH0;
@@ -68,8 +70,7 @@ __device__ __forceinline__ void step_row(
         adam_update(rows.p[k], rows.m[k], rows.v[k], gradient, state.lr[rate], state);
         store_own(planes.params + row * planes.stride, rows.p[k], on);
     }
-    store_own(planes.moments1 + row * planes.moment_stride, rows.m[k], on);
-    store_own(planes.moments2 + row * planes.moment_stride, rows.v[k], on);
+    store_moments(planes.moments + row * planes.moment_stride, rows.m[k], rows.v[k], seed, row, on);
 }
 
 // Positions use the splat's local frame (mean_step), other rows plain Adam; then noise moves positions. gradients: one per row
@@ -78,17 +79,18 @@ __device__ __forceinline__ void step_base(
     const AdamPlanes& planes, const Gaussian& raw, const vfloat (&gradients)[BASE_ROWS], const Noise& noise, const IterState& state,
     vint splat, vbool on)
 {
+    const vint seed = rounding_seed(state, splat);
     AdamRows<ROW_SH0> rows = load_rows<ROW_SH0>(planes, 0, on);     // all loads before the first store
     const vfloat3 off = mean_step(raw, make_vec(gradients[0], gradients[1], gradients[2]), rows.m, rows.v, state);
     vfloat3 mean = sub(make_vec(rows.p[0], rows.p[1], rows.p[2]), off);
 #pragma unroll
-    for (int row = 0; row < ROW_SH0; ++row) step_row(planes, rows, 0, row, gradients[row], state, on);
+    for (int row = 0; row < ROW_SH0; ++row) step_row(planes, rows, 0, row, gradients[row], state, seed, on);
     if (noise.scale > 0.0f) mean = add(mean, noise_step(noise, state, rows.p, splat, on));
     store_vec(planes.params, planes.stride, mean, on);
 
     AdamRows<3> colors = load_rows<3>(planes, ROW_SH0, on);
 #pragma unroll
-    for (int c = 0; c < 3; ++c) step_row(planes, colors, ROW_SH0, c, gradients[ROW_SH0 + c], state, on);
+    for (int c = 0; c < 3; ++c) step_row(planes, colors, ROW_SH0, c, gradients[ROW_SH0 + c], state, seed, on);
 }
 
 // Step of a view-dependent coefficient of each splat's colour in `on`: Adam without a first moment. Lanes of `sectors` (sectors_of(on))

@@ -50,7 +50,7 @@ extern "C" __global__ void color_backward(
     float* __restrict__ d_splats,           // [slots, rows, SPLAT_SUMS] rays that project_backward has left
     const float* __restrict__ sent,         // as for project_backward
     float* __restrict__ params,             // [rows, capacity]
-    const float* __restrict__ moments2,     // [BASE_ROWS, capacity - num_without_moments] after project_backward; only with FUSED_ADAM
+    const float* __restrict__ moments,      // [BASE_ROWS, capacity - num_without_moments] after project_backward; only with FUSED_ADAM
     float* __restrict__ d_params)           // [rows, capacity]; only without FUSED_ADAM
 {
     const int num_parts = (num_coefficients - 1 + COEFFICIENTS - 1) / COEFFICIENTS;
@@ -70,7 +70,11 @@ extern "C" __global__ void color_backward(
     const vbool sectors = sectors_of(on) & trained;
     const size_t stride = capacity, moment_stride = stride - num_without_moments(*state), t = i - num_without_moments(*state);
     vfloat3 second;
-    if (FUSED) second = load_vec(moments2 + ROW_SH0 * moment_stride + t, moment_stride, on);
+    if (FUSED) {
+        const float* const words = moments + ROW_SH0 * moment_stride + t;
+        second = make_vec(second_moment(load_own(words, on)), second_moment(load_own(words + moment_stride, on)),
+                          second_moment(load_own(words + 2 * moment_stride, on)));
+    }
 #pragma unroll
     for (int j = 0; j < COEFFICIENTS; ++j) {
         if (j >= num) break;

@@ -74,8 +74,7 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
     const float* __restrict__ d_means,      // [slots, 3, capacity] further gradients of visible splats; may be null
     const float* __restrict__ smooth_3d_sigmas, // [1, capacity] see projection.cuh; may be null
     float* __restrict__ params,             // [rows, capacity]
-    float* __restrict__ moments1,           // [BASE_ROWS, capacity - num_without_moments] only with FUSED_ADAM
-    float* __restrict__ moments2,           // [BASE_ROWS, capacity - num_without_moments] the same
+    float* __restrict__ moments,            // [BASE_ROWS, capacity - num_without_moments] see moments.cuh; only with FUSED_ADAM
     float* __restrict__ d_params,           // [rows, capacity]; only without FUSED_ADAM
     float* __restrict__ stats,              // [2, capacity - num_without_moments] |d mean2d| in half images, views that see the splat; may be null
     float* __restrict__ last_seen)          // [capacity - num_without_moments] step of the last update with a colour gradient; may be null
@@ -141,7 +140,7 @@ extern "C" __global__ void __launch_bounds__(128, MIN_BLOCKS) project_backward(
         store_own(stats + t, load_own(stats + t, counted) + screen_gradients, counted);
         store_own(stats + moment_stride + t, load_own(stats + moment_stride + t, counted) + num_seen, counted);
     }
-    const AdamPlanes planes = {params + i, moments1 + t, moments2 + t, stride, moment_stride};
+    const AdamPlanes planes = {params + i, moments + t, stride, moment_stride};
     const Noise noise = {options.noise_seed, options.noise_scale};
     if (FUSED) step_base(planes, raw, gradients, noise, *state, first + lane_id(), on);
     else for (int row = 0; row < BASE_ROWS; ++row) store_own(d_params + row * stride + i, gradients[row], on);

@@ -13,7 +13,7 @@ from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
 from splat_cli.joint.loss import PhotometricLoss
-from splat_cli.model.model import Moments
+from splat_cli.model.model import zero_moments
 from splat_cli.render.blend import blend, blend_backward
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
@@ -65,8 +65,7 @@ def make_bench(backend: Backend, arrays: SplatArrays, views: list[View], antiali
     set_position_rates(backend, schedule, frozen, scene_size(views, arrays.means))
     order = backend.upload(np.arange(len(views), dtype=np.int32))
     loss = PhotometricLoss(backend, cameras, frozen.ssim_weight)
-    moments = Moments(splats)
-    update = Update(moments.first, moments.second)
+    update = Update(zero_moments(splats))
     state.write(step=10 * len(views))  # after the schedule of SH degrees
     fit_pairs(raster, splats, state, len(views))
     p, pic = raster.projection, raster.rendered

@@ -106,6 +106,7 @@ KERNEL_TESTS = {
     "optim/begin_step.cu": ["model/test_begin_step.py", "train", "ranks/test_ranks.py", "density"],
     "optim/langevin_noise.cuh": ["model/test_langevin_noise.py", "train/test_units.py"],
     "optim/*adam.cuh": ["model", "train/test_units.py"],
+    "optim/moments.cuh": ["model"],
     "optim/l1_ssim.cu": ["joint/test_loss.py"],
     "optim/ssim_window.cuh": ["joint/test_loss.py"],
     "optim/*background.cu": ["joint/test_background.py"],

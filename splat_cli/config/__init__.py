@@ -94,5 +94,5 @@ REPLACED: dict[str, tuple[str, dict[bool | str, bool | str]]] = {
 }
 """Former setting -> the setting that replaces it, and {former value: current value}."""
 
-REMOVED = {"moments": "colours share second moments, which saves as much without rounding"}
+REMOVED = {"moments": "they always take half the memory now, with the same quality"}
 """Former setting -> why it is not needed. Ignored in TOML files and in the config.toml of earlier runs."""

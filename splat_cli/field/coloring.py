@@ -96,7 +96,7 @@ class FieldColoring(JointModel):
             kernel = self.backend.kernel("field/splat_features", "step_features", **batch_defines(views))
             inputs = state.array, views, self._capacity, model.splats.first_feature, int(dense), self.d_features
             grid, params = (ceil_div(self._capacity, LANES * WARPS), size), model.splats.params
-            kernel(grid, (LANES, WARPS), *inputs, params, model.moments.first, model.moments.second)
+            kernel(grid, (LANES, WARPS), *inputs, params, model.moments)
 
     def arrays(self) -> dict[str, DeviceArray]:
         return self.field.arrays()

@@ -23,34 +23,31 @@ from splat_cli.model.columns import (
 )
 
 
-class Moments:
+def zero_moments(splats: Splats, missing: int = 0, rows_on_device: int | None = None) -> DeviceArray:
     """First and second moments of the parameters, float32 [rows, columns], in the order of the splats' planes.
 
-    View-dependent colours have none: their steps use the second moment of the constant colour. missing: number of
-    splats at the beginning without moments. rows_on_device: of each of the two, see Backend.planes; default all.
+    A word has both as bfloat16 (cuda_src/optim/moments.cuh); a word of zeros has zero moments. View-dependent colours
+    have none: their steps use the second moment of the constant colour. missing: number of splats at the beginning
+    without moments. rows_on_device: see Backend.planes; default all.
     """
-
-    def __init__(self, splats: Splats, missing: int = 0, rows_on_device: int | None = None) -> None:
-        rows, columns = num_moments(splats.num_features), splats.capacity - missing
-        self.first, self.second = (splats.backend.planes(rows, columns, rows_on_device or rows) for _ in range(2))
-
-    def planes(self) -> dict[str, DeviceArray]:
-        """The planes by their names in checkpoints."""
-        return {"moments1": self.first, "moments2": self.second}
-
-    def set_planes(self, planes: dict[str, DeviceArray]) -> None:
-        """Replace the planes by planes of the same names and any capacity."""
-        self.first, self.second = planes["moments1"], planes["moments2"]
+    rows = num_moments(splats.num_features)
+    return splats.backend.planes(rows, splats.capacity - missing, rows_on_device or rows)
 
 
 def num_moments(num_features: int = 0) -> int:
-    """Number of first moments of a splat, and of second ones."""
+    """Number of parameters of a splat that have moments."""
     return num_rows(0, num_features)
+
+
+def packed_moments(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Words of first and second moments, float32 of any shape, rounded to the nearest bfloat16."""
+    low, high = (np.ascontiguousarray(array).view(np.uint32) + np.uint32(0x8000) >> 16 for array in (first, second))
+    return (high << 16 | low).view(np.float32)
 
 
 @dataclass(frozen=True)
 class RowsOnDevice:
-    """Number of rows of the parameters, of first and of second moments that stay on the device; others are on the host.
+    """Number of rows of the parameters and of moments that stay on the device; others are on the host.
 
     Kernels access rows on the host directly (Backend.planes). Of the parameters, these are view-dependent colours,
     which a step reads and writes only for visible splats. Moments are read and written once per update.
@@ -61,7 +58,7 @@ class RowsOnDevice:
 
     def of(self, name: str, rows: int) -> int:
         """Number of rows on the device of the plane `name` (Model.planes), which has `rows` rows."""
-        return self.params if name == "params" else self.moments if name in ("moments1", "moments2") else rows
+        return self.params if name == "params" else self.moments if name == "moments" else rows
 
 
 WARP = 32  # splats
@@ -97,7 +94,7 @@ class Model:
         params, moments = (on_device.params, on_device.moments) if on_device else (None, None)
         columns = rounded_capacity(max(capacity, len(arrays)))
         self.splats = Splats.from_arrays(backend, arrays, columns, sh_degree, num_features, params)
-        self.moments = Moments(self.splats, self.num_without_moments, moments)
+        self.moments = zero_moments(self.splats, self.num_without_moments, moments)
         self._set_stats(backend.xp.zeros((2, self.splats.capacity - self.num_without_moments), "float32"))
         if smooth_3d:
             self.splats.smooth_3d_sigmas = backend.xp.zeros((1, self.splats.capacity), "float32")
@@ -121,7 +118,7 @@ class Model:
     @staticmethod
     def bytes_of_moments(on_device: RowsOnDevice | None, num_features: int = 0) -> int:
         """Device memory of the moments and statistics of a splat, which frozen splats lack."""
-        return 4 * (2 * (on_device.moments if on_device else num_moments(num_features)) + 2)
+        return 4 * ((on_device.moments if on_device else num_moments(num_features)) + 2)
 
     @property
     def num(self) -> int:
@@ -145,14 +142,13 @@ class Model:
     def planes(self) -> dict[str, DeviceArray]:
         """All arrays by their names in checkpoints, float32 [.., capacity - missing]; the first columns are in use."""
         sigmas = self.splats.smooth_3d_sigmas
-        planes = {"params": self.splats.params, **self.moments.planes(), "stats": self.stats}
+        planes = {"params": self.splats.params, "moments": self.moments, "stats": self.stats}
         return planes if sigmas is None else planes | {"filters": sigmas}
 
     def set_planes(self, planes: dict[str, DeviceArray]) -> None:
         """Replace the arrays that `planes` returns."""
-        self.splats.params = planes["params"]
+        self.splats.params, self.moments = planes["params"], planes["moments"]
         self._set_stats(planes["stats"])
-        self.moments.set_planes(planes)
         self.splats.smooth_3d_sigmas = planes.get("filters")
 
     def _set_stats(self, stats: DeviceArray) -> None:
@@ -237,14 +233,12 @@ class Model:
 
     def clear_moments(self, index: DeviceArray) -> None:
         """Set the moments of the splats `index` int64 [K] to zero."""
-        for array in self.moments.planes().values():
-            clear_columns(self.backend, array, len(index), index, missing=self.num_without_moments)
+        clear_columns(self.backend, self.moments, len(index), index, missing=self.num_without_moments)
 
     def clear_moments_of(self, row: int) -> None:
         """Set the moments of a parameter of all trained splats to zero."""
         trained = slice(self.num_frozen - self.num_without_moments, self.num - self.num_without_moments)
-        for array in self.moments.planes().values():
-            array[row, trained] = 0
+        self.moments[row, trained] = 0
 
     def remove(self, mask: DeviceArray) -> None:
         """Remove the splats where `mask` bool [num] is set; the last ones fill the gaps. Waits for the device.

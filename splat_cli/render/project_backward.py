@@ -28,8 +28,8 @@ UPDATE_OPTIONS_DTYPE = np.dtype([
 class Update:
     """What project_backward does with the gradients of raw parameters: Adam in place, or stored in `d_params`.
 
-    moments1, moments2: Adam's moments (see model.model.Moments); then Adam is applied in place. d_params: without
-    moments, the gradients are stored here. stats: float32 [2, capacity], sums for densification. last_seen: float32
+    moments: Adam's (see model.model.zero_moments); then Adam is applied in place. d_params: without moments, the
+    gradients are stored here. stats: float32 [2, capacity], sums for densification. last_seen: float32
     [capacity], set to the step if the splat's colour has a gradient. has_frozen: moments, stats and last_seen lack
     columns of frozen splats (see model.model.num_without_moments).
 
@@ -44,8 +44,7 @@ class Update:
     0: no noise.
     """
 
-    moments1: DeviceArray | None = None
-    moments2: DeviceArray | None = None
+    moments: DeviceArray | None = None
     d_params: DeviceArray | None = None
     stats: DeviceArray | None = None
     last_seen: DeviceArray | None = None
@@ -61,12 +60,7 @@ class Update:
     @property
     def defines(self) -> dict[str, int]:
         """Defines of project_backward and color_backward."""
-        return ({} if self.moments1 is None else {"FUSED_ADAM": 1}) | ({"FROZEN": 1} if self.has_frozen else {})
-
-    @property
-    def targets(self) -> tuple[DeviceArray, DeviceArray, DeviceArray]:
-        """Arguments of kernels: moments and d_params."""
-        return self.moments1, self.moments2, self.d_params
+        return ({} if self.moments is None else {"FUSED_ADAM": 1}) | ({"FROZEN": 1} if self.has_frozen else {})
 
     def options(self, antialias: bool) -> np.ndarray:
         """`struct UpdateOptions`."""
@@ -94,7 +88,7 @@ def _geometry_backward(
     layout, slots = batch.layout, "" if batch.views is None else f"{len(batch.views)} "
     whole_share = batch.share.num_ranks == 1
     columns = "M" if update.has_frozen else "C"
-    targets = {"moments1": f"S {columns}", "moments2": f"S {columns}", "d_params": "R C"}
+    targets = {"moments": f"S {columns}", "d_params": "R C"}
     arrays = {name: getattr(update, name) for name in targets}
     given = {name: (array, "float32", targets[name]) for name, array in arrays.items() if array is not None}
     check_arrays(
@@ -109,7 +103,7 @@ def _geometry_backward(
     kernel = splats.backend.kernel("raster/project_backward", "project_backward", **defines)
     options = splats.capacity, update.options(antialias), batch.share.struct, layout
     projected = batch.views, batch.depths, batch.colors, batch.d_splats, batch.sent, batch.d_means
-    outputs = splats.params, *update.targets, update.stats, update.last_seen
+    outputs = splats.params, update.moments, update.d_params, update.stats, update.last_seen
     inputs = cameras.array, state.array, *options, *projected, splats.smooth_3d_sigmas
     kernel((ceil_div(batch.columns, GEOMETRY_THREADS),), GEOMETRY_LANES, *inputs, *outputs)
 
@@ -124,4 +118,4 @@ def _color_backward(splats: Splats, state: IterState, antialias: bool, batch: Pr
     options = splats.capacity, num_coefficients, update.options(antialias), batch.share.struct, batch.layout
     inputs = state.array, *options, batch.views, batch.depths, batch.d_splats, batch.sent
     kernel = splats.backend.kernel("raster/color_backward", "color_backward", **defines)
-    kernel((ceil_div(batch.columns, THREADS) * parts,), LANES, *inputs, splats.params, update.moments2, update.d_params)
+    kernel((ceil_div(batch.columns, THREADS) * parts,), LANES, *inputs, splats.params, update.moments, update.d_params)

@@ -81,8 +81,7 @@ class BatchStep:
         """Options and target arrays of the update of parameters."""
         c, model = self.config, self.model
         return Update(
-            moments1=model.moments.first,
-            moments2=model.moments.second,
+            moments=model.moments,
             stats=model.stats if self._collects_stats else None,
             last_seen=model.last_seen if self._tracks_unseen else None,
             has_frozen=model.num_frozen > 0,

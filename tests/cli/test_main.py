@@ -163,7 +163,7 @@ def test_misspelt_command_gets_a_suggestion(splat):
     ("options", "message"),
     [
         (["--iterations", "30000"], "No such option '--iterations': here it is --steps"),
-        (["--moments", "bf16"], "'--moments' was removed: colours share second moments"),
+        (["--moments", "bf16"], "'--moments' was removed: they always take half the memory"),
         (["-s", "photos", "-m", "out"], "here it is the argument SCENE"),
         (["--save_iterations=7000"], "here it is --save-at"),
         (["--cap-max", "9"], "No such option '--cap-max': here it is --max-splats"),

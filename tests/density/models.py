@@ -16,8 +16,7 @@ def some_model(backend, dead=0, scale=0.03, num=NUM, capacity=NUM):
     arrays.log_scales = (np.log(scale) + 0.2 * arrays.log_scales).astype(np.float32)
     arrays.logit_opacities = np.where(np.arange(num) < num - dead, arrays.logit_opacities + 2, -9).astype(np.float32)
     model = Model(backend, arrays, capacity)
-    for moments in (model.moments.first, model.moments.second):
-        moments[...] = model.splats.params[: len(moments)]
+    model.moments[...] = model.splats.params[: len(model.moments)]
     return model
 
 

@@ -19,7 +19,7 @@ LOG_SCALES = np.array(
 def model(backend):
     model = some_model(backend, capacity=NUM + 50)
     model.extend(10)
-    for planes in (model.splats.params, model.moments.first, model.moments.second):
+    for planes in (model.splats.params, model.moments):
         planes[3:6, PARENTS] = backend.upload(LOG_SCALES.astype(np.float32))
     return model
 
@@ -29,10 +29,9 @@ def _changed(before, after):
 
 
 def _moments_are_fresh(model, index, others):
-    for name in ("moments1", "moments2"):
-        moments = host(model, name)
-        assert not moments[:, index].any()
-        np.testing.assert_array_equal(moments[:, others], host(model)[: len(moments), others])
+    moments = host(model, "moments")
+    assert not moments[:, index].any()
+    np.testing.assert_array_equal(moments[:, others], host(model)[: len(moments), others])
 
 
 @pytest.mark.parametrize("copies", [1, 2, 10, 50, 60, 149])  # 149: more parents than threads of a block
@@ -134,12 +133,11 @@ def test_opacities_are_reset(model):
     assert after[10, 3] == -6
     others = np.arange(len(after)) != 10
     np.testing.assert_array_equal(after[others], before[others])
-    for name in ("moments1", "moments2"):
-        moments = host(model, name)
-        assert not moments[10].any()
-        np.testing.assert_array_equal(
-            np.delete(moments, 10, axis=0)[:, :NUM], np.delete(before, 10, axis=0)[: len(moments) - 1, :NUM]
-        )
+    moments = host(model, "moments")
+    assert not moments[10].any()
+    np.testing.assert_array_equal(
+        np.delete(moments, 10, axis=0)[:, :NUM], np.delete(before, 10, axis=0)[: len(moments) - 1, :NUM]
+    )
 
 
 def test_the_column_after_the_last_splat_does_not_change(model):

@@ -56,8 +56,7 @@ def test_relocation(backend, name):
     assert max(parents) < NUM - dead
     if name != "mcmc":
         assert set(parents) == {BLAMED}
-    assert not host(model, "moments1")[:, [*parents, *range(NUM - dead, NUM)]].any()
-    assert not host(model, "moments2")[:, [*parents, *range(NUM - dead, NUM)]].any()
+    assert not host(model, "moments")[:, [*parents, *range(NUM - dead, NUM)]].any()
 
 
 @pytest.mark.parametrize("name", ["copies", "splits"])

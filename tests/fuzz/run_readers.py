@@ -99,7 +99,7 @@ def _plan_batch(folder: Path) -> None:
 
 def _checkpoint(folder: Path) -> Path:
     num, rows = 5, 23
-    planes = {name: np.ones((rows, num), np.float32) for name in ("params", "moments1", "moments2")}
+    planes = {"params": np.ones((rows, num), np.float32), "moments": np.ones((14, num), np.float32)}
     state = {name: np.zeros((), ITER_STATE_DTYPE[name]).tolist() for name in ITER_STATE_DTYPE.names or ()}
     metadata = {
         "seconds": 1.5,

@@ -7,7 +7,7 @@ import pytest
 
 from splat_cli.device import Backend
 from splat_cli.gaussians.splats import Splats
-from splat_cli.model.model import Moments
+from splat_cli.model.model import zero_moments
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import LEARNING_RATES, IterState
 from splat_cli.render.project import RasterizationSettings
@@ -40,8 +40,8 @@ def moved(
     cameras = CameraTable(backend, [behind], [photo])
     rasterizer = Rasterizer(backend, cameras, splats.capacity, RasterizationSettings(training=True))
     rasterizer.forward(splats, state)
-    moments = Moments(splats)
-    rasterizer.update(splats, state, Update(moments.first, moments.second, noise_seed=7, noise_scale=NOISE_SCALE))
+    moments = zero_moments(splats)
+    rasterizer.update(splats, state, Update(moments, noise_seed=7, noise_scale=NOISE_SCALE))
     return backend.download(splats.params)[:3, :NUM].T.astype(np.float64)
 
 

@@ -31,11 +31,11 @@ def test_visible_splats_move_as_with_adam_on_all() -> None:
     before, after, visible = [], [], np.empty(0)
     for dense in (True, False):
         device, moments = prepared(backend, REFERENCE_SIZE)
-        planes = device.splats.params, *moments.planes().values()
+        planes = device.splats.params, moments
         before = [plane.copy() for plane in planes]
         device.forward()
         device.set_d_image(np.random.default_rng(1).normal(0, 1, device.image().shape))
-        update = Update(moments1=moments.first, moments2=moments.second, dense=dense)
+        update = Update(moments, dense=dense)
         device.backward(update)
         after.append([plane.copy() for plane in planes])
         visible = np.pad(device.visible(), (0, device.splats.capacity - device.splats.num))
@@ -54,7 +54,7 @@ def test_noise_moves_visible_splats_only(backend: Backend) -> None:
             device, moments = prepared(backend, REFERENCE_SIZE)
             device.forward()
             device.set_d_image(np.zeros(device.image().shape))
-            device.backward(Update(moments.first, moments.second, dense=dense, noise_scale=noise_scale))
+            device.backward(Update(moments, dense=dense, noise_scale=noise_scale))
             updated.append(device.download(device.splats.params)[:, : device.splats.num])
         moved.append(updated[1] - updated[0])
     visible = device.visible()
@@ -104,7 +104,7 @@ def test_hidden_splats_keep_their_bits(changes: dict[str, object]) -> None:
         hide(trainer, HIDDEN)
         before = {name: plane.copy() for name, plane in trainer.model.planes().items()}
         trainer.run_until(24)
-        for name in ("params", *trainer.model.moments.planes()):
+        for name in ("params", "moments"):
             plane, old = trainer.model.planes()[name], before[name]
             assert (plane[:, :NUM][:, HIDDEN] == old[:, :NUM][:, HIDDEN]).all() == visible_adam, name
             assert (plane[:, :NUM][:, ~HIDDEN] != old[:, :NUM][:, ~HIDDEN]).any(), name

@@ -19,12 +19,13 @@ def step(
     beta2: float = 0.999,
     epsilon: float = 1e-15,
     bias_betas: tuple[float, float] | None = None,
+    stored: Array | None = None,
 ) -> tuple[Array, Array, Array]:
     """New parameters and moments, all [rows, n], after step `step_number` (the first is 1).
 
     Rows without moments, which are the view-dependent colours, move along their gradients, with the second moments of
-    their channel's constant colour. bias_betas: decay rates per step for the bias corrections, by default those of the
-    moments.
+    their channel's constant colour, or with `stored` if given, [3, n]: these as they were rounded. bias_betas: decay
+    rates per step for the bias corrections, by default those of the moments.
 
     learning_rates: [rows], or [rows, n].
     """
@@ -35,7 +36,8 @@ def step(
     moments2 = beta2 * moments2 + (1 - beta2) * grads[:few] ** 2
     bias1, bias2 = bias_betas or (beta1, beta2)
     unbiased1 = np.concatenate([moments1 / (1 - bias1**step_number), grads[few:]])
-    unbiased2 = np.concatenate([moments2, *[moments2[-3:]] * (missing // 3)]) / (1 - bias2**step_number)
+    of_colors = moments2[-3:] if stored is None else stored
+    unbiased2 = np.concatenate([moments2, *[of_colors] * (missing // 3)]) / (1 - bias2**step_number)
     params = params - rates * unbiased1 / (np.sqrt(unbiased2) + epsilon)
     return params, moments1, moments2
 
@@ -50,6 +52,7 @@ def step_along_axes(
     reference_size: float,
     beta1: float = 0.9,
     beta2: float = 0.999,
+    stored: Array | None = None,
 ) -> tuple[Array, Array, Array]:
     """`step` for the rows of splats (means, log scales, quaternions, ...), with means updated along their axes.
 
@@ -62,7 +65,7 @@ def step_along_axes(
     rates[:3] *= np.clip(np.sqrt(scales.mean(axis=0) / reference_size), 0.2, 5.0)
     own = np.concatenate([np.einsum("nji,jn->in", axes, grads[:3]), grads[3:]])
     start = np.concatenate([np.zeros_like(params[:3]), params[3:]])
-    stepped, moments1, moments2 = step(start, own, moments1, moments2, rates, step_number, beta1, beta2)
+    stepped, moments1, moments2 = step(start, own, moments1, moments2, rates, step_number, beta1, beta2, stored=stored)
     stepped[:3] = params[:3] + np.einsum("nij,jn->in", axes, stepped[:3])
     return stepped, moments1, moments2
 

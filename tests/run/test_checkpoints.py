@@ -9,9 +9,11 @@ import pytest
 
 from splat_cli.device import open_backend
 from splat_cli.errors import FormatError, UsageError
+from splat_cli.model.model import packed_moments
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
 from splat_cli.run.checkpoints.file import Checkpoint, read_checkpoint
 from splat_cli.run.checkpoints.state import capture_state, checkpoint_bytes, restore_state
+from tests.model.moments import unpacked
 from tests.noise_trainer import noise_trainer
 from tests.subprocesses import ROOT
 
@@ -27,7 +29,7 @@ def test_checkpoint_holds_what_the_page_says(finished):
     checkpoint = read_checkpoint(checkpoint_paths(finished.checkpoints_path)[0])
     num = checkpoint.arrays["params"].shape[1]
     shapes = {name: (array.shape, array.dtype) for name, array in checkpoint.arrays.items()}
-    rows = {"params": 59, "moments1": 14, "moments2": 14, "stats": 2}
+    rows = {"params": 59, "moments": 14, "stats": 2}
     assert shapes == {name: ((count, num), np.float32) for name, count in rows.items()}
     page = (ROOT / "docs" / "checkpoints.md").read_text()
     for key in ("format", "program", "step", *checkpoint.metadata, *checkpoint.arrays):
@@ -36,19 +38,19 @@ def test_checkpoint_holds_what_the_page_says(finished):
     assert planes <= checkpoint_bytes(num, 59) - 2**20 <= 1.02 * planes  # and the 3D filter
 
 
-def test_packed_moments_of_an_earlier_version_are_unpacked():
+@pytest.mark.parametrize("rows", [14, 59])
+def test_moments_of_earlier_versions(rows):
+    """Float32 in two arrays, or also of view-dependent colours."""
     trainer = noise_trainer(open_backend("cpu"), 100)
     trainer.run_until(5)
     checkpoint = capture_state(trainer)
-    first, second = (np.resize(checkpoint.arrays[name], (59, 100)).view("uint32") for name in ("moments1", "moments2"))
-    words = (second & 0xFFFF0000 | first >> 16).view("float32")
-    checkpoint.arrays = {name: array for name, array in checkpoint.arrays.items() if "moments" not in name}
-    restore_state(trainer, dataclasses.replace(checkpoint, arrays=checkpoint.arrays | {"moments": words}))
-    moments = trainer.model.moments
-    assert first.any()
-    assert second.any()
-    for plane, bits in ((moments.first, first[:14]), (moments.second, second[:14])):
-        np.testing.assert_array_equal(plane[:, :100].view("uint32"), bits & 0xFFFF0000)
+    words = checkpoint.arrays.pop("moments").copy()
+    assert words.any()
+    moments = [np.resize(array.astype(np.float32), (rows, 100)) for array in unpacked(words)]
+    for arrays in ({"moments1": moments[0], "moments2": moments[1][:14]}, {"moments": packed_moments(*moments)}):
+        trainer.model.moments[...] = 0
+        restore_state(trainer, dataclasses.replace(checkpoint, arrays=checkpoint.arrays | arrays))
+        np.testing.assert_array_equal(trainer.model.moments[:, :100].view("uint32"), words.view("uint32"))
 
 
 def test_keep_zero_writes_no_checkpoints(training, tmp_path):

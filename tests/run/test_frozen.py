@@ -61,7 +61,7 @@ def test_checkpoints_of_earlier_versions_have_more_moments(training, surrounding
     for path in (*newer, whole.result_path, whole.ply_path(60)):
         path.unlink()
     checkpoint = read_checkpoint(oldest)
-    for name in ("moments1", "moments2", "stats"):
+    for name in ("moments", "stats"):
         assert checkpoint.arrays[name].shape[1] == checkpoint.num_splats - 32
         more_rows = 0 if name == "stats" else 45  # those of view-dependent colours
         checkpoint.arrays[name] = np.pad(checkpoint.arrays[name], ((0, more_rows), (32, 0)))

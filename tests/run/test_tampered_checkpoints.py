@@ -65,7 +65,7 @@ def test_wrong_metadata(whole, tmp_path, key, value):
     assert_refused(tampered(whole, tmp_path / "step_60.npz", **{key: value}))
 
 
-@pytest.mark.parametrize("name", ["params", "moments1", "moments2", "stats"])
+@pytest.mark.parametrize("name", ["params", "moments", "stats"])
 @pytest.mark.parametrize("how", ["missing", "double", "text", "narrow", "flat", "short", "scalar"])
 def test_wrong_arrays(whole, tmp_path, name, how):
     array = whole.arrays[name]
@@ -99,7 +99,7 @@ def test_tampered_checkpoint_is_set_aside(training, whole, copy):
 
 
 def test_another_sh_degree_than_that_of_the_run(training, whole, copy):
-    arrays = [(name, whole.arrays[name][:14]) for name in ("params", "moments1", "moments2")]
+    arrays = [(name, whole.arrays[name][:14]) for name in ("params", "moments")]
     tampered(whole, checkpoint_paths(copy.checkpoints_path)[0], arrays, state__sh_degree=0)
     with pytest.raises(FormatError, match=r"does not fit the run's settings: its `params` is \[14"):
         training.resume(copy.path, steps=70)

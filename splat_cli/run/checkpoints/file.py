@@ -40,7 +40,7 @@ _UNBOUNDED = ("loss_l1", "loss_l2", "loss_ssim", "loss", "psnr")
 class Checkpoint:
     """State of a run after a step.
 
-    arrays: float32 `params` [rows, num], `moments1` and `moments2` (see model.model.Moments), `stats` [2, trained],
+    arrays: float32 `params` [rows, num], `moments` (see model.model.zero_moments), `stats` [2, trained],
     and arrays of joint models (train.joint_models); on the device until written. metadata: all other values, as JSON
     (keys: docs/checkpoints.md). trained: num without frozen splats (model.model.num_without_moments).
     """
@@ -147,7 +147,7 @@ def _check_arrays(arrays: dict[str, np.ndarray], num_features: int, num_frozen: 
     for name, array in arrays.items():
         if array.dtype != np.float32:
             raise ValueError(f"`{name}` is {array.dtype}, expected float32")
-    moments = ("moments",) if "moments" in arrays else ("moments1", "moments2")  # the former by earlier versions
+    moments = ("moments1", "moments2") if "moments1" in arrays else ("moments",)  # the former by earlier versions
     missing = [name for name in (*_PLANES, *moments) if name not in arrays]
     if missing:
         raise ValueError(f"it lacks `{missing[0]}`")
@@ -157,7 +157,7 @@ def _check_arrays(arrays: dict[str, np.ndarray], num_features: int, num_frozen: 
         raise ValueError(f"`params` is {list(params.shape)}, not a row for each parameter of splats")
     columns = params.shape[1] - num_without_moments(num_frozen)
     few = len(params) - color_rows + 3  # without view-dependent colours
-    for name, rows in {"moments": len(params), "moments1": few, "moments2": few, "stats": 2}.items():
+    for name, rows in {"moments": few, "moments1": few, "moments2": few, "stats": 2}.items():
         former = 2 if name == "stats" else len(params), params.shape[1]  # in earlier versions
         if name in arrays and arrays[name].shape not in product((rows, former[0]), (columns, former[1])):
             raise ValueError(f"`{name}` is {list(arrays[name].shape)}, expected {[rows, columns]}")

@@ -11,7 +11,7 @@ import numpy as np
 from splat_cli.config import TrainConfig
 from splat_cli.errors import FormatError, UsageError
 from splat_cli.gaussians.splats import SHN
-from splat_cli.model.model import GRAIN, num_moments, rounded_capacity
+from splat_cli.model.model import GRAIN, num_moments, packed_moments, rounded_capacity
 from splat_cli.render.iter_state import ITER_STATE_DTYPE
 from splat_cli.run.checkpoints.file import Checkpoint
 from splat_cli.train.joint_models import late_arrays
@@ -94,19 +94,21 @@ def _clear_other_stats(trainer: Trainer, checkpoint: Checkpoint) -> None:
 def _without_former_moments(trainer: Trainer, checkpoint: Checkpoint) -> Checkpoint:
     """A checkpoint without what earlier versions stored: moments of view-dependent colours and of frozen splats.
 
-    `moments` were both moments in a word, the first as bfloat16 in the low half.
+    Earlier versions also had float32 moments in `moments1` and `moments2`.
     """
     arrays, num = dict(checkpoint.arrays), checkpoint.num_splats
-    if (words := arrays.pop("moments", None)) is not None:
-        bits = words.view(np.uint32)
-        arrays["moments1"], arrays["moments2"] = (half.view(np.float32) for half in (bits << 16, bits >> 16 << 16))
-    for name, planes in trainer.model.moments.planes().items():
-        if (excess := len(arrays[name]) - len(planes)) > 0:
-            arrays[name] = np.delete(arrays[name], slice(SHN.start, SHN.start + excess), axis=0)
+    if "moments" not in arrays:
+        arrays["moments"] = packed_moments(*(_without_colors(trainer, arrays.pop(f"moments{k}")) for k in (1, 2)))
+    arrays["moments"] = _without_colors(trainer, arrays["moments"])
     for name in arrays.keys() & trainer.model.planes().keys():
         if arrays[name].shape[1] == num:
             arrays[name] = arrays[name][:, trainer.model.missing(name) :]
     return dataclasses.replace(checkpoint, arrays=arrays)
+
+
+def _without_colors(trainer: Trainer, moments: np.ndarray) -> np.ndarray:
+    excess = max(len(moments) - len(trainer.model.moments), 0)
+    return np.delete(moments, slice(SHN.start, SHN.start + excess), axis=0)
 
 
 def _check_arrays(trainer: Trainer, checkpoint: Checkpoint) -> None:
@@ -136,4 +138,4 @@ def needs_initial_state(checkpoint: Checkpoint, config: TrainConfig) -> bool:
 
 def checkpoint_bytes(num_splats: int, rows: int, num_features: int = 0) -> int:
     """Upper bound of the size of the file, in bytes: parameters, moments, two statistics, 3D filter."""
-    return num_splats * (rows + 2 * num_moments(num_features) + 3) * 4 + _MiB
+    return num_splats * (rows + num_moments(num_features) + 3) * 4 + _MiB

@@ -31,7 +31,7 @@ class MemoryPlan:
     fourth where memory is short: most splats of large models are small or invisible in a view. num_frozen: number of
     splats of --frozen, each of which takes `saved_per_frozen` bytes fewer. on_device: where memory is short, the rows
     of the splats and their moments that are not in host memory; else None. on_host: bytes per splat of the other rows,
-    and free host memory for them.
+    and free host memory for them, with what frozen splats leave of it.
     """
 
     photographs: int
@@ -142,6 +142,11 @@ def plan_memory(
     tiles = max(ceil_div(view.width, TILE) * ceil_div(view.height, TILE) for view in views)
     available = _available(backend, config)
 
+    def on_host(on_device: RowsOnDevice) -> tuple[int, int]:
+        rows = _all_rows(config)
+        moments = 4 * (rows.moments - on_device.moments)
+        return 4 * (rows.params - on_device.params) + moments, host_room + moments * num_frozen
+
     def plan(on_device: RowsOnDevice | None = None) -> MemoryPlan:
         cost = training_memory(config, len(views), config.deterministic and backend.name == "cuda", on_device)
         return MemoryPlan(
@@ -155,7 +160,7 @@ def plan_memory(
             num_frozen=num_frozen,
             saved_per_frozen=Model.bytes_of_moments(on_device, config.num_features),
             on_device=on_device,
-            on_host=(_host_bytes(config, on_device), host_room) if on_device else (0, 0),
+            on_host=on_host(on_device) if on_device else (0, 0),
         )
 
     in_memory = plan()
@@ -195,17 +200,11 @@ def _rows_that_fit(least: MemoryPlan) -> RowsOnDevice:
     words = max(room // (4 * num), 0)
     params = min(SHN.start + words, rows.params)
     words -= params - SHN.start
-    return RowsOnDevice(params, min(_LEAST.moments + words // 2, rows.moments))
+    return RowsOnDevice(params, min(_LEAST.moments + words, rows.moments))
 
 
 def _all_rows(config: ResolvedConfig) -> RowsOnDevice:
     return RowsOnDevice(num_rows(config.trained_sh_degree, config.num_features), num_moments(config.num_features))
-
-
-def _host_bytes(config: ResolvedConfig, on_device: RowsOnDevice) -> int:
-    """Bytes per splat of the rows in host memory."""
-    rows = _all_rows(config)
-    return 4 * (rows.params - on_device.params + 2 * (rows.moments - on_device.moments))
 
 
 def _never_grows(config: ResolvedConfig) -> bool:

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from splat_cli.device import Backend, DeviceArray, MemoryCost, launch
+from splat_cli.device import DeviceArray, MemoryCost, launch
 from splat_cli.gaussians.splats import OPACITIES, Splats
 from splat_cli.model.columns import ROWS_AT_ONCE, copy_columns
-from splat_cli.model.model import Model, Moments
+from splat_cli.model.model import Model
 from splat_cli.ranks.protocol import Ranks, all_or_none
 from splat_cli.ranks.share import WHOLE, Share
 
@@ -22,32 +22,19 @@ FILE = "density/shares"
 NUM_GEOMETRY = OPACITIES.stop  # rows of parameters on which density control decides
 
 
-class MomentNumbers(Moments):
-    """Numbers instead of moments, int32 in a row of floats."""
-
-    def __init__(self, backend: Backend, capacity: int) -> None:
-        self.first = backend.planes(1, capacity, 1)
-
-    def planes(self) -> dict[str, DeviceArray]:
-        return {"moments1": self.first}
-
-    def set_planes(self, planes: dict[str, DeviceArray]) -> None:
-        self.first = planes["moments1"]
-
-
 class Geometry(Model):
     """Geometry and statistics of all splats in a round of density control, on each rank.
 
     Instead of colours and moments, splats have numbers: 1 + the index of the splat whose colours or moments they get,
     or 0 for zeros. These are int32 in rows of floats: the last row of `params`, and the only one of `moments`.
-    cleared: rows of all moments that the round sets to zero.
+    cleared: rows of moments that the round sets to zero.
     """
 
     def __init__(self, model: Model, num: int, capacity: int) -> None:
         backend = model.backend
         self.backend, self.num_frozen, self.on_device, self.cleared = backend, 0, None, set[int]()
         self.splats = Splats(backend, backend.planes(NUM_GEOMETRY + 1, capacity, NUM_GEOMETRY + 1), num)
-        self.moments = MomentNumbers(backend, capacity)
+        self.moments = backend.planes(1, capacity, 1)
         self._set_stats(backend.planes(2, capacity, 2))
         if model.splats.smooth_3d_sigmas is not None:
             self.splats.smooth_3d_sigmas = backend.planes(1, capacity, 1)
@@ -61,7 +48,7 @@ class Geometry(Model):
     @property
     def numbers(self) -> tuple[DeviceArray, DeviceArray]:
         """Numbers of the splats for colours and for moments, int32 [capacity]."""
-        return self.splats.params[NUM_GEOMETRY].view("int32"), self.moments.first[0].view("int32")
+        return self.splats.params[NUM_GEOMETRY].view("int32"), self.moments[0].view("int32")
 
     def clear_moments_of(self, row: int) -> None:
         self.cleared.add(row)
@@ -176,13 +163,12 @@ class SharedSplats:
                 self._take(changed[None], self.share, planes, num=num)
         if moved_colors:
             self._exchange(model.splats.params[NUM_GEOMETRY:], of_colors, num, buffer)
-        for planes in model.moments.planes().values():
-            if moved_moments:
-                self._exchange(planes, of_moments, num, buffer)
-            elif has_cleared:
-                self._take(None, self.share, planes, of_moments, num)
-            for row in whole.cleared:
-                planes[row, : self.share.count(num)] = 0
+        if moved_moments:
+            self._exchange(model.moments, of_moments, num, buffer)
+        elif has_cleared:
+            self._take(None, self.share, model.moments, of_moments, num)
+        for row in whole.cleared:
+            model.moments[row, : self.share.count(num)] = 0
         self.num, self.capacity, model.splats.num = num, whole.splats.capacity, self.share.count(num)
         if columns < model.splats.capacity:
             with all_or_none(self.ranks, self.backend):
