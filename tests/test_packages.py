@@ -3,6 +3,7 @@
 import ast
 import re
 from collections import Counter
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,19 @@ def test_a_package_imports_only_from_below(package):
     paths = (PACKAGE / package).rglob("*.py")
     wrong = {f"{path.relative_to(ROOT)}: {name}" for path in paths for name in imported(path) & above}
     assert wrong == set()
+
+
+def modules_imported_by(path):
+    """Names of the package's modules that a module imports, also inside of functions or only for types."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from (node.module, *(f"{node.module}.{name.name}" for name in node.names))
+
+
+def test_modules_import_each_other_in_no_circle():
+    names = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in PACKAGE.rglob("*.py")}
+    graph = {name: set(modules_imported_by(path)) & names.keys() - {name} for name, path in names.items()}
+    TopologicalSorter(graph).prepare()  # CycleError names the modules of a circle
 
 
 def is_bound(node):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,16 +18,12 @@ from splat_cli.ranks.share import WHOLE, Share
 from splat_cli.train.step import BatchStep, LocalBatch, TrainingBatch
 from splat_cli.train.view_scores import LocalViews, ViewScorer
 
-if TYPE_CHECKING:
-    from splat_cli.train.trainer import Trainer
-
 
 class Sharding(Protocol):
     """Division of training among ranks (train/ranked/sharded.py), or one GPU (Unsharded).
 
-    All ranks call the methods after `together` at the same points, within a method that `together` calls. The trainer
-    is an argument, because references in a circle would keep its device memory. share: the splats and photographs of
-    this rank.
+    All ranks call the methods after `together` at the same points, within a method that `together` calls. share: the
+    splats and photographs of this rank.
     """
 
     share: Share
@@ -49,16 +45,18 @@ class Sharding(Protocol):
     def check(self) -> None:
         """RankError if a rank is lost."""
 
-    def together(self, trainer: Trainer, name: str, *arguments: Any) -> Any:
+    def together(self, trainer: object, name: str, *arguments: Any) -> Any:
         """On rank 0: call this method of the trainers of all ranks; returns the result of rank 0.
 
-        name: of a method of the trainer, or of one of its parts, such as "density.refine".
+        name: of a method of the trainer, or of one of its parts, such as "density.refine". The trainer is an argument,
+        because references in a circle would keep its device memory.
         """
 
-    def load(self, trainer: Trainer, planes: Mapping[str, Any], capacity: int, step: int) -> None:
-        """On rank 0: replace the splats of all ranks after step `step`, with room for `capacity`.
+    def load(self, planes: Mapping[str, Any], rows: Sequence[tuple[str, int]], num: int, capacity: int) -> None:
+        """Replace all splats by `num` others, with room for `capacity`.
 
-        planes: rows [num] by names of planes, see Model.load_planes; on several ranks, missing rows are zero.
+        planes: on rank 0, rows [num] by names of planes, see Model.load_planes. rows: names and numbers of these rows;
+        on several ranks, all other rows are zero.
         """
 
     def steps(self) -> AbstractContextManager[None]:
@@ -106,12 +104,11 @@ class Unsharded(Sharding):
     def check(self) -> None:
         """There is no other rank."""
 
-    def together(self, trainer: Trainer, name: str, *arguments: Any) -> Any:
+    def together(self, trainer: object, name: str, *arguments: Any) -> Any:
         return attrgetter(name)(trainer)(*arguments)
 
-    def load(self, trainer: Trainer, planes: Mapping[str, Any], capacity: int, step: int) -> None:
+    def load(self, planes: Mapping[str, Any], rows: Sequence[tuple[str, int]], num: int, capacity: int) -> None:
         self._model.load_planes(dict(planes), capacity)
-        trainer.scratch.resize_splats(capacity)
 
     def steps(self) -> AbstractContextManager[None]:
         return nullcontext()

@@ -32,7 +32,13 @@ from splat_cli.scene.poses import views_following
 from splat_cli.scene.view import View
 from splat_cli.terminal.console import Progress
 from splat_cli.terminal.phase_timer import PhaseTimer
-from splat_cli.train.buffers import initial_capacity, make_model, make_rasterizer
+from splat_cli.train.buffers import (
+    PAIRS_PER_SPLAT,
+    initial_capacity,
+    initial_pairs,
+    make_model,
+    make_rasterizer,
+)
 from splat_cli.train.density_control import DensityControl
 from splat_cli.train.joint_models import JointModels
 from splat_cli.train.memory_recovery import ScratchMemory, keep_most_opaque
@@ -110,6 +116,7 @@ class Trainer:
         self.scratch = ScratchMemory(self.batch_step, self.scorer, self.sharding)
         self.density = DensityControl(self.batch_step, self.extent, self.scorer, self.scratch, rng, self.sharding)
         self._gathered: Splats | None = None  # splats of all ranks on this device, until the next change
+        self._to_load: Mapping[str, Any] = {}  # on rank 0, during `load_planes`
         self.set_size(scene_size(images.views, splats.means))
         if self.sharding.share.rank == 0:  # the others execute what it sends
             self._start(splats)
@@ -202,12 +209,13 @@ class Trainer:
                 on_progress(Progress(self.step, float(last["loss"]), self.num_splats, float(last["psnr"])))
 
     def load_planes(self, planes: Mapping[str, Any], capacity: int, step: int) -> None:
-        """Replace all splats, moments and statistics after step `step`, with room for `capacity` splats.
+        """On rank 0: replace all splats, moments and statistics after step `step`, with room for `capacity` splats.
 
         planes: see Sharding.load.
         """
-        self._gathered = None
-        self.sharding.load(self, planes, capacity, step)
+        self._to_load = planes
+        rows = [(name, row) for name, found in planes.items() for row in range(len(found))]
+        self._together("receive_planes", rows, len(planes["params"][0]), capacity, step, self.size)
 
     def copied_planes(self) -> dict[str, DeviceArray]:
         """Copies of all splats, moments and statistics, see Sharding.copies."""
@@ -263,6 +271,18 @@ class Trainer:
         self.set_resolution()
         with self.sharding.steps():
             self.loop.run_until(step)
+
+    def receive_planes(self, rows: list[tuple[str, int]], num: int, capacity: int, step: int, size: float) -> None:
+        """Replace `num` splats by those of `load_planes` on rank 0, in a scene of this size."""
+        planes, self._to_load, self._gathered = self._to_load, {}, None
+        self.set_size(size)
+        self.sharding.load(planes, rows, num, capacity)
+        with self.sharding.all_or_none():
+            self.scratch.resize_splats(self.capacity)
+            if self.sharding.share.num_ranks > 1:  # the lists of tiles are those of placeholders
+                self.rasterizer.resize_pairs(initial_pairs(self.capacity, PAIRS_PER_SPLAT))
+        self.state.write(step=step, num_splats=num, overflowed=0, skipped_updates=0)
+        self.loop.sync()
 
     def constrain(self) -> None:
         """Apply the constraints of `densify_interval`: lower limit of scales, --smooth-3d, those of joint models."""

@@ -60,7 +60,7 @@ def trainers_of_two_ranks(**changes: Any) -> Iterator[tuple[Trainer, Trainer]]:
     follower = Sharded(ranks[1])
     backends = [open_backend("cpu", threads=1) for _ in range(2)]
     splats = [initial_splats(backend, config, *points, np.random.default_rng(0))[0] for backend in backends]
-    leader = leading(ranks[0], config, inputs)
+    leader = leading(ranks[0], config, inputs.images.views, inputs.budget, inputs.points)
     assert ranks[1].next_message()[0] == "train"
     following = Trainer(backends[1], config, splats[1], inputs, sharding=follower)
     thread = threading.Thread(target=follow)

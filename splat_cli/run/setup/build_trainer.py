@@ -78,7 +78,9 @@ def build_trainer(
         splats = limit_sh_degree(start, config.trained_sh_degree)
     else:
         splats, notices = initial_splats(backend, config, *start, rng, origin)
-    sharding = None if ranks is None or ranks.size == 1 else leading(ranks, config, inputs)
+    sharding = None
+    if ranks is not None and ranks.size > 1:
+        sharding = leading(ranks, config, inputs.images.views, inputs.budget, inputs.points)
     trainer = Trainer(
         backend,
         config,

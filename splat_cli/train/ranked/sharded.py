@@ -6,15 +6,16 @@ Rank 0 leads: it runs the session, and sends the others the calls of its trainer
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from splat_cli.config import ResolvedConfig
+from splat_cli.data.image_budget import ImageBudget
 from splat_cli.data.training_images import TrainingImages
 from splat_cli.density.ratings import add_scores, mean_scores
 from splat_cli.device import DeviceArray
@@ -31,15 +32,12 @@ from splat_cli.ranks.protocol import (
 from splat_cli.ranks.share import Share
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project_backward import SEEN_WARPS, UNSEEN_WARPS, project_backward
-from splat_cli.train.buffers import PAIRS_PER_SPLAT, initial_pairs
+from splat_cli.scene.view import View
 from splat_cli.train.ranked.ranked_views import RankedViews, Stages
 from splat_cli.train.ranked.shares import SharedSplats
 from splat_cli.train.sharding import Sharding
 from splat_cli.train.step import BatchStep
 from splat_cli.train.view_scores import ViewScorer, ViewsToScore
-
-if TYPE_CHECKING:
-    from splat_cli.train.trainer import Trainer, TrainingInputs
 
 
 class RankedStep(Stages):
@@ -205,11 +203,11 @@ class Sharded(Sharding):
     def check(self) -> None:
         self.ranks.check()
 
-    def together(self, trainer: Trainer, name: str, *arguments: Any) -> Any:
+    def together(self, trainer: object, name: str, *arguments: Any) -> Any:
         self.ranks.broadcast(name, *arguments)
         return attrgetter(name)(trainer)(*arguments)
 
-    def follow(self, trainer: Trainer) -> None:
+    def follow(self, trainer: object) -> None:
         """On other ranks: execute the calls that rank 0 sends until it ends."""
         while True:
             try:
@@ -217,33 +215,10 @@ class Sharded(Sharding):
             except RankError:
                 return
             with suppress(SharedMemoryError):  # rank 0 gets it, too, and continues with fewer splats
-                if name == "load":
-                    self._load(trainer, {}, *arguments)
-                else:
-                    attrgetter(name)(trainer)(*arguments)
+                attrgetter(name)(trainer)(*arguments)
 
-    def load(self, trainer: Trainer, planes: Mapping[str, Any], capacity: int, step: int) -> None:
-        values = {(name, row): found for name, rows in planes.items() for row, found in enumerate(rows)}
-        sizes = list(values), len(values["params", 0]), rounded_capacity(capacity), step, trainer.size
-        self.ranks.broadcast("load", *sizes)
-        self._load(trainer, values, *sizes)
-
-    def _load(
-        self,
-        trainer: Trainer,
-        values: Mapping[tuple[str, int], np.ndarray],
-        rows: list[tuple[str, int]],
-        num: int,
-        capacity: int,
-        step: int,
-        size: float,
-    ) -> None:
-        trainer.set_size(size)
-        self.shared.load(rows, num, capacity, values)
-        with self.all_or_none():
-            trainer.scratch.allocate(initial_pairs(capacity, PAIRS_PER_SPLAT))
-        trainer.state.write(step=step, num_splats=num, overflowed=0, skipped_updates=0)
-        trainer.loop.sync()
+    def load(self, planes: Mapping[str, Any], rows: Sequence[tuple[str, int]], num: int, capacity: int) -> None:
+        self.shared.load(rows, num, rounded_capacity(capacity), planes)
 
     @contextmanager
     def steps(self) -> Iterator[None]:
@@ -273,8 +248,9 @@ class Sharded(Sharding):
         return self.shared.splats()
 
 
-def leading(ranks: Ranks, config: ResolvedConfig, inputs: TrainingInputs) -> Sharded:
-    """The sharding of rank 0. Sends config and inputs to the other ranks, which build their trainers from them."""
-    points = inputs.points if config.free_space > 0 else None
-    ranks.broadcast("train", config, inputs.images.views, inputs.budget, points)
+def leading(
+    ranks: Ranks, config: ResolvedConfig, views: Sequence[View], budget: ImageBudget | None, points: np.ndarray | None
+) -> Sharded:
+    """The sharding of rank 0. Sends these inputs to the other ranks, which build their trainers from them."""
+    ranks.broadcast("train", config, views, budget, points if config.free_space > 0 else None)
     return Sharded(ranks)

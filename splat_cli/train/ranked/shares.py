@@ -77,11 +77,11 @@ class SharedSplats:
         return MemoryCost(per_splat=4 * ROWS_AT_ONCE)
 
     def load(
-        self, rows: Sequence[tuple[str, int]], num: int, capacity: int, values: Mapping[tuple[str, int], np.ndarray]
+        self, rows: Sequence[tuple[str, int]], num: int, capacity: int, planes: Mapping[str, Sequence[np.ndarray]]
     ) -> None:
         """Replace all splats by `num` splats; planes and numbers of the given rows, all others are zero.
 
-        values: on rank 0 the rows, float32 [num].
+        planes: on rank 0, rows float32 [num] by names of planes.
         """
         model = self.model
         with all_or_none(self.ranks, self.backend):
@@ -93,7 +93,7 @@ class SharedSplats:
             if self.ranks.rank > 0:
                 self._receive(own[0, : model.num])
                 continue
-            whole = self.backend.upload(np.ascontiguousarray(values[name, row]))[None, None]
+            whole = self.backend.upload(np.ascontiguousarray(planes[name][row]))[None, None]
             for rank in range(1, self.ranks.size):
                 self._send(whole, rank)
             self._take(whole, self.share, own)
