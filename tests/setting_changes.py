@@ -59,7 +59,6 @@ CHANGES = {
     "field_sh_degree": (2, FIELD | {"sh_degree_interval": 1}),
     "field_features": (4, FIELD),
     "field_appearance": (2, FIELD),
-    "field_moves": (True, FIELD),
     "sh_degree_interval": (5, {}),
     "init": ("random", {"init_points": 300}),
     "init_points": (200, {"init": "random", "init_points": 300}),

@@ -143,27 +143,3 @@ extern "C" __global__ void field_colors_backward(
         *d_color *= 1.0f + outputs[c * stride + row];
     }
 }
-
-extern "C" __global__ void field_means_backward(
-    const Camera* __restrict__ cameras,     // [num_views]
-    const IterState* __restrict__ state,    // [1]
-    const float* __restrict__ params,       // [rows, capacity]
-    int capacity,
-    FieldBounds frame,
-    const int* __restrict__ splat_from_row, // [capacity]
-    const unsigned* __restrict__ num_rows,  // [1]
-    const float* __restrict__ d_positions,  // [3, capacity]
-    const float* __restrict__ d_directions, // [3, capacity]
-    float* __restrict__ d_means)            // [3, capacity] per splat; overwritten for visible splats
-{
-    const int row = blockIdx.x * blockDim.x + threadIdx.x;
-    if (row >= (int)*num_rows) return;
-    const size_t stride = capacity;
-    const int i = splat_from_row[row];
-    const float3 mean = load_vec_at(params, stride, i), ray = ray_to(mean, cameras[state->view]);
-    const float inv_length = rsqrtf(dot(ray, ray));
-    const float3 direction = scale(inv_length, ray), d_direction = load_vec_at(d_directions, stride, row);
-    const float3 along_ray = scale(inv_length, sub(d_direction, scale(dot(direction, d_direction), direction)));
-    const float3 d_contracted = contract_backward(normalized_position(mean, frame), load_vec_at(d_positions, stride, row));
-    store_vec_at(d_means, stride, i, add(scale(frame.inv_radius, d_contracted), along_ray));
-}

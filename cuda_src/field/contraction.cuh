@@ -10,11 +10,3 @@ __device__ __forceinline__ float3 contract(float3 x)        // x: in radii, rela
     const float s = r2 > 1.0f ? (2.0f - rsqrtf(r2)) * rsqrtf(r2) : 1.0f;
     return add(scale(0.25f * s, x), make_vec(0.5f, 0.5f, 0.5f));
 }
-
-__device__ __forceinline__ float3 contract_backward(float3 x, float3 d)
-{
-    const float r2 = dot(x, x), inv = rsqrtf(r2);
-    if (!(r2 > 1.0f)) return scale(0.25f, d);
-    const float s = (2.0f - inv) * inv, slope = 2.0f * (inv - 1.0f) * inv * inv * inv;     // s'(r) / r
-    return scale(0.25f, add(scale(s, d), scale(slope * dot(x, d), x)));
-}

@@ -5,7 +5,6 @@
 // weight: multilinear interpolation. entry: a hash of the corner's coordinates, or its plain index if the table is large enough.
 //
 // One thread owns one point at one level (blockIdx.y): blocks that run at the same time share a level's table in the cache.
-// Exception: for the gradient of positions, one thread owns all levels of a point, so it needs no atomics.
 // Launched by splat_cli/field/hash_grid.py. The same in plain NumPy: tests/reference/hash_grid.py.
 #include "common.cuh"
 #include "field/half.cuh"
@@ -29,19 +28,16 @@ struct Level {
 struct Cell {
     unsigned corner[DIM];
     float fraction[DIM];
-    bool inside[DIM];               // false if the point was outside and was moved to the border
 };
 
 __device__ __forceinline__ Cell cell_of(const float* __restrict__ positions /* [DIM, stride] */, int stride, int i, const Level& level)
 {
     Cell cell;
     for (int axis = 0; axis < DIM; ++axis) {
-        const float given = positions[(size_t)axis * stride + i];
-        const float x = fminf(fmaxf(given, 0.0f), 1.0f) * level.resolution;     // fmaxf and fminf turn NaN into 0
+        const float x = fminf(fmaxf(positions[(size_t)axis * stride + i], 0.0f), 1.0f) * level.resolution;  // NaN becomes 0
         const int corner = min((int)x, level.resolution - 1);
         cell.corner[axis] = corner;
         cell.fraction[axis] = x - corner;
-        cell.inside[axis] = given >= 0.0f && given <= 1.0f;
     }
     return cell;
 }
@@ -59,15 +55,11 @@ __device__ __forceinline__ unsigned entry_of(const Cell& cell, const Level& leve
     return level.offset + (level.hashed ? index % level.size : index);
 }
 
-// Interpolation weight of a corner, or its derivative along axis `skipped` if that is not -1.
-__device__ __forceinline__ float weight_of(const Cell& cell, int corner, int skipped = -1)
+// Interpolation weight of a corner.
+__device__ __forceinline__ float weight_of(const Cell& cell, int corner)
 {
     float weight = 1.0f;
-    for (int axis = 0; axis < DIM; ++axis) {
-        const bool upper = corner >> axis & 1;
-        if (axis == skipped) weight *= upper ? 1.0f : -1.0f;
-        else weight *= upper ? cell.fraction[axis] : 1.0f - cell.fraction[axis];
-    }
+    for (int axis = 0; axis < DIM; ++axis) weight *= corner >> axis & 1 ? cell.fraction[axis] : 1.0f - cell.fraction[axis];
     return weight;
 }
 
@@ -145,34 +137,4 @@ extern "C" __global__ void hash_encode_backward(
         for (int f = 0; f < FEATURES; ++f) v[f] = weight * d[f];
         add_entry(d_tables + (size_t)entry_of(cell, level, corner) * FEATURES, v);
     }
-}
-
-extern "C" __global__ void hash_encode_d_positions(
-    const float* __restrict__ positions,    // [DIM, stride]
-    int stride,
-    const unsigned* __restrict__ num_rows,  // [1]
-    const Level* __restrict__ levels,       // [num_levels]
-    int num_levels,
-    const void* __restrict__ tables,        // [entries, FEATURES]
-    const float* __restrict__ d_features,   // [num_levels * FEATURES, stride]
-    float* __restrict__ d_positions)        // [DIM, stride] overwritten
-{
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= (int)*num_rows) return;
-    float sum[DIM] = {};
-    for (int l = 0; l < num_levels; ++l) {
-        const Level level = levels[l];
-        const Cell cell = cell_of(positions, stride, i, level);
-        float d[FEATURES];
-        for (int f = 0; f < FEATURES; ++f) d[f] = d_features[(size_t)(l * FEATURES + f) * stride + i];
-#pragma unroll
-        for (int corner = 0; corner < 1 << DIM; ++corner) {
-            const Entry entry = load_entry(tables, entry_of(cell, level, corner));
-            float along = 0.0f;
-            for (int f = 0; f < FEATURES; ++f) along += entry.value[f] * d[f];
-            for (int axis = 0; axis < DIM; ++axis)
-                if (cell.inside[axis]) sum[axis] += level.resolution * weight_of(cell, corner, axis) * along;
-        }
-    }
-    for (int axis = 0; axis < DIM; ++axis) d_positions[(size_t)axis * stride + i] = sum[axis];
 }

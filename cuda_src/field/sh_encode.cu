@@ -17,20 +17,3 @@ extern "C" __global__ void sh_encode(
     const float3 d = make_vec(directions[i], directions[stride + i], directions[2 * (size_t)stride + i]);
     sh_visit(degree - 1, d, [&](int k, float y, float3) { features[(size_t)k * stride + i] = y; });
 }
-
-// Treats x, y and z as independent; the caller applies the gradient of the normalisation.
-extern "C" __global__ void sh_encode_backward(
-    const float* __restrict__ directions,   // [3, stride]
-    int stride,
-    const unsigned* __restrict__ num_rows,  // [1]
-    int degree,
-    const float* __restrict__ d_features,   // [degree^2, stride]
-    float* __restrict__ d_directions)       // [3, stride] overwritten
-{
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= (int)*num_rows) return;
-    const float3 d = make_vec(directions[i], directions[stride + i], directions[2 * (size_t)stride + i]);
-    float3 sum = make_vec(0.0f, 0.0f, 0.0f);
-    sh_visit(degree - 1, d, [&](int k, float, float3 d_y) { sum = add(sum, scale(d_features[(size_t)k * stride + i], d_y)); });
-    d_directions[i] = sum.x; d_directions[stride + i] = sum.y; d_directions[2 * (size_t)stride + i] = sum.z;
-}

@@ -64,11 +64,10 @@ extern "C" __global__ void depth_backward(
     const Camera* __restrict__ cameras,     // [num_views]
     const IterState* __restrict__ state,    // [1]
     int capacity,
-    int add,                                // 1: d_means already holds gradients; 0: it is overwritten
     const float* __restrict__ depths,       // [capacity] 0 if invisible
     const float* __restrict__ d_values,     // [capacity, SPLAT_SUMS] from blend_backward
     float* __restrict__ d_splats,           // [capacity, SPLAT_SUMS]
-    float* __restrict__ d_means)            // [3, capacity]
+    float* __restrict__ d_means)            // [3, capacity] overwritten for visible splats
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= (int)state->num_splats || state->overflowed || !(depths[i] > 0.0f)) return;
@@ -76,8 +75,5 @@ extern "C" __global__ void depth_backward(
     for (int k = 0; k < SUM_RED; ++k) d_splats[(size_t)i * SPLAT_SUMS + k] += row[k];
     const float d_z = -row[SUM_RED] / (depths[i] * depths[i]);
     const float* w2c = cameras[state->view].w2c;
-    for (int k = 0; k < 3; ++k) {
-        float* d = d_means + (size_t)k * capacity + i;
-        *d = (add ? *d : 0.0f) + d_z * w2c[8 + k];
-    }
+    for (int k = 0; k < 3; ++k) d_means[(size_t)k * capacity + i] = d_z * w2c[8 + k];
 }

@@ -44,7 +44,7 @@ def refined_views(
         loss.forward(state, raster.rendered.image)
         loss.backward(state, raster.rendered.image, raster.rendered.d_image)
         blend_backward(cameras, state, raster.projection, raster.tiles, raster.rendered, absgrad=False)
-        poses.accumulate_gradients(splats, state, raster, False)
+        poses.accumulate_gradients(splats, state, raster)
         poses.step(state)
         step += not raster.grow_if_overflowed(state)  # after an overflow, the step did nothing
     return poses.refined_views()

@@ -94,5 +94,8 @@ REPLACED: dict[str, tuple[str, dict[bool | str, bool | str]]] = {
 }
 """Former setting -> the setting that replaces it, and {former value: current value}."""
 
-REMOVED = {"moments": "they always take half the memory now, with the same quality"}
+REMOVED = {
+    "moments": "they always take half the memory now, with the same quality",
+    "field_moves": "gradients of the field's colours that move splats gained nothing",
+}
 """Former setting -> why it is not needed. Ignored in TOML files and in the config.toml of earlier runs."""

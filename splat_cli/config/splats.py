@@ -64,9 +64,6 @@ class SplatSettings:
         fixed=True,
         needs="--color field",
     )
-    field_moves: bool = setting(
-        False, "Propagate the gradients of the field's colours to the positions of the splats.", needs="--color field"
-    )
     sh_degree_interval: int | None = setting(
         None,
         "Steps between increments of the SH degree, starting at 0; by default 1/30 of the run. Not with --init-from or "

@@ -152,5 +152,5 @@ class _PoseFit(_Fit):
         return self.poses.refined_views()
 
     def update(self) -> None:
-        self.poses.accumulate_gradients(self.splats, self.state, self.rasterizer, has_d_means=False)
+        self.poses.accumulate_gradients(self.splats, self.state, self.rasterizer)
         self.poses.step(self.state)

@@ -14,7 +14,7 @@ from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.device import DeviceArray, MemoryCost, Unit, ceil_div, check_arrays, launch
 from splat_cli.errors import UsageError
 from splat_cli.field.color_field import ColorField, FieldShape, field_bounds
-from splat_cli.field.hash_grid import GridShape, backward_directions, encode_directions
+from splat_cli.field.hash_grid import GridShape, encode_directions
 from splat_cli.field.parameters import Parameters
 from splat_cli.gaussians.splats import MEANS, Splats
 from splat_cli.joint.joint_model import JointInputs, JointModel
@@ -29,8 +29,8 @@ WARPS, LANES, SUM_ROWS = 8, 32, 1024  # SUM_ROWS as in cuda_src/field/embedding.
 class FieldColoring(JointModel):
     """Colours visible splats by a field: a render.rasterizer.Coloring.
 
-    embeddings: one row per view of the camera table; by default the field's embeddings. moves: also write gradients of
-    positions to projection.d_means. only_embeddings: the backward pass skips the tables.
+    embeddings: one row per view of the camera table; by default the field's embeddings. only_embeddings: the backward
+    pass skips the tables.
     """
 
     ROLE = "coloring"
@@ -40,12 +40,11 @@ class FieldColoring(JointModel):
         self,
         field: ColorField,
         embeddings: Parameters | None = None,
-        moves: bool = False,
         only_embeddings: bool = False,
     ) -> None:
         self.field, self.backend = field, field.backend
         self.embeddings = field.embeddings if embeddings is None else embeddings
-        self.moves, self.only_embeddings = moves, only_embeddings
+        self.only_embeddings = only_embeddings
         self.num_rows = self.backend.xp.zeros(1, "uint32")
         self._capacity = 0
 
@@ -74,15 +73,10 @@ class FieldColoring(JointModel):
             units.append(("field/splat_features", batch))
         return units
 
-    @staticmethod
-    def moves_splats(config: TrainConfig) -> bool:
-        return config.field_moves
-
     @classmethod
     def make(cls, inputs: JointInputs) -> FieldColoring:
         """See JointModel.make. UsageError with --deterministic on a GPU."""
-        config, splats = inputs.config, inputs.splats
-        return cls(new_field(splats, len(inputs.cameras.views), config), moves=config.field_moves)
+        return cls(new_field(inputs.splats, len(inputs.cameras.views), inputs.config))
 
     @staticmethod
     def memory_cost(config: ResolvedConfig, num_views: int) -> MemoryCost:
@@ -115,8 +109,6 @@ class FieldColoring(JointModel):
         self.splat_from_row = empty(capacity, "int32")
         self.positions, self.directions = empty((3, capacity), "float32"), empty((3, capacity), "float32")
         self.d_features = self.backend.xp.zeros((self.field.shape.features, capacity), "float32")
-        if self.moves:
-            self.d_positions, self.d_directions = (empty((3, capacity), "float32") for _ in range(2))
 
     def forward(self, splats: Splats, cameras: CameraTable, state: IterState, projection: Projection) -> None:
         """See Coloring.forward."""
@@ -152,18 +144,11 @@ class FieldColoring(JointModel):
         inputs = state.array, splats.params, self._capacity, *rows, self.directions, network.outputs
         self._launch("field_colors_backward", *inputs, projection.colors, projection.d_splats, network.d_outputs)
         network.backward(self.num_rows)
-        position, direction, appearance, features = self._parts(network.d_inputs)
+        position, _, appearance, features = self._parts(network.d_inputs)
         self._launch_embedding("embedding_backward", SUM_ROWS, state.array, appearance, self.embeddings.gradients)
         if not self.only_embeddings:
             self._launch_features("add_feature_gradients", self._capacity, *rows, features, self.d_features)
             self.field.grid.backward(self.positions, self.num_rows, position)
-        if self.moves:
-            degree = self.field.shape.direction_degree
-            self.field.grid.backward_positions(self.positions, self.num_rows, position, self.d_positions)
-            backward_directions(self.backend, self.directions, self.num_rows, degree, direction, self.d_directions)
-            field = cameras.array, state.array, splats.params, self._capacity, self.field.frame
-            gradients = self.d_positions, self.d_directions, projection.d_means
-            self._launch("field_means_backward", *field, *rows, *gradients)
 
     def _parts(self, planes: DeviceArray) -> list[DeviceArray]:
         """Planes of position, direction, appearance and features."""

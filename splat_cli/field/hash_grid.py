@@ -95,25 +95,15 @@ class HashGrid:
         arrays = positions, rows, num_rows, self.levels, d_features, self.parameters.gradients
         self._launch("hash_encode_backward", rows, self.shape.levels, self.defines, *arrays)
 
-    def backward_positions(
-        self, positions: DeviceArray, num_rows: DeviceArray, d_features: DeviceArray, d_positions: DeviceArray
-    ) -> None:
-        """Write gradients of the points, as planes; zero along axes on which a point is outside the grid."""
-        rows = self._check("hash_encode_d_positions", positions, d_features, d_positions)
-        levels = self.levels, self.shape.levels, self.tables
-        arrays = positions, rows, num_rows, *levels, d_features, d_positions
-        self._launch("hash_encode_d_positions", rows, 1, self.table_defines, *arrays)
-
     def _launch(self, name: str, rows: int, levels: int, defines: dict[str, int], *args: Any) -> None:
         launch(self.backend, "field/hash_grid", name, rows, *args, rows=levels, **defines)
 
-    def _check(
-        self, kernel: str, positions: DeviceArray, features: DeviceArray, d_positions: DeviceArray | None = None
-    ) -> int:
-        planes = f"{self.shape.dimensions} R"
-        given = {} if d_positions is None else {"d_positions": (d_positions, "float32", planes)}
-        given |= {"features": (features, "float32", f"{self.shape.width} R")}
-        return check_arrays(kernel, positions=(positions, "float32", planes), **given)["R"]
+    def _check(self, kernel: str, positions: DeviceArray, features: DeviceArray) -> int:
+        return check_arrays(
+            kernel,
+            positions=(positions, "float32", f"{self.shape.dimensions} R"),
+            features=(features, "float32", f"{self.shape.width} R"),
+        )["R"]
 
 
 MAX_DIRECTION_DEGREE = 4
@@ -123,25 +113,8 @@ def encode_directions(
     backend: Backend, directions: DeviceArray, num_rows: DeviceArray, degree: int, features: DeviceArray
 ) -> None:
     """Write degree^2 harmonics (degree 1 to 4) of unit vectors: planes [3, rows] -> planes [degree^2, rows]."""
-    rows = _check_directions("sh_encode", directions, degree, features)
-    launch(backend, "field/sh_encode", "sh_encode", rows, directions, rows, num_rows, degree, features)
-
-
-def backward_directions(
-    backend: Backend,
-    directions: DeviceArray,
-    num_rows: DeviceArray,
-    degree: int,
-    d_features: DeviceArray,
-    d_directions: DeviceArray,
-) -> None:
-    """Write gradients of the directions, planes [3, rows], with coordinates as independent variables."""
-    rows = _check_directions("sh_encode_backward", directions, degree, d_features)
-    arrays = directions, rows, num_rows, degree, d_features, d_directions
-    launch(backend, "field/sh_encode", "sh_encode_backward", rows, *arrays)
-
-
-def _check_directions(kernel: str, directions: DeviceArray, degree: int, features: DeviceArray) -> int:
-    return check_arrays(
-        kernel, directions=(directions, "float32", "3 R"), features=(features, "float32", f"{degree**2} R")
-    )["R"]
+    shapes = check_arrays(
+        "sh_encode", directions=(directions, "float32", "3 R"), features=(features, "float32", f"{degree**2} R")
+    )
+    arrays = directions, shapes["R"], num_rows, degree, features
+    launch(backend, "field/sh_encode", "sh_encode", shapes["R"], *arrays)

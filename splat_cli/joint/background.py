@@ -50,7 +50,7 @@ class LearnedBackground(JointModel):
         """Copy the colour to `shown`."""
         self.shown[...] = self.trained[0, 0]
 
-    def accumulate_gradients(self, splats: Splats, state: IterState, rasterizer: Rasterizer, has_d_means: bool) -> None:
+    def accumulate_gradients(self, splats: Splats, state: IterState, rasterizer: Rasterizer) -> None:
         """Sum the gradients in rendered.d_image into rows of d_background [.., 3]."""
         rendered = rasterizer.rendered
         arrays = self.cameras.array, state.array, rendered.final_T, rendered.d_image, self.d_background

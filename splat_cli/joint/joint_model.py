@@ -101,7 +101,7 @@ class JointModel:
 
     @staticmethod
     def moves_splats(config: TrainConfig) -> bool:
-        """Whether the model, if enabled, writes gradients of positions to projection.d_means."""
+        """Whether the model, if enabled, writes gradients of positions to projection.d_means. At most one may."""
         return False
 
     def resize(self, capacity: int) -> None:
@@ -116,11 +116,8 @@ class JointModel:
     def add_splat_loss(self, state: IterState, rasterizer: Rasterizer) -> None:
         """Queue a loss of projected splats: add its gradients to projection.d_splats, before blending adds its own."""
 
-    def accumulate_gradients(self, splats: Splats, state: IterState, rasterizer: Rasterizer, has_d_means: bool) -> None:
-        """Queue gradient sums, after the backward pass of blending and before the update of the splats.
-
-        has_d_means: a model before this one has written projection.d_means; else a model that moves splats writes it.
-        """
+    def accumulate_gradients(self, splats: Splats, state: IterState, rasterizer: Rasterizer) -> None:
+        """Queue gradient sums, after the backward pass of blending and before the update of the splats."""
 
     def step(self, state: IterState) -> None:
         """Queue one optimiser step, after each view."""

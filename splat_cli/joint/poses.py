@@ -73,7 +73,7 @@ class PoseRefinement(JointModel):
     def _from_rates(cls, inputs: JointInputs, decay: Decay) -> PoseRefinement:
         return cls(inputs.backend, inputs.cameras, decay, inputs.extent)
 
-    def accumulate_gradients(self, splats: Splats, state: IterState, rasterizer: Rasterizer, has_d_means: bool) -> None:
+    def accumulate_gradients(self, splats: Splats, state: IterState, rasterizer: Rasterizer) -> None:
         """Sum the gradient of the state's pose. Reads projection.d_splats; `splats` must be the rendered ones.
 
         Writes rows of sums to d_pose [.., 6 + num_intrinsics]: rotation about the camera centre and translation, in

@@ -52,7 +52,8 @@ class JointModels:
     """The joint models that the settings enable.
 
     loss: the photometric loss, or the model that replaces it. coloring: colour model of the splats, or None for
-    spherical harmonics. poses: the refinement of camera poses, or None.
+    spherical harmonics. poses: the refinement of camera poses, or None. move_splats: some model has gradients of
+    positions.
     """
 
     def __init__(self, inputs: JointInputs) -> None:
@@ -66,17 +67,12 @@ class JointModels:
         self.loss.mask = roles.get("mask")
         self.coloring: FieldColoring | None = roles.get("coloring")
         self.poses: PoseRefinement | None = roles.get("poses")
-        self._moving = [model for model in self.models if model.moves_splats(inputs.config)]
+        self.move_splats = any(model.moves_splats(inputs.config) for model in self.models)
 
     @property
     def field(self) -> ColorField | None:
         """The colour field, if enabled."""
         return self.coloring.field if self.coloring else None
-
-    @property
-    def move_splats(self) -> bool:
-        """Whether some model has gradients of positions."""
-        return bool(self._moving)
 
     def resize(self, capacity: int) -> None:
         """Allocate the models' buffers for `capacity` splats."""
@@ -95,10 +91,8 @@ class JointModels:
 
     def accumulate_gradients(self, splats: Splats, state: IterState, rasterizer: Rasterizer) -> None:
         """Queue gradient sums, between the two backward passes of the rasterizer."""
-        has_d_means = False
         for model in self.models:
-            model.accumulate_gradients(splats, state, rasterizer, has_d_means)
-            has_d_means |= model in self._moving
+            model.accumulate_gradients(splats, state, rasterizer)
 
     def step(self, state: IterState) -> None:
         """Queue the steps of the models' optimisers."""

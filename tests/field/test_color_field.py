@@ -9,7 +9,6 @@ from splat_cli.device import Backend
 from splat_cli.field.color_field import BOUNDS_DTYPE, ColorField, FieldShape, field_bounds
 from splat_cli.field.coloring import FieldColoring
 from splat_cli.field.hash_grid import GridShape
-from splat_cli.render.project_backward import Update
 from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.field.test_network import gradients_of, layers_of
 from tests.reference import color_field as reference
@@ -36,7 +35,7 @@ class Case:
         for parameters in self.field.parts().values():
             values = rng.normal(0, 0.5, len(parameters)).astype(np.float16).astype(np.float32)
             parameters.load({"values": values, "moments1": 0 * values, "moments2": 0 * values})
-        self.coloring = FieldColoring(self.field, moves=True)
+        self.coloring = FieldColoring(self.field)
         self.coloring.resize(self.device.splats.capacity)
         self.device.forward()
         self.rows = self.device.visible()
@@ -91,7 +90,7 @@ def test_colors_and_gradients(backend: Backend, comparison: Comparison, num_feat
 
     d_colors = np.random.default_rng(1).normal(size=colors.shape)
     case.backward(d_colors)
-    expected = reference.backward(field, means, seen, d_colors)
+    expected = reference.backward(field, seen, d_colors)
     download = backend.download
     d_own = download(case.device.projection.d_splats)[: len(case.rows)][case.rows, 6:9]
     comparison.check("field_colors_backward", "d own colour", d_own * (colors > 0), expected.own, BACKWARD)
@@ -108,25 +107,6 @@ def test_colors_and_gradients(backend: Backend, comparison: Comparison, num_feat
     if num_features:
         comparison.check("add_feature_gradients", "d features", d_features[case.rows], expected.features, BACKWARD)
         assert not d_features[~case.rows].any()
-    d_means = download(case.device.projection.d_means)[:, : len(case.rows)].T[case.rows]
-    comparison.check("field_means_backward", "d means", d_means, expected.means, BACKWARD)
-
-
-def test_gradients_of_positions_are_added_to_those_of_the_projection(backend: Backend) -> None:
-    case = Case(backend)
-    case.forward()
-    case.backward(np.ones((int(case.rows.sum()), 3)))
-    device, projection = case.device, case.device.projection
-    projection.d_splats[...] = 0
-    results, d_means = [], projection.d_means.copy()
-    for factor in (0, 1):
-        projection.d_means[...] = factor * d_means
-        d_params = backend.xp.zeros_like(device.splats.params)
-        device.update(Update(d_params=d_params))
-        results.append(backend.download(d_params)[:, : len(case.rows)])
-    np.testing.assert_array_equal(results[1][3:], results[0][3:])
-    added = backend.download(d_means)[:, : len(case.rows)]
-    np.testing.assert_allclose(results[1][:3], results[0][:3] + np.where(case.rows, added, 0), rtol=1e-6)
 
 
 def test_reference_against_central_differences() -> None:
@@ -138,7 +118,7 @@ def test_reference_against_central_differences() -> None:
     field.features = rng.normal(size=(30, 2))
     means, sh0, camera = rng.normal(size=(30, 3)), rng.normal(size=(30, 1, 3)), np.array([0.0, 0.5, -4.0])
     d_colors, h = rng.normal(size=(30, 3)), 1e-7
-    gradients = reference.backward(field, means, reference.forward(field, means, sh0, camera), d_colors)
+    gradients = reference.backward(field, reference.forward(field, means, sh0, camera), d_colors)
 
     def slope(array: np.ndarray, index: tuple[int, ...]) -> float:
         sums = []
@@ -149,7 +129,7 @@ def test_reference_against_central_differences() -> None:
         return (sums[0] - sums[1]) / (2 * h)
 
     d_sh0 = reference.sh.C0 * gradients.own[:, None]
-    pairs = [(means, gradients.means), (sh0, d_sh0), (field.embedding, gradients.embedding)]
+    pairs = [(sh0, d_sh0), (field.embedding, gradients.embedding)]
     pairs.append((field.features, gradients.features))
     for array, gradient in [*pairs, *zip(tables, gradients.tables, strict=True)]:
         for index in zip(*(rng.integers(size, size=6) for size in array.shape), strict=True):

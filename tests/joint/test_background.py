@@ -29,7 +29,7 @@ def test_gradient_and_step(backend: Backend, comparison: Comparison) -> None:
     device.forward()
     d_image = np.random.default_rng(0).normal(size=(3, scene.camera.height, scene.camera.width))
     device.set_d_image(d_image)
-    learned.accumulate_gradients(device.splats, device.state, device.rasterizer, None)
+    learned.accumulate_gradients(device.splats, device.state, device.rasterizer)
     flat, _ = device.flat()
     blended = blend.forward(flat, scene.background, scene.camera.width, scene.camera.height)
     expected = blend.backward(flat, scene.background, blended, d_image.astype(np.float32)).background

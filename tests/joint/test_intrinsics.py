@@ -75,7 +75,7 @@ def refinement(
 @pytest.mark.parametrize(("seed", "distortion"), [(1, False), (2, False), (3, True)])
 def test_gradient(backend: Backend, comparison: Comparison, options: Options, seed: int, distortion: bool) -> None:
     device, refined = refinement(backend, options, seed, distortion)
-    refined.accumulate_gradients(device.splats, device.state, device.rasterizer, None)
+    refined.accumulate_gradients(device.splats, device.state, device.rasterizer)
     scene = random_scene(seed, distortion)
     projected, d_projected = projected_gradients(device, scene, options)
     expected = intrinsics.d_camera(scene.splats, scene.camera, options, projected, d_projected)

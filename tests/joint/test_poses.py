@@ -55,7 +55,7 @@ def refinement(backend: Backend, options: Options, seed: int = 1) -> tuple[OnDev
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_gradient(backend: Backend, comparison: Comparison, options: Options, seed: int) -> None:
     device, poses = refinement(backend, options, seed)
-    poses.accumulate_gradients(device.splats, device.state, device.rasterizer, None)
+    poses.accumulate_gradients(device.splats, device.state, device.rasterizer)
     scene = hard_scene(seed)
     projected, d_projected = projected_gradients(device, scene, options)
     _, d_w2c = project_backward.backward(scene.splats, scene.camera, options, projected, d_projected)
@@ -71,7 +71,7 @@ def test_threads_of_a_block_are_summed(monkeypatch: pytest.MonkeyPatch) -> None:
     for num_threads in (1, 32):
         monkeypatch.setitem(SUM_THREADS, "cpu", num_threads)
         device, poses = refinement(CpuBackend(threads=1), Options())
-        poses.accumulate_gradients(device.splats, device.state, device.rasterizer, None)
+        poses.accumulate_gradients(device.splats, device.state, device.rasterizer)
         found.append(poses.d_pose.sum(axis=0))
     np.testing.assert_allclose(found[1], found[0], rtol=1e-4, atol=1e-6 * np.abs(found[0]).max())
 

@@ -15,13 +15,6 @@ def contract(x: Array) -> Array:
     return (np.where(r > 1, (2 - 1 / r) / r, 1) * x + 2) / 4
 
 
-def contract_backward(x: Array, d: Array) -> Array:
-    r = np.linalg.norm(x, axis=1, keepdims=True)
-    along = (x * d).sum(axis=1, keepdims=True)
-    outside = (2 - 1 / r) / r * d + (2 / r**3 - 2 / r**2) / r * along * x
-    return np.where(r > 1, outside, d) / 4
-
-
 @dataclass
 class Field:
     """grid and tables as in hash_grid, layers as in network; embedding [E] of the photograph, features [N, F]."""
@@ -40,7 +33,6 @@ class Field:
 class Seen:
     """Values of the forward pass that the backward pass needs."""
 
-    ray: Array
     unit: Array
     direction: Array
     values: list[Array]
@@ -62,7 +54,7 @@ def forward(field: Field, means: Array, coefficients: Array, camera: Array) -> S
     values = network.forward(field.layers, np.concatenate(inputs, axis=1), sigmoid=False)
     basis = sh.basis(direction, round(coefficients.shape[1] ** 0.5) - 1)
     own = 0.5 + np.einsum("nk,nkc->nc", basis, coefficients)
-    return Seen(ray, unit, direction, values, own, np.maximum(own * (1 + values[-1][:, :3]) + values[-1][:, 3:], 0))
+    return Seen(unit, direction, values, own, np.maximum(own * (1 + values[-1][:, :3]) + values[-1][:, 3:], 0))
 
 
 @dataclass
@@ -72,22 +64,16 @@ class Gradients:
     layers: list[Array]
     embedding: Array
     features: Array
-    means: Array
 
 
-def backward(field: Field, means: Array, seen: Seen, d_colors: Array) -> Gradients:
-    """Gradients of the sum of colours times d_colors [N, 3]; harmonics count as constant for gradients of means."""
+def backward(field: Field, seen: Seen, d_colors: Array) -> Gradients:
+    """Gradients of the sum of colours times d_colors [N, 3]."""
     d = np.where(seen.colors > 0, d_colors, 0)
     d_outputs = np.concatenate([d * seen.own, d], axis=1)
     d_layers, d_inputs = network.backward(field.layers, seen.values, d_outputs, sigmoid=False)
     begin = field.grid.levels * field.grid.features
     end = begin + field.degree**2
-    d_tables, d_unit = hash_grid.backward(field.grid, field.tables, seen.unit, d_inputs[:, :begin])
-    slopes = sh.basis_gradient(seen.direction, field.degree - 1)
-    d_direction = np.einsum("nkd,nk->nd", slopes, d_inputs[:, begin:end])
-    along = (d_direction * seen.direction).sum(axis=1, keepdims=True) * seen.direction
-    d_means = (d_direction - along) / np.linalg.norm(seen.ray, axis=1, keepdims=True)
-    d_means += contract_backward((means - field.center) / field.radius, d_unit) / field.radius
+    d_tables = hash_grid.backward(field.grid, field.tables, seen.unit, d_inputs[:, :begin])
     own = d * (1 + seen.values[-1][:, :3])
     last = end + len(field.embedding)
-    return Gradients(own, d_tables, d_layers, d_inputs[:, end:last].sum(axis=0), d_inputs[:, last:], d_means)
+    return Gradients(own, d_tables, d_layers, d_inputs[:, end:last].sum(axis=0), d_inputs[:, last:])

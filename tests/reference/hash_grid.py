@@ -28,14 +28,13 @@ class Grid:
         return [min((n + 1) ** self.dimensions, self.table_size) for n in self.resolutions()]
 
 
-def corners(grid: Grid, level: int, positions: Array) -> tuple[Array, Array, Array]:
-    """For points [N, d]: entries [N, 2^d] in the level's table, weights [N, 2^d] and their derivatives [N, 2^d, d]."""
+def corners(grid: Grid, level: int, positions: Array) -> tuple[Array, Array]:
+    """For points [N, d]: entries [N, 2^d] in the level's table, and weights [N, 2^d]."""
     resolution, size = grid.resolutions()[level], grid.sizes()[level]
-    inside = (positions >= 0) & (positions <= 1)
     scaled = np.clip(positions, 0, 1) * resolution
     cell = np.minimum(np.floor(scaled).astype(np.int64), resolution - 1)
     fraction = scaled - cell
-    entries, weights, slopes = [], [], []
+    entries, weights = [], []
     for corner in range(2**grid.dimensions):
         upper = np.array([corner >> axis & 1 for axis in range(grid.dimensions)])
         at = cell + upper
@@ -49,28 +48,25 @@ def corners(grid: Grid, level: int, positions: Array) -> tuple[Array, Array, Arr
             entry %= size
         entries.append(entry)
         weights.append(factors.prod(axis=1))
-        others = [np.delete(factors, axis, axis=1).prod(axis=1) for axis in range(grid.dimensions)]
-        slopes.append(np.stack(others, axis=1) * np.where(upper, 1, -1) * resolution * inside)
-    return np.stack(entries, 1), np.stack(weights, 1), np.stack(slopes, 1)
+    return np.stack(entries, 1), np.stack(weights, 1)
 
 
 def encode(grid: Grid, tables: list[Array], positions: Array) -> Array:
     """Features [N, L * F] of points [N, d]; tables: one array [entries, F] per level."""
     parts = []
     for level, table in enumerate(tables):
-        entries, weights, _ = corners(grid, level, positions)
+        entries, weights = corners(grid, level, positions)
         parts.append(np.einsum("nc,ncf->nf", weights, table[entries]))
     return np.concatenate(parts, axis=1)
 
 
-def backward(grid: Grid, tables: list[Array], positions: Array, d_features: Array) -> tuple[list[Array], Array]:
-    """Gradients of the tables and of the points."""
-    d_tables, d_positions = [], np.zeros_like(positions)
+def backward(grid: Grid, tables: list[Array], positions: Array, d_features: Array) -> list[Array]:
+    """Gradients of the tables."""
+    d_tables = []
     for level, table in enumerate(tables):
-        entries, weights, slopes = corners(grid, level, positions)
+        entries, weights = corners(grid, level, positions)
         d = d_features[:, level * grid.features : (level + 1) * grid.features]
         d_table = np.zeros_like(table)
         np.add.at(d_table, entries, weights[..., None] * d[:, None])
         d_tables.append(d_table)
-        d_positions += np.einsum("nca,ncf,nf->na", slopes, table[entries], d)
-    return d_tables, d_positions
+    return d_tables

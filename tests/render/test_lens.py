@@ -177,7 +177,7 @@ def test_gradient_of_the_camera(backend: Backend, comparison: Comparison, model:
     device = on_device(backend, scene, options, distortion=distortion_of(model), rolling_shutter=shutter)
     poses = PoseRefinement(backend, device.cameras, Decay(first=1e-2, last=1e-4, steps=100), 2.0)
     blend_backward_of_noise(device)
-    poses.accumulate_gradients(device.splats, device.state, device.rasterizer, None)
+    poses.accumulate_gradients(device.splats, device.state, device.rasterizer)
     actual = device.download(poses.d_pose).sum(axis=0)
     loss = losses_of_camera((device, scene, lens), options)
     steps = 1e-6 * np.eye(9)

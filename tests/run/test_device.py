@@ -30,7 +30,7 @@ RUNS = {
     "grid": {"appearance": "grid", "robust": True},
     "camera": {"appearance": "camera"},
     "intrinsics": {"pose_opt": True, "refine_intrinsics": True, "refine_distortion": True},
-    "field": {"color": "field", "field_appearance": 4, "field_moves": True, "dropout": 0.1},
+    "field": {"color": "field", "field_appearance": 4, "dropout": 0.1},
     "random": {"init": "random", "noise_scale": 0.0},
     "visible": {"visible_adam": True, "batch": 2, "noise_scale": 1000.0, "strategy": "mcmc"},
 }

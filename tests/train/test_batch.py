@@ -7,7 +7,7 @@ import pytest
 
 from splat_cli.device import Backend, open_backend
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.splats import MEANS, Splats
+from splat_cli.gaussians.splats import Splats
 from splat_cli.joint.depth.supervision import DepthSupervision
 from splat_cli.model.model import zero_moments
 from splat_cli.render.camera import CameraTable
@@ -133,7 +133,7 @@ def test_overflow_within_a_batch_changes_no_bits(changes: dict[str, object]) -> 
     "changes",
     [
         {"appearance": "grid"},
-        {"color": "field", "field_table_size": 2**10, "field_moves": True},
+        {"color": "field", "field_table_size": 2**10},
         {"robust": True},
         {"strategy": "adc", "absgrad": True, "grad_threshold": 1e-4},
         {"visible_adam": True},
@@ -182,21 +182,6 @@ def test_batch_with_nonfinite_loss_changes_nothing() -> None:
     assert trainer.nonfinite_counts["skipped_steps"] == 4
     trainer.run_until(8)
     assert (trainer.splats.params != before).any()
-
-
-@pytest.mark.parametrize("batch", [1, 2])
-def test_models_add_their_gradients_of_positions(batch: int) -> None:
-    """Depth supervision adds to gradients of the colour field. With a tiny weight, it changes them little."""
-    field = {"color": "field", "field_table_size": 2**10, "field_moves": True, "free_space": 0.0, "batch": batch}
-    settings = SETTINGS | {"noise_scale": 0.0, "densify_start": 60} | field
-    means = []
-    for changes in ({"depth_weight": 0.0}, {"depth_weight": 1e-14}, {"depth_weight": 0.0, "field_moves": False}):
-        backend = open_backend("cpu", threads=1)
-        trainer = noise_trainer(backend, 200, scene_points=True, **settings | changes)
-        trainer.run_until(8)
-        means.append(trainer.splats.params[MEANS, :200].copy())
-    without, added, unmoved = means
-    assert np.abs(added - without).max() < 0.01 * np.abs(unmoved - without).max()
 
 
 def test_buffers_of_models_grow_with_the_splats() -> None:

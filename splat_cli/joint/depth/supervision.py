@@ -192,8 +192,8 @@ class DepthSupervision(JointModel):
     def resize(self, capacity: int) -> None:
         self.blended.resize(capacity)
 
-    def accumulate_gradients(self, splats: Splats, state: IterState, rasterizer: Rasterizer, has_d_means: bool) -> None:
-        """Add gradients to projection.d_splats and projection.d_means, or write the latter.
+    def accumulate_gradients(self, splats: Splats, state: IterState, rasterizer: Rasterizer) -> None:
+        """Add gradients to projection.d_splats, and write projection.d_means.
 
         Must follow the backward pass of colours; overwrites the rasterizer's rendered image.
         """
@@ -204,5 +204,5 @@ class DepthSupervision(JointModel):
         blended.differentiate(
             state, rasterizer, lambda rendered: self.targets.launch(cameras, state, rendered, self.weight)
         )
-        inputs = cameras.array, state.array, capacity, int(has_d_means), projection.depths, blended.d_values
+        inputs = cameras.array, state.array, capacity, projection.depths, blended.d_values
         launch(self.backend, FILE, "depth_backward", capacity, *inputs, projection.d_splats, projection.d_means)

@@ -64,7 +64,7 @@ def sampled(scene: Scene, depth_map: DepthMap, masked: bool = False) -> tuple[np
 def test_fit(backend: Backend, comparison: Comparison, relative: bool, masked: bool) -> None:
     scene = hard_scene(1)
     device, targets, supervision, depth_map = supervised(backend, scene, relative, masked)
-    supervision.accumulate_gradients(device.splats, device.state, device.rasterizer, False)
+    supervision.accumulate_gradients(device.splats, device.state, device.rasterizer)
     found = device.download(targets.fit)
     values, weights = sampled(scene, depth_map, masked)
     inverse = depth_maps.inverse_depths(device.image())
@@ -85,7 +85,7 @@ def test_gradients(backend: Backend, comparison: Comparison, relative: bool) -> 
     results = []
     for supervise in (False, True):
         if supervise:
-            supervision.accumulate_gradients(device.splats, device.state, device.rasterizer, False)
+            supervision.accumulate_gradients(device.splats, device.state, device.rasterizer)
         d_params = xp.zeros_like(device.splats.params)
         device.update(
             Update(d_params=d_params),
@@ -144,7 +144,7 @@ def test_a_view_without_a_map_has_no_depth_loss(backend: Backend) -> None:
     supervision.targets = none
     before = device.download(device.projection.d_splats).copy()
     visible = device.visible()
-    supervision.accumulate_gradients(device.splats, device.state, device.rasterizer, False)
+    supervision.accumulate_gradients(device.splats, device.state, device.rasterizer)
     after = device.download(device.projection.d_splats)
     np.testing.assert_array_equal(before[: len(visible)][visible], after[: len(visible)][visible])
     assert device.download(none.fit)[2] == 0
@@ -160,5 +160,5 @@ def test_flat_relative_maps_are_ignored(backend: Backend) -> None:
     flat = DepthMap.of(np.ones((5, 7)), relative=True)
     targets = MapTargets(backend, DepthMaps([None, flat]))
     supervision.targets = targets
-    supervision.accumulate_gradients(device.splats, device.state, device.rasterizer, False)
+    supervision.accumulate_gradients(device.splats, device.state, device.rasterizer)
     assert device.download(targets.fit)[2] == 0

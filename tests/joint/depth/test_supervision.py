@@ -69,18 +69,16 @@ def supervised(backend: Backend, scene: Scene) -> tuple[OnDevice, DepthSupervisi
     return device, supervision, pixels, targets
 
 
-@pytest.mark.parametrize("others", [False, True], ids=["alone", "with other gradients of positions"])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_gradients(backend: Backend, comparison: Comparison, seed: int, others: bool) -> None:
+def test_gradients(backend: Backend, comparison: Comparison, seed: int) -> None:
     """Change of the gradients of raw parameters due to supervision."""
     scene = hard_scene(seed)
     device, supervision, pixels, targets = supervised(backend, scene)
     num, xp = scene.splats.num, backend.xp
-    device.projection.d_means[...] = 0.25 if others else 0.0
     results = []
     for supervise in (False, True):
         if supervise:
-            supervision.accumulate_gradients(device.splats, device.state, device.rasterizer, others)
+            supervision.accumulate_gradients(device.splats, device.state, device.rasterizer)
         d_params = xp.zeros_like(device.splats.params)
         device.update(Update(d_params=d_params))
         results.append(by_parameter(device.download(d_params), num))
@@ -97,7 +95,7 @@ def test_background_is_infinitely_far_away(backend: Backend) -> None:
     device, supervision, _, _ = supervised(backend, hard_scene(1))
     device.state.write(background=(0.9, 0.5, 0.1))
     device.rasterizer.rendered.final_T[...] = 1  # nothing is subtracted beyond the picture, either
-    supervision.accumulate_gradients(device.splats, device.state, device.rasterizer, False)
+    supervision.accumulate_gradients(device.splats, device.state, device.rasterizer)
     camera = hard_scene(1).camera
     flat = depth.inverse_depths(project.forward(hard_scene(1).splats, camera, Options()))
     expected = blend.forward(flat, np.zeros(3), camera.width, camera.height).image
