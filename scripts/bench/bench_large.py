@@ -39,7 +39,7 @@ from splat_cli.scene.colmap.model import Camera, Image, Model
 from splat_cli.scene.quaternion import quat_from_matrix
 from splat_cli.terminal.console import Display, Progress
 from splat_cli.train import initialization, trainer
-from splat_cli.train.buffers import make_model
+from splat_cli.train.allocation import make_model
 from splat_cli.train.ranked.ranked_views import RankedViews
 from splat_cli.train.ranked.shares import SharedSplats
 from splat_cli.train.trainer import Trainer

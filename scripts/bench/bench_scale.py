@@ -26,7 +26,7 @@ from splat_cli.run.setup.build_trainer import build_trainer
 from splat_cli.run.setup.memory_plan import plan_memory
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.view import View
-from splat_cli.train.buffers import training_memory
+from splat_cli.train.allocation import training_memory
 from splat_cli.train.trainer import Trainer, TrainingInputs
 
 HALF_SIDE = 4.0  # size of the room, world units

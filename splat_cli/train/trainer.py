@@ -32,7 +32,7 @@ from splat_cli.scene.poses import views_following
 from splat_cli.scene.view import View
 from splat_cli.terminal.console import Progress
 from splat_cli.terminal.phase_timer import PhaseTimer
-from splat_cli.train.buffers import (
+from splat_cli.train.allocation import (
     PAIRS_PER_SPLAT,
     initial_capacity,
     initial_pairs,

@@ -15,7 +15,7 @@ from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import SPLAT_SUMS, RasterizationSettings
 from splat_cli.render.project_backward import Update
 from splat_cli.render.rasterizer import Rasterizer
-from splat_cli.train import buffers
+from splat_cli.train import allocation
 from tests.compare import Comparison
 from tests.model.moments import set_moments, unpacked
 from tests.model.test_adam import RATE_OF_ROW, RATES, REFERENCE_SIZE, check_rounding
@@ -153,7 +153,7 @@ def test_projecting_ahead_changes_no_bits(monkeypatch: pytest.MonkeyPatch) -> No
     for ahead in (True, False):
         trainer = noise_trainer(open_backend("cpu", threads=1), 200, **TRAINED)
         assert (trainer.batch_step.projects_ahead, len(trainer.rasterizer.tile_lists)) == (ahead, 1 + ahead)
-        monkeypatch.setattr(buffers, "MAX_AHEAD", 0)  # from the second trainer on
+        monkeypatch.setattr(allocation, "MAX_AHEAD", 0)  # from the second trainer on
         trainer.run_until(16)
         found.append(trainer.splats.params.copy())
     np.testing.assert_array_equal(*found)

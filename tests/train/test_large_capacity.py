@@ -13,7 +13,7 @@ from splat_cli.errors import UsageError
 from splat_cli.gaussians.splats import MAX_SPLATS, Splats
 from splat_cli.model.model import Model
 from splat_cli.ranks.share import RANK_BLOCK, Share
-from splat_cli.train import buffers
+from splat_cli.train import allocation
 from tests.gaussians.some_splats import some_splats
 from tests.noise_trainer import noise_trainer
 
@@ -61,7 +61,7 @@ def test_capacity_does_not_change_the_result(backend, monkeypatch, settings):
         def model(backend, arrays, num, **options):
             return Model(backend, arrays, capacity or num, **options)
 
-        monkeypatch.setattr(buffers, "Model", model)
+        monkeypatch.setattr(allocation, "Model", model)
         trainer = noise_trainer(backend, 200, **given)
         trainer.run_until(4)
         return {name: plane[:, : trainer.model.num].copy() for name, plane in trainer.model.planes().items()}

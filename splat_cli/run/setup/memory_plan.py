@@ -15,7 +15,7 @@ from splat_cli.model.model import Model, RowsOnDevice, num_moments
 from splat_cli.ranks.share import Share
 from splat_cli.render.camera import TILE
 from splat_cli.scene.view import View
-from splat_cli.train.buffers import MAX_INITIAL_PAIRS, PAIRS_PER_SPLAT, pairs_per_splat, training_memory
+from splat_cli.train.allocation import MAX_INITIAL_PAIRS, PAIRS_PER_SPLAT, pairs_per_splat, training_memory
 
 MIN_SPLATS = 1000
 _GIB = 2**30

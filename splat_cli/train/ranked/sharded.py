@@ -32,6 +32,7 @@ from splat_cli.ranks.protocol import (
 from splat_cli.ranks.share import Share
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project_backward import SEEN_WARPS, UNSEEN_WARPS, project_backward
+from splat_cli.scene.points.observations import Observations
 from splat_cli.scene.view import View
 from splat_cli.train.ranked.ranked_views import RankedViews, Stages
 from splat_cli.train.ranked.shares import SharedSplats
@@ -249,7 +250,11 @@ class Sharded(Sharding):
 
 
 def leading(
-    ranks: Ranks, config: ResolvedConfig, views: Sequence[View], budget: ImageBudget | None, points: np.ndarray | None
+    ranks: Ranks,
+    config: ResolvedConfig,
+    views: Sequence[View],
+    budget: ImageBudget | None,
+    points: np.ndarray | Observations | None,
 ) -> Sharded:
     """The sharding of rank 0. Sends these inputs to the other ranks, which build their trainers from them."""
     ranks.broadcast("train", config, views, budget, points if config.free_space > 0 else None)

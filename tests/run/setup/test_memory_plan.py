@@ -18,7 +18,7 @@ from splat_cli.eval.evaluate import TrainedModel, evaluate
 from splat_cli.run.plan import resolve_plan
 from splat_cli.run.setup.memory_plan import plan_memory
 from splat_cli.scene.images.image_set import ImageSet
-from splat_cli.train import buffers
+from splat_cli.train import allocation
 from tests.noise_trainer import noise_trainer
 from tests.training import SETTINGS
 from tests.views import ring_of_views
@@ -238,7 +238,7 @@ def test_run_is_told_what_it_takes_and_capped(training, tmp_path):
 
 
 def test_fewer_splats_are_planned_again_because_they_have_two_sets_of_buffers(training, tmp_path, monkeypatch):
-    monkeypatch.setattr(buffers, "MAX_AHEAD", 40_000)
+    monkeypatch.setattr(allocation, "MAX_AHEAD", 40_000)
     training.new(tmp_path / "run", max_memory=0.003, max_splats=50_000, splat_budget=0, batch=4)
     first, second = (int(line.split()[2].replace(",", "")) for line in training.said if "splats fit" in line)
     assert second < first < 40_000

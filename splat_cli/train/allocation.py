@@ -1,4 +1,4 @@
-"""Construction of the model and the rasterizer of a training run, and the device memory of training."""
+"""Allocation of the splats and the rasterizer of a training run, and the device memory of training."""
 
 from __future__ import annotations
 
