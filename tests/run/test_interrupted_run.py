@@ -48,7 +48,7 @@ def test_settings_that_trials_chose_count_as_defaults(tmp_path):
     run = begun(tmp_path / "run", free_space=1.0, dropout=0.3)
     assert interrupted_run([run.path], SCENE, TrainConfig(steps=9_000)) is None
     chosen = {"steps": 9_000, "free_space": 1.0, "dropout": 0.3}
-    run.save_trials(dataclasses.asdict(Trials(20, 15, [], [Trial(2_500, 1.0, 20.0, 0.5, [])], chosen)))
+    run.save_trials(dataclasses.asdict(Trials(20, 15, [], [Trial(2_500, 1.0, "none", 20.0, 0.5, [])], chosen)))
     assert interrupted_run([run.path], SCENE, TrainConfig()) == run.path
     assert interrupted_run([run.path], SCENE, TrainConfig(steps=9_000)) is None, "without trials"
     assert interrupted_run([run.path], SCENE, TrainConfig(dropout=0.2)) is None
