@@ -9,6 +9,7 @@ from PIL import Image
 
 from splat_cli.config import TrainConfig
 from splat_cli.config.presets import load_config
+from splat_cli.run import plan
 from splat_cli.run.plan import (
     apply_splat_budget,
     budget_by_detail,
@@ -321,6 +322,15 @@ def test_background_is_random_behind_opaque_photographs_and_black_behind_others(
     assert resolve_plan(TrainConfig(), views).config.background == "black"
     assert resolve_plan(TrainConfig(background="random"), views).config.background == "random"
     assert resolve_plan(TrainConfig(), views).requested.background == "auto"
+
+
+def test_few_photographs_are_decoded_to_choose_a_background(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(plan, "has_alpha", lambda path: seen.append(path) or path.name == "99.png")
+    views = [dataclasses.replace(VIEWS[0], path=tmp_path / f"{number}.png") for number in range(100)]
+    assert resolve_plan(TrainConfig(), views[:-1]).config.background == "random"
+    assert len(seen) == 32
+    assert resolve_plan(TrainConfig(), views).config.background == "black"
 
 
 @pytest.mark.parametrize(
