@@ -74,6 +74,7 @@ _MAX_CONTRADICTED = 0.02  # of the cells of strong pairs; up to 0.019 in nine sc
 _OWN_CAMERA = 1_000_000  # added to an image's id
 _SPLITS = 4  # of points into halves, to see how far poses depend on the half
 _SPLIT_POINTS = 300  # per photograph, at most
+_SPLIT_THREADS, _MAX_SPLIT = 2, 500  # halves that are adjusted at a time, and photographs, to limit memory and time
 _NEAR = 0.02  # of the scene's size: cameras that are at the same place by both halves
 _BLOCKS = 8
 _MIN_BLOCK, _MAX_BLOCK = 5, 50
@@ -107,8 +108,8 @@ def main() -> None:
         models = [_with_refined_lens(pycolmap, model, len(job["names"])) for model in models]
     for model in models:
         _color_points(model, images)
-    spread = _spread(pycolmap, models[0], job) if models else 0.0
-    _send(models=len(models), spread=spread, **_write(pycolmap, models, scene / "sparse", job))
+    written = _write(pycolmap, models, scene / "sparse", job)
+    _send(models=len(models), spread=_spread_if_known(pycolmap, models, job), **written)
     SavedModels(database).remove()
 
 
@@ -467,6 +468,16 @@ def _adjust(pycolmap: Any, model: Any, num: int, least_gain: float) -> None:
     model.update_point_3d_errors()
 
 
+def _spread_if_known(pycolmap: Any, models: Sequence[Any], job: Mapping[str, Any]) -> float:
+    """The spread of the largest model; 0 without models, for many photographs, or if COLMAP fails."""
+    if not models or models[0].num_reg_images() > _MAX_SPLIT:
+        return 0.0
+    try:
+        return _spread(pycolmap, models[0], job)
+    except (RuntimeError, ValueError, IndexError, MemoryError):  # as which pycolmap raises those of C++
+        return 0.0
+
+
 def _spread(pycolmap: Any, model: Any, job: Mapping[str, Any]) -> float:
     """How far a camera is from its place by the other half of the points (median), relative to the scene's size.
 
@@ -484,12 +495,13 @@ def _spread(pycolmap: Any, model: Any, job: Mapping[str, Any]) -> float:
         half = pycolmap.Reconstruction(model)
         for number in numbers[left_out]:
             half.delete_point3D(int(number))
-        _adjust(pycolmap, half, len(job["names"]), _LEAST_LAST_GAIN)
+        _adjust(pycolmap, half, _ONE_THREAD, _LEAST_LAST_GAIN)  # so each takes one thread
         return half
 
     dice = np.random.default_rng(job["seed"])
     orders = [dice.permutation(len(numbers)) % 2 for _ in range(_SPLITS)]
-    halves = run_in_threads((partial(adjusted, order == which) for order in orders for which in (0, 1)), num_cores())
+    calls = (partial(adjusted, order == which) for order in orders for which in (0, 1))
+    halves = run_in_threads(calls, _SPLIT_THREADS)
     distances = []
     for first, second in zip(halves, halves, strict=True):
         moved = pycolmap.align_reconstructions_via_proj_centers(first, second, _NEAR * size)

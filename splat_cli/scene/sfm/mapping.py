@@ -225,7 +225,7 @@ class Mapping:
     unregistered: names of the photographs that were not registered; the file UNREGISTERED in `scene` lists them.
     gps_error: median in metres, if scale and orientation are from GPS data, else None. matcher: the one used,
     "exhaustive" or "sequential". spread: how far a camera is from its place by the other half of the points (median),
-    relative to the scene's size.
+    relative to the scene's size; 0 if that is unknown.
     """
 
     num_photographs: int

@@ -195,14 +195,16 @@ def test_the_mapping_with_more_photographs_is_kept(tmp_path, monkeypatch, num_se
 
 @pytest.mark.parametrize("is_refined", [True, False])
 def test_lenses_are_refined_before_models_are_written(monkeypatch, tmp_path, is_refined):
+    """And these before the spread of poses is measured, which may fail."""
     written, colored = [], []
     monkeypatch.setattr(colmap_worker, "_color_points", lambda model, images: colored.append(model))
-    for name in ("_register", "_extract", "_match", "_verify", "_spread", "_send", "end_with_parent"):
+    for name in ("_register", "_extract", "_match", "_verify", "_send", "end_with_parent"):
         monkeypatch.setattr(colmap_worker, name, lambda *args, **message: None)
     monkeypatch.setattr(colmap_worker, "_map", lambda *args: ["folded"])
     monkeypatch.setattr(colmap_worker, "_without_lookalikes", lambda library, models, *args: ["model"] * len(models))
     monkeypatch.setattr(colmap_worker, "_with_refined_lens", lambda library, found, num: f"{found} of {num}, refined")
     monkeypatch.setattr(colmap_worker, "_write", lambda library, models, *args: written.extend(models) or {})
+    monkeypatch.setattr(colmap_worker, "_spread_if_known", lambda *args: written.append("spread"))
     job = {
         "seed": 0,
         "scene": str(tmp_path),
@@ -214,4 +216,14 @@ def test_lenses_are_refined_before_models_are_written(monkeypatch, tmp_path, is_
     monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(job) + "\n"))
     monkeypatch.setitem(sys.modules, "pycolmap", MagicMock())
     colmap_worker.main()
-    assert written == colored == ["model of 2, refined" if is_refined else "model"]
+    assert written == [*colored, "spread"] == ["model of 2, refined" if is_refined else "model", "spread"]
+
+
+@pytest.mark.parametrize(
+    ("num", "error", "spread"), [(500, None, 0.3), (501, None, 0), (9, RuntimeError, 0), (9, MemoryError, 0)]
+)
+def test_the_spread_of_poses_is_unknown_for_large_models_and_after_errors(monkeypatch, num, error, spread):
+    monkeypatch.setattr(colmap_worker, "_spread", MagicMock(return_value=0.3, side_effect=error))
+    model = MagicMock(num_reg_images=lambda: num)
+    assert colmap_worker._spread_if_known(None, [model, MagicMock()], {}) == spread
+    assert colmap_worker._spread_if_known(None, [], {}) == 0
