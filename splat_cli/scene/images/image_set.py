@@ -143,7 +143,9 @@ class Loader:
         mask = None
         if view.mask is not None:
             mask = decode_mask(view.mask, view.path, image_size(view.path), self.invert_masks)
-        photo, finite = decode_photo(view.path, decoded, self.background, factor, mask)
+        # nothing mixes the pixels of a file of the view's size, which reports then show as they are
+        is_mixed = mask is not None and not mask.all() and (lens is not None or mask.shape[1::-1] != size)
+        photo, finite = decode_photo(view.path, decoded, self.background, factor, mask if is_mixed else None)
         if mask is not None and mask.shape[1::-1] != decoded:
             mask = wholly_white(Image.fromarray(mask), decoded)
         if finite is not None:
