@@ -84,7 +84,7 @@ def _random_pixels(
     kept = np.all(room > 0, axis=1)
     for index, mask in enumerate(masks):
         if mask is not None:
-            rows = np.flatnonzero(which == index)
+            rows = np.flatnonzero(kept & (which == index))
             for corner in _CORNERS:
                 kept[rows] = kept[rows] & (_at(mask, places[rows] + corner, views[index]) > 0)
     return np.c_[which, places].astype(np.int32)[np.flatnonzero(kept)]

@@ -92,6 +92,8 @@ def test_masked_pixels_give_no_points(backend):
     assert not below.any()
     pixels = _random_pixels(views, [mask] * len(views), 5000, np.random.default_rng(0))
     assert pixels[:, 2].max() == 60 - 1 - RADIUS  # patches do not show masked pixels either
+    tiny = np.ones((4, 4), np.uint8)
+    assert not len(_random_pixels(ring_of_views(5, 4, 4), [tiny] * 5, 5000, np.random.default_rng(0)))
 
 
 def test_few_views_are_enough(backend):

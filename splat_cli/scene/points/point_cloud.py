@@ -27,7 +27,7 @@ _OF_SPLATS = {"scale_0", "f_dc_0", "packed_scale"}
 def read_las(path: Path) -> Points:
     """Points of a LAS or LAZ file (ASPRS), in its own coordinates.
 
-    FormatError if the file is damaged, even if its decoder crashes; UsageError if laspy is missing.
+    FormatError if the file is damaged, even if its decoder crashes, or all is noise; UsageError if laspy is missing.
     """
     if importlib.util.find_spec("laspy") is None:
         raise UsageError(f"{path} needs laspy: pip install 'splat-cli[las]'")
@@ -38,12 +38,15 @@ def read_las(path: Path) -> Points:
     process = start_worker(_PROGRAM, str(path))
     try:
         assert process.stdout is not None
-        return _received(process.stdout)
+        points = _received(process.stdout)
     except (ValueError, MemoryError) as error:
         reason = str(error) or f"its decoder failed: {ending(process.wait())}"
         raise FormatError(f"{path} is not a readable LAS file ({reason}); export it again") from None
     finally:
         kill(process)
+    if points.num_noise and not len(points.positions):
+        raise FormatError(f"{path}: all {points.num_noise:,} points are classified as noise: correct their classes")
+    return points
 
 
 def _received(stream: IO[bytes]) -> Points:

@@ -118,6 +118,12 @@ def test_laser_scans(tmp_path, name, point_format, factor):
     assert kept_points(found, SceneOptions())[2] == {"noise": 2}
 
 
+def test_laser_scans_of_noise_alone(tmp_path):
+    write_las(tmp_path / "a.las", np.ones((9, 3)), classes=np.full(9, 7, np.uint8))
+    with pytest.raises(FormatError, match=r"a\.las: all 9 points are classified as noise: correct their classes"):
+        read_point_cloud(tmp_path / "a.las")
+
+
 def test_damaged_laser_scans(tmp_path):
     write_las(tmp_path / "a.las", np.ones((9, 3)))
     whole = (tmp_path / "a.las").read_bytes()
