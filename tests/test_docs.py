@@ -47,6 +47,12 @@ def test_links_lead_somewhere(page):
 
 
 @pages
+def test_tables_end_with_an_empty_line(page):
+    """Otherwise the paragraph behind one is its last row."""
+    assert re.findall(r"^\|.*\n(?!\||\n).+", page.read_text(), re.MULTILINE) == []
+
+
+@pages
 def test_options_exist(page):
     text = page.read_text()
     declared = {
