@@ -151,8 +151,12 @@ def drawn_to_points(splats: SplatArrays, run: RunDir, backend: Backend, display:
         return splats
     if not len(points):
         return splats
-    maps = render_depth_maps(backend, Splats.from_arrays(backend, splats), photographs.views, config.antialias)
-    seen = without_hidden(observe(photographs.views, points), points, maps)
+    seen = without_hidden(
+        observe(photographs.views, points),
+        points,
+        # not kept: training needs their memory
+        render_depth_maps(backend, Splats.from_arrays(backend, splats), photographs.views, config.antialias),
+    )
     display.say(f"Drawing {len(splats):,} splats to {len(points):,} points, {steps} steps")
     with display.training(steps) as show:
         return fine_tune(backend, splats, photographs, config, steps, show, seen, depth_weight=_DEPTH_WEIGHT)
