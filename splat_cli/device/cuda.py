@@ -357,6 +357,7 @@ class CudaBackend(Backend):
         array.fill(value)
 
     def memory(self) -> tuple[int, int]:
+        self._free_unused()  # of trial runs
         free, total = self.xp.cuda.runtime.memGetInfo()
         return free + self.xp.get_default_memory_pool().free_bytes(), total
 

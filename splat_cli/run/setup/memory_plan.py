@@ -100,7 +100,8 @@ class MemoryPlan:
         """The plan in one line of text."""
         num = self.wanted_splats + self.num_frozen
         frozen = f" and {self.num_frozen:,} frozen ones" if self.num_frozen else ""
-        host = self.on_host[0] * num
+        moments = _moments_on_host(self.config, self.on_device) if self.on_device else 0
+        host = self.on_host[0] * num - moments * self.num_frozen
         offloaded = f"; {_gib(host)} of splats and moments in host memory: slower, same result" if host else ""
         return (
             f"Memory: {_gib(self.splat_bytes(num))} for {self.wanted_splats:,} splats{frozen}, "
@@ -144,7 +145,7 @@ def plan_memory(
 
     def on_host(on_device: RowsOnDevice) -> tuple[int, int]:
         rows = _all_rows(config)
-        moments = 4 * (rows.moments - on_device.moments)
+        moments = _moments_on_host(config, on_device)
         return 4 * (rows.params - on_device.params) + moments, host_room + moments * num_frozen
 
     def plan(on_device: RowsOnDevice | None = None) -> MemoryPlan:
@@ -205,6 +206,11 @@ def _rows_that_fit(least: MemoryPlan) -> RowsOnDevice:
 
 def _all_rows(config: ResolvedConfig) -> RowsOnDevice:
     return RowsOnDevice(num_rows(config.trained_sh_degree, config.num_features), num_moments(config.num_features))
+
+
+def _moments_on_host(config: ResolvedConfig, on_device: RowsOnDevice) -> int:
+    """Bytes of a splat's moments in host memory; frozen splats have none."""
+    return 4 * (_all_rows(config).moments - on_device.moments)
 
 
 def _never_grows(config: ResolvedConfig) -> bool:

@@ -194,6 +194,9 @@ def test_offload_on_and_off(monkeypatch):
     frozen = _plan(backend, offload="on", batch=1, num_frozen=100_000)
     assert 232 * frozen.max_splats + 180 * 100_000 == pytest.approx(232 * 500_000, abs=232)  # without moments
     assert 4 * beside.photographs == photographs
+    few = _plan(backend, offload="on", batch=1, max_splats=200_000, num_frozen=100_000)
+    host = (232 * 300_000 - 52 * 100_000) / 2**20
+    assert f"; {host:.1f} MiB of splats and moments in host memory" in few.line()
 
 
 def test_on_the_cpu_nothing_is_offloaded():
