@@ -130,14 +130,24 @@ def test_dark_saturated_and_masked_pixels_have_no_exposure(level: int, masked: b
     assert exposure_spread(photographs, points) == pytest.approx(np.log(1.25), abs=0.01)
 
 
-def wall(gains: list[float]) -> tuple[ImageSet, np.ndarray]:
-    """Photographs 40x30, with these exposures, from a row of cameras in front of a wall, and points on the wall."""
+def test_cameras_that_look_elsewhere_are_no_neighbours() -> None:
+    photographs, points = wall([1.0, 0.8] * 12, turns=(-0.25, 0.25))
+    assert exposure_spread(photographs, points) == pytest.approx(0, abs=0.02)
+
+
+def wall(gains: list[float], turns: tuple[float, ...] = (0.0,)) -> tuple[ImageSet, np.ndarray]:
+    """Photographs 40x30, with these exposures, from a row of cameras in front of a wall, and points on the wall.
+
+    turns: angles in radians of the cameras at each place in the row.
+    """
     views, images = [], []
     for i, gain in enumerate(gains):
-        w2c = np.eye(4)
-        w2c[0, 3] = -0.1 * i
+        place, turn = 0.1 * (i // len(turns)), turns[i % len(turns)]
+        cos, sin = np.cos(turn), np.sin(turn)
+        w2c = np.array([[cos, 0, -sin, -place * cos], [0, 1, 0, 0], [sin, 0, cos, -place * sin], [0, 0, 0, 1]])
         views.append(View(f"{i}.png", None, 40, 30, 40.0, 40.0, 20.0, 15.0, w2c))
-        x = (np.arange(40) + 0.5 - 20) / 10 + 0.1 * i  # on the wall, 4 in front of the camera
+        slopes = (np.arange(40) + 0.5 - 20) / 40
+        x = place + 4 * (cos * slopes + sin) / (cos - sin * slopes)  # on the wall, 4 in front of the camera
         levels = gain * (120 + 40 * np.sin(3 * x))
         images.append(np.broadcast_to(levels[:, None], (30, 40, 3)).astype(np.uint8))
     rng = np.random.default_rng(0)
