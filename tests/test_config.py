@@ -7,7 +7,14 @@ import pytest
 
 from scripts.figures.settings_table import settings_table
 from splat_cli.config import SETTINGS, TrainConfig
-from splat_cli.config.presets import changed_settings, config_toml, load_config, preset_names, read_settings
+from splat_cli.config.presets import (
+    changed_settings,
+    config_toml,
+    load_config,
+    preset_names,
+    read_settings,
+    requested_settings,
+)
 from splat_cli.errors import UsageError
 
 ROOT = Path(__file__).parents[1]
@@ -139,3 +146,10 @@ def test_page_of_settings_is_current():
 def test_batch_equal_to_gpus_is_unchanged(gpus, batch, changed):
     """Runs write the batch that follows from --gpus to config.toml."""
     assert changed_settings(TrainConfig(gpus=gpus, batch=batch)) == changed
+
+
+def test_only_a_given_appearance_of_none_is_requested():
+    """Runs write it to config.toml if nothing is given; trials do not choose exposures if it is given."""
+    given = TrainConfig(appearance="none")
+    assert (changed_settings(given), requested_settings(given)) == ({}, {"appearance": "none"})
+    assert requested_settings(TrainConfig()) == {}

@@ -48,11 +48,12 @@ class CameraSettings:
         low=0,
         needs="--refine-intrinsics",
     )
-    appearance: str = setting(
-        "none",
+    appearance: str | None = setting(
+        None,
         "Colour correction trained per photograph and not applied to other renders: one affine map (exposure), a "
         "bilateral grid of affine maps (grid), or exposure and affine map with vignetting and response per camera "
-        "(camera).",
+        "(camera); by default none, or exposure if trial runs choose it "
+        "(--no-trials: none).",
         choices=("none", "exposure", "grid", "camera"),
         common=True,
         fixed=True,

@@ -91,19 +91,25 @@ def config_toml(config: TrainConfig, run: Mapping[str, str]) -> str:
 
 
 def changed_settings(config: TrainConfig) -> dict[str, Any]:
-    """Settings that differ from their defaults, without a batch equal to the number of GPUs, which runs write."""
+    """Settings that differ from their defaults, without what runs write in their place.
+
+    This is a batch equal to the number of GPUs, and "none" as appearance.
+    """
     values = dataclasses.asdict(config)
     if values["batch"] == values["gpus"]:
         values["batch"] = None
+    if values["appearance"] == "none":
+        values["appearance"] = None
     return {name: values[name] for name, declared in SETTINGS.items() if values[name] != declared.default}
 
 
 def requested_settings(config: TrainConfig) -> dict[str, Any]:
-    """Settings of a new run that differ from their defaults, and the batch if it is given.
+    """Settings of a new run that differ from their defaults, and all that are given of `batch` and `appearance`.
 
-    A batch equal to the number of GPUs is not the default of every scene.
+    A batch equal to the number of GPUs is not the default of every scene, and trials may choose an appearance.
     """
-    return changed_settings(config) | ({} if config.batch is None else {"batch": config.batch})
+    given = {"batch": config.batch, "appearance": config.appearance}
+    return changed_settings(config) | {name: value for name, value in given.items() if value is not None}
 
 
 def _toml_value(value: Any) -> str:
@@ -131,6 +137,13 @@ def _renamed(table: Mapping[str, Any]) -> dict[str, Any]:
         if old in table and name in table:
             raise UsageError(f"{old!r} is the former name of {name!r}: give only one of them")
     return {names.get(old, old): _current_value(old, value) for old, value in table.items() if old not in REMOVED}
+
+
+def removed_settings(path: Path) -> list[str]:
+    """One line for each setting in the config.toml of a run that was on and has been removed since."""
+    table = with_underscores(read_toml(path))
+    removed = [(name, why) for name, why in REMOVED.items() if table.get(name) is True]
+    return [f"{path}: {name} is ignored: {why}, so training goes on without it" for name, why in removed]
 
 
 def with_underscores(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -97,7 +97,7 @@ def evaluate(
         score = scorer.score(planes, photograph, mask)
         rendered = backend.download(scorer.rounded)
         measures = _perceptual(rendered, photograph, mask, with_flip, lpips)
-        if config.appearance != "none":
+        if config.has_appearance:
             fitted = _fitted_score(scorer, planes, photograph, mask)
             measures |= {"fitted_psnr": fitted.psnr, "fitted_ssim": fitted.ssim}
         if at_own_poses:

@@ -138,7 +138,7 @@ def _failing_everywhere(data: RunData) -> Iterator[tuple[Markup, Markup]]:
             prose(f"Photographs that it was trained on are much better, {_training_psnr(data):.1f} dB: it overfits."),
             _against_overfitting(data),
         )
-    if measured.get("fitted_psnr", 0) - measured.get("psnr", 0) >= _UNEVEN and data.config.appearance == "none":
+    if measured.get("fitted_psnr", 0) - measured.get("psnr", 0) >= _UNEVEN and not data.config.has_appearance:
         yield (
             prose(
                 f"The exposures of photographs differ: with fitted colours, it has {measured['fitted_psnr']:.1f} dB."

@@ -145,4 +145,4 @@ def save_splats(path: Path, splats: RunSplats, trainer: Trainer) -> str | None:
 
 def _all_in_photographs(config: TrainConfig) -> bool:
     """Whether splats alone can reproduce the photographs: no appearance embeddings, no learned background."""
-    return not (has_appearances(config) or config.appearance != "none" or config.background == "learned")
+    return not (has_appearances(config) or config.has_appearance or config.background == "learned")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from splat_cli.config import SETTINGS, ResolvedConfig, TrainConfig
+from splat_cli.config.presets import removed_settings
 from splat_cli.device import Backend
 from splat_cli.errors import UsageError, quoted
 from splat_cli.ranks.protocol import FailedRankError, RankError
@@ -25,6 +26,10 @@ from splat_cli.terminal.interrupt import Interrupted
 
 _SCORED = ("images", "max_size", "downscale", "masks")
 """Settings that may change in a run, and that change the pixels of held-out photographs."""
+
+
+_OF_INITIAL_SPLATS = ("init_opacity", "init_scale")
+"""Settings that no checkpoint depends on any more."""
 
 
 class FinishedError(UsageError):
@@ -63,7 +68,7 @@ def other_options(run: RunDir, wanted: TrainConfig) -> list[str]:
     before = run.config()
     # earlier versions saved the default of coarse_levels
     planned = {name: getattr(before, name) for name in ("batch", "coarse_levels") if not getattr(wanted, name)}
-    asked = dataclasses.replace(wanted, **planned)
+    asked = dataclasses.replace(wanted, **planned, appearance=wanted.appearance or "none")
     if wanted.steps is None and wanted.free_space is None:
         chosen = [name for name in run.trials().get("chosen", {}) if getattr(wanted, name) == SETTINGS[name].default]
         asked = dataclasses.replace(asked, **{name: getattr(before, name) for name in chosen})
@@ -80,7 +85,9 @@ def plan_resumption(run: RunDir, scene: Path | None, changes: dict[str, Any], di
     before, scene = run.config(), scene or run.scene_path()
     config = with_fixed_paths(dataclasses.replace(before, **changes), scene)
     changes = {name: getattr(config, name) for name in changes if getattr(config, name) != getattr(before, name)}
-    _refuse_fixed(changes)
+    _refuse_changes(run, config, changes)
+    for line in removed_settings(run.config_path):
+        display.warn(line)
     for name in changes:
         declared = SETTINGS[name]
         display.say(
@@ -116,10 +123,15 @@ def _lacks_results(run: RunDir, config: TrainConfig) -> bool:
     return any(checkpoint_path(run.checkpoints_path, step).is_file() for step in unsaved)
 
 
-def _refuse_fixed(changes: dict[str, Any]) -> None:
+def _refuse_changes(run: RunDir, config: TrainConfig, changes: dict[str, Any]) -> None:
     fixed = [SETTINGS[name].option for name in changes if SETTINGS[name].fixed]
     if fixed:
         raise UsageError(f"{', '.join(fixed)} cannot change in a run that has begun: leave it out, or start a new run")
+    if config.gpus > 1 and "appearance" in run.trials().get("chosen", {}):
+        raise UsageError(
+            f"--gpus {config.gpus} does not work with --appearance {config.appearance}, which the trial runs of "
+            f"{run.path} chose: continue on one GPU"
+        )
 
 
 def changed_defaults(run: RunDir, requested: TrainConfig, config: ResolvedConfig, checkpoint: Checkpoint) -> list[str]:
@@ -134,7 +146,7 @@ def changed_defaults(run: RunDir, requested: TrainConfig, config: ResolvedConfig
     changes = []
     for name, declared in SETTINGS.items():
         now, before = getattr(config, name), earlier.get(name)
-        if isinstance(before, int | float | str) and before != now:
+        if name not in _OF_INITIAL_SPLATS and isinstance(before, int | float | str) and before != now:
             changes.append(f"{declared.option} {declared.show(before)} -> {declared.show(now)}")
     return changes
 

@@ -23,7 +23,7 @@ def _pixels(path):
 def test_train_writes_all_files_of_the_run(trained):
     run = RunDir(trained)
     assert run.saved_steps() == [10, 20]
-    settings = {"eval": True, "test_every": 3, "steps": 20, "save_at": (10, 50), "batch": 1}
+    settings = {"eval": True, "test_every": 3, "steps": 20, "save_at": (10, 50), "batch": 1, "appearance": "none"}
     assert run.config() == load_config(None, settings)
     assert len(json.loads(run.cameras_path.read_text())) == 9
     assert not list(trained.rglob(".*"))

@@ -219,12 +219,23 @@ def test_defaults_of_another_version_are_named(training, copy):
     assert not any("other defaults" in line for line in training.said)
     path = checkpoint_paths(copy.checkpoints_path)[0]
     whole = read_checkpoint(path)
-    whole.metadata["settings"]["dropout"] = 0.125
+    whole.metadata["settings"] |= {"dropout": 0.125, "init_scale": 0.5}
     write_checkpoint(path, whole)
     copy.result_path.unlink()
     shutil.rmtree(copy.ply_path(60).parent)
     training.resume(copy.path)
     assert "until step 60, the run had other defaults: --dropout 0.125 -> " in " ".join(training.said)
+    assert "--init-scale" not in " ".join(training.said)
+
+
+def test_a_removed_setting_that_was_on_is_named(training, copy):
+    text = copy.config_path.read_text()
+    for value, is_named in (("false", False), ("true", True)):
+        copy.config_path.write_text(f"field_moves = {value}\n{text}")
+        before = len(training.said)
+        plan_resumption(copy, None, {"steps": 80}, training.display)
+        said = " ".join(training.said[before:])
+        assert ("config.toml: field_moves is ignored: gradients" in said) is is_named
 
 
 def test_too_little_memory_changes_nothing(training, copy):

@@ -168,7 +168,7 @@ def align_poses(
             seed=config.seed,
             deterministic=config.deterministic,
             background=config.background,
-            appearance="none" if config.appearance == "none" else "exposure",
+            appearance="exposure" if config.has_appearance else "none",
             pose_opt=True,
             refine_intrinsics=config.refine_intrinsics,
             refine_distortion=config.refine_distortion,

@@ -3,7 +3,8 @@
 All leave out some training photographs and are scored on them; the run itself then trains on all of them. Where poses
 are inexact, or few photographs show the background, splats in front of cameras overfit: a penalty on opacity in free
 space, half the steps and more dropout are better there, but worse on other scenes. One trial therefore has the penalty
-and half as many steps as the other, which trains like the defaults (docs/experiments/validation.md). Where neither
+and half as many steps as the other, which trains like the defaults (docs/experiments/validation.md); with fewer than 36
+photographs, a quarter, because the other has all steps of a run. Where neither
 comes close to the photographs, more steps and splats are better; where fine detail of the photographs is a large part
 of the error, more splats, and more steps if it is larger still (docs/experiments/densification.md). Where exposures
 change from one camera to the next, splats learn them as view-dependent colours: a third trial fits them
@@ -15,8 +16,9 @@ from __future__ import annotations
 import dataclasses
 import gc
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,7 +105,7 @@ def needs_trials(config: TrainConfig, data: TrainingData) -> bool:
     that share few points have defaults of their own.
     """
     (low, high), views = VIEWS, data.training.views
-    fitted = config.pose_opt or config.appearance != "none" or config.color == "field"
+    fitted = config.pose_opt or config.has_appearance or config.color == "field"
     from_splats = config.init_from is not None or config.frozen is not None
     return (
         config.trials
@@ -126,7 +128,8 @@ def choose_settings(
         runner = _Runner(config, data, backend, display)
         if runner.start.surface is None:  # free space is unknown
             return config, None
-        trials = runner.run()
+        with runner.measuring_detail():
+            trials = runner.run()
     except (MemoryError, OutOfMemory):
         display.warn("no trial runs: out of memory; training uses the defaults")
         return config, None
@@ -149,15 +152,25 @@ class _Runner:
         self.data = TrainingData(data.scene, rest, None, Split(rest.views, []))
         plan = self.data.plan(self._settings(self.steps, 0.0))
         self.start = find_initial_state(data.scene, rest, plan.config, backend, _silent())
-        with_detail = [] if self.few else evenly_spread(everything, DETAILED)
-        pool, images = ThreadPoolExecutor(), data.training.images
-        self.detail = pool.map(lambda index: fine_detail(images[index]), with_detail)  # while the trials train
-        pool.shutdown(wait=False)
+        self.detail: Iterable[tuple[float, float]] = ()
+
+    @contextmanager
+    def measuring_detail(self) -> Iterator[None]:
+        """Context in which threads measure the fine detail of some photographs, while the trials train."""
+        images = self.originals.images
+        with_detail = [] if self.few else evenly_spread(range(len(images)), DETAILED)
+        pool = ThreadPoolExecutor()
+        try:
+            self.detail = pool.map(lambda index: fine_detail(images[index]), with_detail)
+            yield
+        finally:  # the run itself needs the cores
+            pool.shutdown(cancel_futures=True)
 
     def run(self) -> Trials:
         steps = self.default if self.few else self.steps  # few scores are noisy: what they tell has to be larger
         trials = [plain := self._trial(steps)]
-        if self.config.gpus == 1 and exposure_spread(self.data.training, self.data.scene.points) > MAX_SPREAD:
+        is_free = self.config.gpus == 1 and self.config.appearance is None
+        if is_free and exposure_spread(self.data.training, self.data.scene.points) > MAX_SPREAD:
             trials.append(exposed := self._trial(steps, appearance="exposure"))
             plain = exposed if exposed.psnr > plain.psnr else plain
         trials.append(penalized := self._trial(self.steps // 2, PENALTY, plain.appearance))
@@ -193,16 +206,17 @@ class _Runner:
     def _trial(self, steps: int, free_space: float = 0.0, appearance: str = "none") -> Trial:
         self.display.say(f"Trial run: {steps:,} steps{_with(free_space, appearance)} at {self.size[0]}x{self.size[1]}")
         try:
-            scores = self._scores(dataclasses.replace(self._settings(steps, free_space), appearance=appearance))
+            scores = self._scores(self._settings(steps, free_space, appearance))
             psnr, ssim = (float(np.mean([getattr(one, name) for one in scores])) for name in ("psnr", "ssim"))
             return Trial(steps, free_space, appearance, psnr, ssim, [one.ssim for one in scores])
         finally:
             gc.collect()  # cycles with captured graphs keep arrays; their memory serves the next trainer
 
-    def _settings(self, steps: int, free_space: float) -> TrainConfig:
+    def _settings(self, steps: int, free_space: float, appearance: str = "none") -> TrainConfig:
         """Settings of a trial, which starts like a long run."""
         opacity, scale, noise = LONG_START
-        config, views = self.config, len(self.data.training.views)
+        views = len(self.data.training.views)
+        config = dataclasses.replace(self.config, appearance=appearance)  # with exposures, batches are smaller
         budget = BUDGET if config.splat_budget is None else config.splat_budget
         return dataclasses.replace(
             config,

@@ -4,6 +4,7 @@ import functools
 import gc
 import io
 import re
+import threading
 import weakref
 from pathlib import Path
 from types import SimpleNamespace
@@ -77,6 +78,7 @@ def test_poor_scores_take_more_steps_and_splats(ssim, gained, chosen):
         ({"trials": False}, 100, False),
         ({"pose_opt": True}, 100, False),
         ({"appearance": "exposure"}, 100, False),
+        ({"appearance": "none"}, 100, True),
         ({"color": "field"}, 100, False),
         ({"init_from": "a.ply"}, 100, False),
         ({"frozen": "a.ply"}, 100, False),
@@ -123,6 +125,13 @@ def test_trials_start_like_the_long_run_that_follows(given):
     expected = {"strategy": "copies", "batch": 4, "init_opacity": 0.5, "init_scale": 0.1, "noise_scale": 30_000}
     expected |= {"steps": 2_500, "free_space": 1.0, "gpus": 1, "depth_weight": 0.0, "save_at": None} | given
     assert {name: getattr(found, name) for name in expected} == expected
+
+
+def test_trials_with_exposures_have_the_batch_of_the_run_that_follows():
+    views = SimpleNamespace(training=SimpleNamespace(views=[None] * 100))
+    runner = SimpleNamespace(config=TrainConfig(), default=DEFAULT, data=views, few=False)
+    found = [trials._Runner._settings(runner, 2_500, 0.0, appearance) for appearance in ("none", "exposure")]
+    assert [(one.appearance, one.batch) for one in found] == [("none", 4), ("exposure", 1)]
 
 
 @pytest.mark.parametrize(
@@ -188,9 +197,19 @@ def test_the_repeated_command_continues_a_run_with_chosen_settings(splat, large_
     shown = splat("train", large_scene, "-o", "run", *QUICK)
     assert "after 2,500 steps with --appearance exposure; chosen: --steps 24" in shown.err
     assert {name: getattr(RunDir(Path("run")).config(), name) for name in chosen} == chosen
+    refused = splat("train", "--resume", "run", "--device", "cpu", "--gpus", 2, "--steps", 48)
+    assert "does not work with --appearance exposure, which the trial runs of run chose" in refused.err
+    assert refused.code == 2
     (Path("run") / "result.json").unlink()
     assert interrupted_run([Path("run")], large_scene, TrainConfig(report=False, init="points")) == Path("run")
-    for other in ({"free_space": 0.1}, {"dropout": 0.2}, {"splat_budget": 2.0}, {"appearance": "grid"}):
+    others = (
+        {"free_space": 0.1},
+        {"dropout": 0.2},
+        {"splat_budget": 2.0},
+        {"appearance": "grid"},
+        {"appearance": "none"},
+    )
+    for other in others:
         assert interrupted_run([Path("run")], large_scene, TrainConfig(report=False, init="points", **other)) is None
 
 
@@ -277,10 +296,16 @@ def test_the_larger_budget_is_chosen(by_detail, expected):
 
 
 @pytest.mark.parametrize(
-    ("spread", "gained", "gpus", "chosen"),
-    [(0.12, 0.1, 1, {"appearance": "exposure"}), (0.12, -0.1, 1, {}), (0.09, 0.1, 1, {}), (0.12, 0.1, 2, {})],
+    ("spread", "gained", "given", "chosen"),
+    [
+        (0.12, 0.1, {}, {"appearance": "exposure"}),
+        (0.12, -0.1, {}, {}),
+        (0.09, 0.1, {}, {}),
+        (0.12, 0.1, {"gpus": 2}, {}),
+        (0.12, 0.1, {"appearance": "none"}, {}),
+    ],
 )
-def test_exposures_are_trained_if_they_differ_and_a_trial_gains(monkeypatch, spread, gained, gpus, chosen):
+def test_exposures_are_trained_if_they_differ_and_a_trial_gains(monkeypatch, spread, gained, given, chosen):
     """A further trial, in dB; the one with the penalty trains them, too."""
     tried = []
 
@@ -289,10 +314,10 @@ def test_exposures_are_trained_if_they_differ_and_a_trial_gains(monkeypatch, spr
         return _trial(weight, 0.8 - weight / 10, appearance, 20 + gained * (appearance == "exposure"))
 
     monkeypatch.setattr(trials, "exposure_spread", lambda photographs, points: spread)
-    runner = _runner(TrainConfig(gpus=gpus), _trial=trial, _shares=lambda _: [0.0], _budget=lambda *_: None)
+    runner = _runner(TrainConfig(**given), _trial=trial, _shares=lambda _: [0.0], _budget=lambda *_: None)
     assert trials._Runner.run(runner).chosen == {"steps": DEFAULT} | chosen
     last = (trials.PENALTY, chosen.get("appearance", "none"))
-    assert tried == [(0, "none"), *[(0, "exposure")] * (spread == 0.12 and gpus == 1), last]
+    assert tried == [(0, "none"), *[(0, "exposure")] * (spread == 0.12 and not given), last]
 
 
 def test_training_in_memory_takes_the_settings_of_its_trials_except_given_ones(large_scene, short_runs, monkeypatch):
@@ -321,6 +346,22 @@ def test_trials_leave_out_what_scores_them(large_scene, monkeypatch):
     trained, scored = ({view.name for view in one.views} for one in (runner.data.training, runner.left_out))
     assert not trained & scored
     assert trained | scored == {view.name for view in data.training.views}
+
+
+def test_no_thread_measures_detail_beside_the_run(large_scene, monkeypatch):
+    """... if a trial runs out of memory."""
+    threads = []
+    monkeypatch.setattr(trials, "fine_detail", lambda image: threads.append(threading.current_thread()))
+
+    def fail(runner):
+        assert len(list(runner.detail)) == trials.DETAILED
+        raise MemoryError
+
+    monkeypatch.setattr(trials._Runner, "run", fail)
+    config, backend, display = TrainConfig(init="points"), open_backend("cpu"), Display(io.StringIO())
+    choose_settings(config, read_data(large_scene, config, backend, display), backend, display)
+    assert len(threads) == trials.DETAILED
+    assert not any(thread.is_alive() for thread in threads)
 
 
 def test_trials_leave_no_arrays(large_scene, short_runs, monkeypatch):
