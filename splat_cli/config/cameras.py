@@ -50,10 +50,9 @@ class CameraSettings:
     )
     appearance: str | None = setting(
         None,
-        "Colour correction trained per photograph and not applied to other renders: one affine map (exposure), a "
-        "bilateral grid of affine maps (grid), or exposure and affine map with vignetting and response per camera "
-        "(camera); by default none, or exposure if trial runs choose it "
-        "(--no-trials: none).",
+        "Colour correction trained per photograph and not applied to other renders: an affine map (exposure), a "
+        "bilateral grid of them (grid), or also vignetting and response per camera (camera); by default none, or "
+        "exposure by --trials.",
         choices=("none", "exposure", "grid", "camera"),
         common=True,
         fixed=True,

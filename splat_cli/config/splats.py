@@ -145,7 +145,7 @@ class SplatSettings:
     background: str = setting(
         "auto",
         "Background in training; auto: random, which discourages transparent surfaces (pictures then have the "
-        "photographs' mean colour), or black if photographs are transparent in places.",
+        "photographs' mean colour), or black if they are transparent in places.",
         choices=("auto", "black", "white", "random", "learned"),
         common=True,
         fixed=True,
