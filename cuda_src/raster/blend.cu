@@ -2,7 +2,7 @@
 //
 //     image = sum_i T_i alpha_i c_i + T background        T_i = (1 - alpha_1) ... (1 - alpha_(i-1)), alpha_i = opacity_i exp(power_i)
 //
-// With LIGHT_LEFT, image = c_i of the first splat with T_(i+1) < LIGHT_LEFT %, or 0 if there is none.
+// With LIGHT_LEFT, image = c_i of the first splat with T_(i+1) < LIGHT_LEFT %, or 0 without such a splat.
 //
 // One block owns a 16x16 tile; blend.cuh shows how warps and lanes share it. For the backward pass, each pixel's colour and
 // transmittance are saved every SEGMENT pairs, and the segments that contributed to the tile are listed in `segments`, by their hits.

@@ -4,11 +4,10 @@ All leave out some training photographs and are scored on them; the run itself t
 are inexact, or few photographs show the background, splats in front of cameras overfit: a penalty on opacity in free
 space, half the steps and more dropout are better there, but worse on other scenes. One trial therefore has the penalty
 and half as many steps as the other, which trains like the defaults (docs/experiments/validation.md); with fewer than 36
-photographs, a quarter, because the other has all steps of a run. Where neither
-comes close to the photographs, more steps and splats are better; where fine detail of the photographs is a large part
-of the error, more splats, and more steps if it is larger still (docs/experiments/densification.md). Where exposures
-change from one camera to the next, splats learn them as view-dependent colours: a third trial fits them
-(docs/experiments/appearance.md).
+photographs, a quarter, because the other has all steps of a run. Where neither comes close to the photographs, more
+steps and splats are better; where fine detail of the photographs is a large part of the error, more splats, and more
+steps if it is larger still (docs/experiments/densification.md). Where exposures change from one camera to the next,
+splats learn them as view-dependent colours: a third trial fits them (docs/experiments/appearance.md).
 """
 
 from __future__ import annotations

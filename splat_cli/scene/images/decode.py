@@ -145,7 +145,8 @@ def ignored_by(path: Path) -> Iterator[str]:
     with _opened(_regular(path)) as image:
         if image.mode == "CMYK":
             yield COLORS.format("CMYK")
-        if abs(image.info.get("gamma", _GAMMA) - _GAMMA) > _GAMMA_TOLERANCE and "icc_profile" not in image.info:
+        has_profile = "icc_profile" in image.info
+        if not has_profile and abs(image.info.get("gamma", _GAMMA) - _GAMMA) > _GAMMA_TOLERANCE:
             yield COLORS.format("another gamma")  # of PNG files
         turns = (2, 3, 4, 5, 6, 7, 8) if image.width == image.height else (2, 3, 4)
         with suppress(Exception):  # damaged EXIF data: Pillow's parser raises exceptions of any type
@@ -153,7 +154,7 @@ def ignored_by(path: Path) -> Iterator[str]:
             exif = Image.Image.getexif(image)
             if exif.get(Base.Orientation) in turns:
                 yield TURNED
-            if exif.get_ifd(IFD.Interop).get(_COLORS_OF_CAMERA) == _ADOBE_RGB and "icc_profile" not in image.info:
+            if not has_profile and exif.get_ifd(IFD.Interop).get(_COLORS_OF_CAMERA) == _ADOBE_RGB:
                 yield COLORS.format("Adobe RGB")
 
 

@@ -78,7 +78,7 @@ def rough_scene(
 ) -> tuple[Scene, float] | None:
     """The scene of small copies of photographs, in `folder`: rough poses, in about a tenth of the time of `make_scene`.
 
-    And how far they depend on the points: `Mapping.spread`.
+    Also returns how far the poses depend on the points, see `Mapping.spread`.
 
     pairs: photographs to match, by number. Views have the names of `rough_name`. are_enlarged: whether features are
     also searched at twice the size of the copies, which takes three times as long and finds more. None if no two
