@@ -20,7 +20,7 @@ _RATE_FACTOR = 18
 _COMMENT, _MAX_METADATA = "written by splat", 32 << 20
 """Comment in a video's metadata; bytes of metadata: an hour of video has 2 MiB."""
 _COLORS = "bt709"
-"""Colour space tags, for players."""
+"""Matrix, primaries and transfer function; tagged, because browsers show small videos without tags by BT.601."""
 
 
 def require_video(path: Path) -> None:
@@ -84,8 +84,8 @@ def _command(path: Path, width: int, height: int, frames_per_second: float) -> l
 
     pixels = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{frames_per_second:.4f}"]
     video = ["-c:v", "libx264", "-pix_fmt", "yuv420p", "-crf", str(_RATE_FACTOR), "-movflags", "+faststart"]
-    video += ["-vf", f"scale=out_color_matrix={_COLORS}:out_range=tv", "-color_range", "tv"]
-    video += [word for name in ("colorspace", "color_primaries", "color_trc") for word in (f"-{name}", _COLORS)]
+    tags = ":".join(f"{name}={_COLORS}" for name in ("colorspace", "color_primaries", "color_trc"))
+    video += ["-vf", f"scale=out_color_matrix={_COLORS}:out_range=tv,setparams=range=tv:{tags}"]  # before the encoder
     program = [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-loglevel", "error"]
     return [*program, *pixels, "-i", "-", "-an", *video, "-metadata", f"comment={_COMMENT}", "-f", "mp4", str(path)]
 

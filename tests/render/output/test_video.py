@@ -1,6 +1,8 @@
 """Videos of rendered images, read back with ffmpeg."""
 
 import os
+import re
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +37,22 @@ def test_video_has_all_frames_in_order(tmp_path):
     for i, level in enumerate(levels):
         np.testing.assert_allclose(level[15].mean(axis=1), expected + 20 * i, atol=4)
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".mp4"] + [".png"] * 6
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_video_keeps_colors_and_names_their_space(tmp_path):
+    """Colours within one level, if decoded exactly: ffmpeg's fast conversion to RGB rounds down."""
+    colors = np.uint8([[200, 60, 30], [30, 160, 90], [101, 101, 101]])
+    for i, color in enumerate(colors):
+        save_png(tmp_path / f"{i}.png", np.broadcast_to(color, (64, 96, 3)))
+    write_video(tmp_path / "a.mp4", sorted(tmp_path.glob("*.png")), 12, lambda count: None)
+    exact = ["-vf", "scale=flags=accurate_rnd+full_chroma_int+full_chroma_inp+bicubic"]
+    frames = ffmpeg.read_frames(str(tmp_path / "a.mp4"), output_params=exact)
+    next(frames)
+    for color, frame in zip(colors, frames, strict=True):
+        assert np.abs(np.frombuffer(frame, np.uint8).reshape(64, 96, 3).astype(int) - color).max() <= 1
+    read = subprocess.run([ffmpeg.get_ffmpeg_exe(), "-i", tmp_path / "a.mp4"], capture_output=True, text=True)
+    assert re.search(r"yuv420p\(tv, bt709[,)]", read.stderr)  # one name: the same matrix, primaries and transfer
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs a shell")
