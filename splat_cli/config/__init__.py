@@ -1,7 +1,7 @@
 """Settings of a training run: the single declaration of command-line options, presets, config.toml and docs."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from splat_cli.config.cameras import CameraSettings
 from splat_cli.config.dataset import DatasetSettings
@@ -48,9 +48,14 @@ class TrainConfig(
         return sorted({step + -step % self.batch_size for step in steps})
 
     @property
+    def decided(self) -> dict[str, Any]:
+        """Settings that plan or trials choose if they are not given; by themselves one view per GPU, no appearance."""
+        return {"batch": self.batch_size, "appearance": self.appearance or "none"}
+
+    @property
     def has_appearance(self) -> bool:
         """Whether colours of photographs are corrected."""
-        return self.appearance not in (None, "none")
+        return self.decided["appearance"] != "none"
 
     @property
     def trained_sh_degree(self) -> int:

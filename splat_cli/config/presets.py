@@ -91,24 +91,19 @@ def config_toml(config: TrainConfig, run: Mapping[str, str]) -> str:
 
 
 def changed_settings(config: TrainConfig) -> dict[str, Any]:
-    """Settings that differ from their defaults, without what runs write in their place.
-
-    This is a batch equal to the number of GPUs, and "none" as appearance.
-    """
-    values = dataclasses.asdict(config)
-    if values["batch"] == values["gpus"]:
-        values["batch"] = None
-    if values["appearance"] == "none":
-        values["appearance"] = None
-    return {name: values[name] for name, declared in SETTINGS.items() if values[name] != declared.default}
+    """Settings that differ from their defaults, and from what runs write in their place."""
+    written = TrainConfig(gpus=config.gpus).decided
+    found = {}
+    for name, declared in SETTINGS.items():
+        value = getattr(config, name)
+        if value not in (declared.default, written.get(name, declared.default)):
+            found[name] = value
+    return found
 
 
 def requested_settings(config: TrainConfig) -> dict[str, Any]:
-    """Settings of a new run that differ from their defaults, and all that are given of `batch` and `appearance`.
-
-    A batch equal to the number of GPUs is not the default of every scene, and trials may choose an appearance.
-    """
-    given = {"batch": config.batch, "appearance": config.appearance}
+    """Settings of a new run that differ from their defaults, and given ones that would otherwise be chosen."""
+    given = {name: getattr(config, name) for name in config.decided}
     return changed_settings(config) | {name: value for name, value in given.items() if value is not None}
 
 

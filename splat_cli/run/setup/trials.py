@@ -140,7 +140,7 @@ class _Runner:
     """Small photographs, split into those to train on and those left out, and the initial points of all trials."""
 
     def __init__(self, config: TrainConfig, data: TrainingData, backend: Backend, display: Display) -> None:
-        self.backend, self.display, self.config = backend, display, config
+        self.backend, self.display = backend, display
         self.originals, self.default = data.training, default_steps(len(data.training.views))
         self.steps, self.few = max(round(SHARE * self.default), MIN_STEPS), len(data.training.views) < ENOUGH
         everything = range(len(data.training.views))
@@ -149,6 +149,8 @@ class _Runner:
         rest = small_copies(data.training, [i for i in everything if i not in left_out], side, whole_mask)
         self.size = rest.views[0].width, rest.views[0].height
         self.data = TrainingData(data.scene, rest, None, Split(rest.views, []))
+        background = data.plan(config).config.background  # to find it, photographs are decoded: once, not for each plan
+        self.config = dataclasses.replace(config, background=background)
         plan = self.data.plan(self._settings(self.steps, 0.0))
         self.start = find_initial_state(data.scene, rest, plan.config, backend, _silent())
         self.detail: Iterable[tuple[float, float]] = ()

@@ -265,7 +265,7 @@ class RunDir:
             run["held_out"] = self.split_path.name
         if any(origin := list(origin)):
             run["origin"] = ",".join(f"{value:.0f}" for value in origin)
-        config = dataclasses.replace(config, appearance=config.appearance or "none")  # no trial chooses it any more
+        config = dataclasses.replace(config, appearance=config.decided["appearance"])  # no trial chooses it any more
         with replacing(self.config_path, durable=True) as temporary:
             temporary.write_text(config_toml(config, run), encoding="utf-8", errors="surrogateescape")
 

@@ -190,6 +190,16 @@ def test_a_run_takes_the_settings_of_its_trials(splat, large_scene, short_runs, 
     assert re.search(rf"Trials on 20x15: {trained}; chosen: {chosen}", shown.err)
 
 
+def test_trials_look_for_transparency_in_the_photographs_of_the_run_alone(splat, large_scene, short_runs, monkeypatch):
+    """Each photograph that is looked at is decoded."""
+    seen, few = set(), 5
+    monkeypatch.setattr(plan, "MAX_DECODED", few)
+    monkeypatch.setattr(plan, "has_alpha", lambda path: seen.add(path) or False)
+    assert splat("train", large_scene, "-o", "run", *QUICK).code == 0
+    assert RunDir(Path("run")).trials()
+    assert len(seen) == few
+
+
 def test_the_repeated_command_continues_a_run_with_chosen_settings(splat, large_scene, short_runs, monkeypatch):
     chosen = {"steps": 24, "free_space": 0.5, "dropout": 0.1, "splat_budget": 3.0, "appearance": "exposure"}
     found = Trials(20, 15, [], [_trial(0, 0.8), _trial(0, 0.8, "exposure")], chosen)
