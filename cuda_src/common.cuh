@@ -51,7 +51,7 @@ struct BatchView {
 };
 
 // The splats of one of several ranks: blocks of RANK_BLOCK, assigned round robin. Column j of the rank's planes is the j-th of them.
-// ranks/share.py mirrors this layout.
+// ranks/protocol.py mirrors this layout.
 struct Share {
     int rank, num_ranks;
 };

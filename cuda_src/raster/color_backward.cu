@@ -5,14 +5,14 @@
 //
 // This is not part of project_backward, because the gradients of all coefficients need too many registers there. One lane updates
 // COEFFICIENTS coefficients of one splat. For the indices see project_backward.cu.
-// Launched by splat_cli/render/project_backward.py. The same in plain NumPy: tests/reference/project_backward.py.
+// Launched by splat_cli/render/project.py. The same in plain NumPy: tests/reference/project_backward.py.
 #include "lanes.cuh"
 #include "raster/sh.cuh"
 #include "raster/slots.cuh"
 #include "raster/update.cuh"
 #include "optim/splat_adam.cuh"
 
-#define COEFFICIENTS 8              // render/project_backward.py knows the same number
+#define COEFFICIENTS 8              // render/project.py knows the same number
 
 // Gradients of coefficients BEGIN, BEGIN + 1, ... if m holds. depths: the lane's own element of the first slot.
 template <int BEGIN>

@@ -9,7 +9,7 @@
 //     first + lane_id()    among all splats
 //     i                    column in the planes of this rank's splats and in the arrays of their projections
 // They are equal unless several ranks train together (struct Share).
-// Launched by splat_cli/render/project_backward.py. The same in plain NumPy: tests/reference/project_backward.py.
+// Launched by splat_cli/render/project.py. The same in plain NumPy: tests/reference/project_backward.py.
 #include "lanes.cuh"
 #include "raster/slots.cuh"
 #include "raster/splat_gradient.cuh"

@@ -12,7 +12,7 @@ constexpr bool FUSED = true;
 constexpr bool FUSED = false;
 #endif
 
-// render/project_backward.py mirrors this layout.
+// render/project.py mirrors this layout.
 struct UpdateOptions {
     int antialias;                  // 0 or 1
     int dense;                      // 1: splats that this view does not see are updated with a zero gradient

@@ -24,9 +24,9 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.render.images import to_8bit
 from splat_cli.render.view import ViewRenderer
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.scene.dataset import SceneOptions
 from splat_cli.scene.images.image_set import ImageSet, load_images
 from splat_cli.scene.lens import Lens, Pinhole, undistort
-from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.split import split
 

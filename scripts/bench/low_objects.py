@@ -20,8 +20,7 @@ from splat_cli.sample.light import bake, radiance
 from splat_cli.sample.photographs import FOCAL, UPRIGHT, pinhole, write_photographs
 from splat_cli.sample.room import camera_poses
 from splat_cli.sample.shapes import Box, Cylinder, Room, Shape, Sphere, linear, nearest
-from splat_cli.sample.surfaces import HALF
-from splat_cli.sample.textures import bands, checks, noise, plain, rgb, slats
+from splat_cli.sample.surfaces import HALF, bands, checks, noise, plain, rgb, slats
 
 WALLS = ("c9b79a", "b8c4b0", "d8cfc0", "a9b4c4", "9a7a58", "efe9dc")
 FLOOR = 4

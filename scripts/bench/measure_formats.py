@@ -15,14 +15,14 @@ import numpy as np
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend, open_backend
 from splat_cli.gaussians.arrays import SH_C0, SplatArrays, opacities
-from splat_cli.gaussians.editing.selection import in_morton_order
+from splat_cli.gaussians.editing.edits import in_morton_order
 from splat_cli.gaussians.formats import FORMATS, read_splats, write_splats
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.images import background_color, to_8bit
 from splat_cli.render.view import ViewRenderer
 from splat_cli.run.storage.find_run import find_splats, open_run
+from splat_cli.scene.dataset import SceneOptions
 from splat_cli.scene.images.image_set import ImageSet, load_images
-from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene
 
 

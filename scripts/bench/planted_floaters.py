@@ -17,7 +17,7 @@ from splat_cli.commands.clean import find_reasons
 from splat_cli.device import open_backend
 from splat_cli.eval.cleaning import Reason
 from splat_cli.gaussians.arrays import SplatArrays, opacities
-from splat_cli.gaussians.editing.selection import merged
+from splat_cli.gaussians.editing.edits import merged
 from splat_cli.run.storage.load_run import load_trained_splats, read_run_scene
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.points.observations import observe

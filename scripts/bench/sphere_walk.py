@@ -31,8 +31,8 @@ from splat_cli.sample.photographs import CAMERAS, write_photographs
 from splat_cli.sample.room import camera_poses, make_room
 from splat_cli.sample.surfaces import HALF
 from splat_cli.scene.colmap.model import Camera
-from splat_cli.scene.images.faces import CUBE
 from splat_cli.scene.images.image_set import ImageSet, load_images
+from splat_cli.scene.plane_sweep import CUBE
 
 FINER = 4
 HOLD_OUT = 8

@@ -17,8 +17,7 @@ from splat_cli.model.model import zero_moments
 from splat_cli.render.blend import blend, blend_backward
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import RasterizationSettings, project
-from splat_cli.render.project_backward import Update
+from splat_cli.render.project import RasterizationSettings, Update, project
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.run.plan import resolve_plan
 from splat_cli.scene.extent import scene_size

@@ -15,7 +15,7 @@ from step_passes import make_bench, run_all, time_replay
 
 from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.render.project_backward import Update
+from splat_cli.render.project import Update
 from splat_cli.scene.view import View
 
 WARM_UP = 3  # calls for each view before timing

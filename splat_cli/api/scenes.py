@@ -24,8 +24,8 @@ from splat_cli.run.storage.find_run import find_splats, new_locked_run, step_of
 from splat_cli.run.storage.inputs import inputs_of, warning_of_copies
 from splat_cli.run.storage.load_run import load_model, load_run_images, warn_of_earlier_step
 from splat_cli.run.train_scene import train_scene as train_into_run
+from splat_cli.scene.dataset import SceneOptions
 from splat_cli.scene.georeferenced import point_of
-from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene as read_scene_folder
 from splat_cli.scene.view import Scene
 from splat_cli.terminal.console import Display, Level, Progress

@@ -21,8 +21,8 @@ from splat_cli.run.resume import other_options
 from splat_cli.run.setup.training_data import with_fixed_paths
 from splat_cli.run.storage.find_run import is_run, refuse_inside_run
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.scene.dataset import placed_paths
 from splat_cli.scene.formats import has_dataset
-from splat_cli.scene.options import placed_paths
 from splat_cli.terminal.console import Display
 
 SUMMARY = "summary.json"

@@ -10,8 +10,7 @@ import numpy as np
 
 from splat_cli.device import Backend
 from splat_cli.errors import DiskError, UsageError
-from splat_cli.eval.evaluate import TrainedModel, evaluate
-from splat_cli.eval.free_space import free_space_metrics
+from splat_cli.eval.evaluate import TrainedModel, evaluate, free_space_metrics
 from splat_cli.eval.metrics import Lpips, Score, mean_score, side_by_side
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.gaussians.splats import Splats
@@ -30,7 +29,7 @@ from splat_cli.terminal.console import Display, first_of
 class Evaluation:
     """Scores by photograph and their mean after `step` steps.
 
-    held_out: whether training did not see the photographs. free_space: see eval/free_space.py; empty in a scene without
+    held_out: whether training did not see the photographs. free_space: see eval/evaluate.py; empty in a scene without
     points. path: metrics.json, which has the scores unless `save_error` or `differs` is set. save_error: why it could
     not be written, for example in the folder of another user's run. differs: how model or photographs differ from those
     of the run, such as "for other photographs".

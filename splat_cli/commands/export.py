@@ -16,9 +16,8 @@ from splat_cli.eval.cleaning import Reason
 from splat_cli.field.bake_sh import bake_field
 from splat_cli.field.file import read_field
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.editing.edits import Edits, SplatStats
+from splat_cli.gaussians.editing.edits import Edits, SplatStats, keep_largest, merged
 from splat_cli.gaussians.editing.move import angles_about_axes, with_origin
-from splat_cli.gaussians.editing.selection import keep_largest, merged
 from splat_cli.gaussians.formats import streamed_sog, tiles_3d, usd, with_ending
 from splat_cli.gaussians.formats.table import FORMATS, Format, format_for, has_suffix, loss_notes, write_as
 from splat_cli.gaussians.ply import finite_splats

@@ -15,9 +15,9 @@ from splat_cli.errors import SceneError, SplatError, UsageError, quoted
 from splat_cli.io.folder_lock import FolderInUse, wait_until_unlocked
 from splat_cli.run.storage.find_run import is_run, numbered_folders
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.scene.dataset import NO_MASKS, SceneOptions
 from splat_cli.scene.formats import has_dataset, has_photographs, nested_scenes, num_photographs, scene_folder
 from splat_cli.scene.images.locate import given_image_folder
-from splat_cli.scene.options import NO_MASKS, SceneOptions
 from splat_cli.scene.photograph import import_pycolmap
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.readers.transforms import without_training_frames

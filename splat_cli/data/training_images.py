@@ -1,4 +1,8 @@
-"""Photographs of a run on the device, all of them or streamed, at the resolution of the current step."""
+"""Photographs of a run on the device, all of them or streamed, at the resolution of the current step; their order.
+
+Slot b of each batch shows only views v with v % batch = b. A rank has the same slots in all batches, so it needs only a
+part of the photographs, while the order is the same for any number of ranks.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +15,48 @@ import numpy as np
 from splat_cli.config import ResolvedConfig
 from splat_cli.data.image_budget import ImageBudget
 from splat_cli.data.image_streamer import ImageStreamer
-from splat_cli.data.view_order import own_views
 from splat_cli.device import Backend, DeviceArray, ceil_div, launch
-from splat_cli.ranks.share import WHOLE, Share
+from splat_cli.ranks.protocol import WHOLE, Share
 from splat_cli.render.camera import CameraTable, DeviceImage
 from splat_cli.render.iter_state import IterState
 from splat_cli.scene.images.downscale import downscale_photograph
 from splat_cli.scene.images.image_set import ImageSet
+
+
+def view_order(num_views: int, steps: int, seed: int, batch: int = 1) -> np.ndarray:
+    """View of each step, int32 [steps]: random permutations of all views, or of the views of each slot of a batch.
+
+    The order of a shorter run is a prefix of the order of a longer run, so runs can be extended.
+    """
+    rng = np.random.default_rng((seed, 1))  # separate from the generator of density control
+    num_batches = ceil_div(steps, batch)
+    num_rounds = ceil_div(num_batches, max(num_views // batch, 1))  # enough for the slots with the fewest views
+    rounds = np.concatenate([rng.permutation(num_views) for _ in range(num_rounds)])
+    order = np.empty(num_batches * batch, np.int32)
+    for slot in range(batch):
+        order[slot::batch] = rounds[_class_of(rounds, num_views, batch) == slot % min(batch, num_views)][:num_batches]
+    return order[:steps]
+
+
+def in_slots(permutation: np.ndarray, batch: int) -> np.ndarray:
+    """A permutation of all views in which the j-th one belongs to slot j % batch."""
+    order, slots = np.empty_like(permutation), permutation % batch
+    for slot in range(batch):
+        order[slot::batch] = permutation[slots == slot]
+    return order
+
+
+def own_views(num_views: int, batch: int, share: Share) -> list[int]:
+    """Views that a rank shows, ascending: views of slots b with b % num_ranks = rank. A single rank shows all."""
+    classes = np.arange(share.rank, batch, share.num_ranks) % min(batch, num_views)
+    views = np.arange(num_views)
+    return [int(view) for view in views[np.isin(_class_of(views, num_views, batch), classes)]]
+
+
+def _class_of(views: np.ndarray, num_views: int, batch: int) -> np.ndarray:
+    """Slot of each view; with fewer views than slots, further slots repeat the first ones."""
+    return views % min(batch, num_views)
+
 
 ROW_GRAIN = 1024  # bytes of a photograph's row are a multiple of this
 

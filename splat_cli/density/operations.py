@@ -80,8 +80,8 @@ MAX_ERROR = 1e-6  # probability that dropout hides a splat of a single view for 
 def max_unseen_steps(config: ResolvedConfig, num_views: int) -> int:
     """Number of steps in which training shows every view, and with --dropout every splat in one of its views.
 
-    A view may come first in one permutation of all views and last in the next (data/view_order.py); any two passes over
-    the views contain a whole permutation.
+    A view may come first in one permutation of all views and last in the next (data/training_images.py); any two
+    passes over the views contain a whole permutation.
     """
     passes = 1 + (math.ceil(math.log(MAX_ERROR) / math.log(config.dropout)) if config.dropout > 0 else 1)
     return passes * ceil_div(num_views, config.batch_size) * config.batch_size

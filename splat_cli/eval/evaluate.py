@@ -1,4 +1,9 @@
-"""Evaluation: renders each view, corrects its colours if asked to, and compares it with its photograph."""
+"""Evaluation: renders each view, corrects its colours if asked to, and compares it with its photograph; and floaters.
+
+Floaters are measured as opacity in free space. A camera sees a point of the dataset along a ray, so the ray is free
+until shortly before the point. Opacity accumulated there, by splats with centres within the first 80 % of the depth,
+comes from floaters.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +23,14 @@ from splat_cli.eval.metrics import Lpips, PictureScorer, Score, flip
 from splat_cli.field.color_field import ColorField
 from splat_cli.gaussians.splats import Splats
 from splat_cli.joint.appearance.camera_response import CameraResponse
+from splat_cli.joint.depth.free_space import FreeSpaceRays
 from splat_cli.processes.threads import run_in_threads
 from splat_cli.render.images import background_color, to_8bit
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.scene.points.observations import observe
+from splat_cli.scene.view import View, evenly_spread
 
 
 @dataclass(frozen=True)
@@ -166,3 +174,44 @@ def decoded_ahead(photographs: ImageSet) -> Iterator[_Photograph]:
 
     calls = (partial(decode, index) for index in range(len(photographs.views)))
     return run_in_threads(calls, min(num_cores(), DECODED_AHEAD))
+
+
+HIDDEN = 0.1  # a point counts as hidden if the opacity in front of it is larger
+MAX_VIEWS = 8  # number of measured views, evenly spread
+
+
+@dataclass(frozen=True)
+class FreeSpace:
+    """Statistics of `num_rays` rays to points: fraction of hidden points, mean opacity in free space, 0 to 1."""
+
+    hidden: float
+    opacity: float
+    num_rays: int
+
+
+def free_space_metrics(
+    backend: Backend, splats: Splats, views: Mapping[str, Sequence[View]], points: np.ndarray, antialias: bool
+) -> dict[str, float]:
+    """Results of `free_space` for sets of views, as entries of metrics.json; names of sets are suffixes of keys."""
+    metrics: dict[str, float] = {}
+    for name, some in views.items():
+        if found := free_space(backend, splats, some, points, antialias):
+            metrics |= {f"hidden_points{name}": found.hidden, f"opacity_before_points{name}": found.opacity}
+    return metrics
+
+
+def free_space(
+    backend: Backend, splats: Splats, views: Sequence[View], points: np.ndarray, antialias: bool
+) -> FreeSpace | None:
+    """Opacity in front of the points [P, 3] that the views see; None if they see none."""
+    views = evenly_spread(views, MAX_VIEWS)
+    seen = observe(views, points)
+    if not len(seen.pixels):
+        return None
+    renderer = ViewRenderer(backend, splats, views, antialias)
+    rays, measured = FreeSpaceRays(backend, seen), None
+    for index in range(len(views)):
+        renderer.forward(index)
+        measured = rays.opacities(renderer.state, renderer.rasterizer, out=measured)
+    opacities = backend.download(measured)
+    return FreeSpace(float(np.mean(opacities > HIDDEN)), float(np.mean(opacities)), len(opacities))

@@ -14,9 +14,10 @@ from splat_cli.render.project import (
     ProjectedBatch,
     Projection,
     RasterizationSettings,
+    Update,
     project,
+    project_backward,
 )
-from splat_cli.render.project_backward import Update, project_backward
 from splat_cli.render.tiles import TileLists
 
 MIN_PAIRS = 1 << 16

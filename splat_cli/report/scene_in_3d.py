@@ -14,7 +14,7 @@ from splat_cli.device.host import num_cores
 from splat_cli.errors import SceneError
 from splat_cli.eval.metrics import psnr
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.editing.selection import keep_largest
+from splat_cli.gaussians.editing.edits import keep_largest
 from splat_cli.gaussians.formats.sog import MAX_ENTRIES
 from splat_cli.gaussians.splats import Splats
 from splat_cli.processes.threads import run_in_threads

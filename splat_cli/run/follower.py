@@ -7,10 +7,9 @@ import io
 import sys
 from multiprocessing.connection import Connection
 
-from splat_cli.data.view_order import own_views
+from splat_cli.data.training_images import own_views
 from splat_cli.errors import DeviceError, SplatError, one_line
-from splat_cli.ranks.protocol import OUT_OF_MEMORY_ADVICE, Channel, RankError
-from splat_cli.ranks.share import Share
+from splat_cli.ranks.protocol import OUT_OF_MEMORY_ADVICE, Channel, RankError, Share
 from splat_cli.ranks.watch import Heartbeat
 from splat_cli.run.device import open_device, prepare_kernels
 from splat_cli.run.ranks import make_ranks

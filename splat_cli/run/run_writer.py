@@ -4,8 +4,7 @@ import numpy as np
 
 from splat_cli.config import TrainConfig
 from splat_cli.errors import DiskError, SceneError
-from splat_cli.eval.evaluate import TrainedModel, evaluate
-from splat_cli.eval.free_space import free_space_metrics
+from splat_cli.eval.evaluate import TrainedModel, evaluate, free_space_metrics
 from splat_cli.eval.metrics import Score, mean_score
 from splat_cli.io.folder_lock import locked_file
 from splat_cli.run.export_splats import RunSplats, polished, save_splats, splats_of_run

@@ -6,7 +6,7 @@ import numpy as np
 
 from splat_cli.sample.photographs import look_at
 from splat_cli.sample.shapes import EPSILON, Box, Cylinder, Room, Shape, Sphere, Texture, blocked, nearest
-from splat_cli.sample.textures import cell_random, mix, noise, palette, plain, rgb, smooth
+from splat_cli.sample.surfaces import cell_random, mix, noise, palette, plain, rgb, smooth
 
 _PLASTER = palette("c9785a", "d9c39a", "a9b6b0", "e6dccb", "b5483a", "7f8f9f", "c7a15a", "8c6a5a")
 _STOREY, _BAY = 1.5, 1.4

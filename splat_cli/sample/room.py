@@ -4,8 +4,21 @@ import numpy as np
 
 from splat_cli.sample.photographs import look_at
 from splat_cli.sample.shapes import Box, Cylinder, Room, Shape, Sphere
-from splat_cli.sample.surfaces import HALF, WINDOW, WINDOW_HEIGHT, room_albedo
-from splat_cli.sample.textures import bands, book, checks, knitted, plain, ribs, sectors, slats, timber
+from splat_cli.sample.surfaces import (
+    HALF,
+    WINDOW,
+    WINDOW_HEIGHT,
+    bands,
+    book,
+    checks,
+    knitted,
+    plain,
+    ribs,
+    room_albedo,
+    sectors,
+    slats,
+    timber,
+)
 
 TABLE = 0.62
 """Height of the table's top."""

@@ -9,8 +9,7 @@ from splat_cli.errors import SceneError, quoted
 from splat_cli.io.image_files import PHOTOGRAPH_SUFFIXES
 from splat_cli.scene.colmap import FILES, find_model, has_model
 from splat_cli.scene.colmap.dataset import find_colmap, read_colmap
-from splat_cli.scene.dataset import Dataset
-from splat_cli.scene.options import SceneOptions
+from splat_cli.scene.dataset import Dataset, SceneOptions
 from splat_cli.scene.readers.bundler import find_bundler, read_bundler
 from splat_cli.scene.readers.metashape import find_metashape, read_metashape
 from splat_cli.scene.readers.opensfm import find_opensfm, read_opensfm

@@ -8,15 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from splat_cli.errors import SceneError
-from splat_cli.scene.dataset import Dataset, Unusable, shown_name
+from splat_cli.scene.dataset import NO_MASKS, Dataset, SceneOptions, Unusable, shown_name
 from splat_cli.scene.formats import read_dataset, scene_folder
 from splat_cli.scene.georeferenced import centered, relative_crop, relative_to
-from splat_cli.scene.images.image_index import ImageIndex
-from splat_cli.scene.images.locate import ImageLocator
+from splat_cli.scene.images.locate import ImageIndex, ImageLocator
 from splat_cli.scene.lens import IMPOSSIBLE
-from splat_cli.scene.options import NO_MASKS, SceneOptions
+from splat_cli.scene.points.initial_points import kept_points
 from splat_cli.scene.points.point_cloud import read_point_cloud
-from splat_cli.scene.points.random_points import kept_points
 from splat_cli.scene.view import Scene, View
 
 

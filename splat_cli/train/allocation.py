@@ -5,14 +5,14 @@ from __future__ import annotations
 from splat_cli.config import ResolvedConfig
 from splat_cli.device import Backend, MemoryCost
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.editing.selection import merged
+from splat_cli.gaussians.editing.edits import merged
 from splat_cli.joint.loss import PhotometricLoss
 from splat_cli.model.model import Model, RowsOnDevice
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.project import RasterizationSettings
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.joint_models import JointModels, joint_memory, joint_models_move
-from splat_cli.train.ranked.exchange import Exchange
+from splat_cli.train.ranked.ranked_views import Exchange
 from splat_cli.train.ranked.shares import Geometry, SharedSplats
 from splat_cli.train.view_scores import ViewScorer
 

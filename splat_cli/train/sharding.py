@@ -14,7 +14,7 @@ from splat_cli.device import DeviceArray
 from splat_cli.gaussians.splats import Splats
 from splat_cli.model.columns import download_columns
 from splat_cli.model.model import Model
-from splat_cli.ranks.share import WHOLE, Share
+from splat_cli.ranks.protocol import WHOLE, Share
 from splat_cli.train.step import BatchStep, LocalBatch, TrainingBatch
 from splat_cli.train.view_scores import LocalViews, ViewScorer
 

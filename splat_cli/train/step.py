@@ -16,7 +16,7 @@ from splat_cli.density.strategy import Strategy
 from splat_cli.device import Backend, DeviceArray, ceil_div
 from splat_cli.model.model import Model
 from splat_cli.render.iter_state import IterState, copy_view_state
-from splat_cli.render.project_backward import Update
+from splat_cli.render.project import Update
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.extent import REFERENCE_SIZE
 from splat_cli.terminal.phase_timer import PhaseTimer

@@ -13,8 +13,7 @@ import numpy as np
 
 from splat_cli.config import ResolvedConfig
 from splat_cli.data.image_budget import ImageBudget
-from splat_cli.data.training_images import TrainingImages, downscale_at
-from splat_cli.data.view_order import view_order
+from splat_cli.data.training_images import TrainingImages, downscale_at, view_order
 from splat_cli.density import make_strategy
 from splat_cli.density.operations import limit_scales
 from splat_cli.device import Backend, DeviceArray

@@ -9,8 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from splat_cli.config import ResolvedConfig, TrainConfig
-from splat_cli.data.training_images import TrainingImages
-from splat_cli.data.view_order import in_slots
+from splat_cli.data.training_images import TrainingImages, in_slots
 from splat_cli.density.ratings import mean_scores
 from splat_cli.device import DeviceArray, MemoryCost
 from splat_cli.render.iter_state import IterState

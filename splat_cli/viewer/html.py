@@ -23,8 +23,7 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.move import rotated
 from splat_cli.gaussians.formats.sog import MAX_ENTRIES, write_sog
 from splat_cli.io.files import replacing
-from splat_cli.scene.trajectories.capture import Capture
-from splat_cli.scene.trajectories.focus import focus_point, levelled, up_direction
+from splat_cli.scene.trajectories.focus import Capture, focus_point, levelled, up_direction
 from splat_cli.scene.view import View, evenly_spread
 
 _MAX_ROLL = np.sin(np.radians(15))

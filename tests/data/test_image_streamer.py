@@ -10,7 +10,7 @@ from PIL import Image
 from splat_cli.config.presets import load_config
 from splat_cli.data.image_budget import ImageBudget, image_budget, photo_bytes
 from splat_cli.data.image_streamer import ImageStreamer
-from splat_cli.data.view_order import view_order
+from splat_cli.data.training_images import view_order
 from splat_cli.device import open_backend
 from splat_cli.errors import UsageError
 from splat_cli.render.camera import CAMERA_DTYPE, CameraTable

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from splat_cli.data.view_order import in_slots, own_views, view_order
-from splat_cli.ranks.share import WHOLE, Share
+from splat_cli.data.training_images import in_slots, own_views, view_order
+from splat_cli.ranks.protocol import WHOLE, Share
 
 
 def test_order_without_batches_is_permutations_of_all_views():

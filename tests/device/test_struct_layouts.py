@@ -13,14 +13,20 @@ from splat_cli.field.hash_grid import LEVEL_DTYPE
 from splat_cli.gaussians.splats import LOG_SCALES, MEANS, OPACITIES, OPACITY, QUATS, SH0, SHN
 from splat_cli.io.files import resource_dir
 from splat_cli.joint.depth.supervision import DEPTH_MAP_DTYPE
-from splat_cli.ranks.share import RANK_BLOCK, SHARE_DTYPE
+from splat_cli.ranks.protocol import RANK_BLOCK, SHARE_DTYPE
 from splat_cli.render.blend import SEGMENT
 from splat_cli.render.camera import CAMERA_DTYPE, LENS_MODEL_DTYPE, TILE
 from splat_cli.render.iter_state import ITER_STATE_DTYPE, LEARNING_RATES
-from splat_cli.render.project import BATCH_VIEW_BYTES, LARGE_BOX, SLOT_LAYOUT_DTYPE, SPLAT_SUMS, SUM_COLORS
-from splat_cli.render.project_backward import UPDATE_OPTIONS_DTYPE
+from splat_cli.render.project import (
+    BATCH_VIEW_BYTES,
+    LARGE_BOX,
+    SLOT_LAYOUT_DTYPE,
+    SPLAT_SUMS,
+    SUM_COLORS,
+    UPDATE_OPTIONS_DTYPE,
+)
 from splat_cli.scene.lens.undistort import _LENS_DTYPE, _PINHOLE_DTYPE
-from splat_cli.train.ranked.exchange import VIEW_MESSAGES_DTYPE
+from splat_cli.train.ranked.ranked_views import VIEW_MESSAGES_DTYPE
 from splat_cli.train.schedule import SCHEDULE_DTYPE
 from tests.conftest import DEVICES
 

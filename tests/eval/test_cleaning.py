@@ -8,7 +8,7 @@ import pytest
 from splat_cli.device import Backend
 from splat_cli.eval.cleaning import Photographed, Reason, is_unneeded, reasons_by_shape, reasons_by_views
 from splat_cli.gaussians.arrays import SH_C0, SplatArrays
-from splat_cli.gaussians.editing.selection import merged
+from splat_cli.gaussians.editing.edits import merged
 from splat_cli.gaussians.splats import Splats
 from splat_cli.render.images import to_8bit
 from splat_cli.scene.images.image_set import ImageSet

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from splat_cli.device import Backend
-from splat_cli.eval.free_space import free_space, free_space_metrics
+from splat_cli.eval.evaluate import free_space, free_space_metrics
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
 from splat_cli.scene.view import View

@@ -7,7 +7,7 @@ import pytest
 
 from splat_cli.device import Backend, DeviceArray
 from splat_cli.model.model import zero_moments
-from splat_cli.render.project_backward import Update
+from splat_cli.render.project import Update
 from tests.compare import BACKWARD, Comparison
 from tests.model.moments import set_moments, unpacked
 from tests.reference import adam as reference

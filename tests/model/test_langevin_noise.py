@@ -10,8 +10,7 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.model.model import zero_moments
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import LEARNING_RATES, IterState
-from splat_cli.render.project import RasterizationSettings
-from splat_cli.render.project_backward import Update
+from splat_cli.render.project import RasterizationSettings, Update
 from splat_cli.render.rasterizer import Rasterizer
 from tests.gaussians.some_splats import some_splats
 from tests.views import ring_of_views

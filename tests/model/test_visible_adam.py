@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from splat_cli.device import Backend, open_backend
-from splat_cli.render.project_backward import Update
+from splat_cli.render.project import Update
 from splat_cli.run.checkpoints.state import capture_state
 from splat_cli.train.trainer import Trainer
 from tests.model.test_adam import REFERENCE_SIZE, prepared

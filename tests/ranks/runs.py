@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.ranks.share import RANK_BLOCK
+from splat_cli.ranks.protocol import RANK_BLOCK
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.train.trainer import Trainer
 from tests.subprocesses import descendants

@@ -10,7 +10,7 @@ import pytest
 from splat_cli.device import Backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
-from splat_cli.ranks.share import RANK_BLOCK, Share
+from splat_cli.ranks.protocol import RANK_BLOCK, Share
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import (
@@ -21,7 +21,7 @@ from splat_cli.render.project import (
     project,
 )
 from splat_cli.render.rasterizer import Rasterizer
-from splat_cli.train.ranked.exchange import PROJECTED, Exchange, index_words
+from splat_cli.train.ranked.ranked_views import PROJECTED, Exchange, index_words
 from tests.views import ring_of_views
 
 SIZE, NUM = 2, 3 * RANK_BLOCK + 100  # ranks; splats

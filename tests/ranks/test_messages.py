@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from splat_cli.ranks.share import RANK_BLOCK
+from splat_cli.ranks.protocol import RANK_BLOCK
 from splat_cli.train.ranked import ranked_views
 from tests.ranks.threads import trainers_of_two_ranks
 

@@ -7,7 +7,7 @@ import pytest
 
 from splat_cli.density.operations import hide_unseen
 from splat_cli.errors import UsageError
-from splat_cli.ranks.share import RANK_BLOCK, Share
+from splat_cli.ranks.protocol import RANK_BLOCK, Share
 from splat_cli.run.checkpoints.checkpointer import checkpoint_paths
 from splat_cli.run.checkpoints.state import capture_state, restore_state
 from splat_cli.terminal.interrupt import Interrupted

@@ -12,8 +12,7 @@ import numpy as np
 
 from splat_cli.config.presets import load_config
 from splat_cli.device import open_backend
-from splat_cli.ranks.protocol import Channel, RankError
-from splat_cli.ranks.share import RANK_BLOCK
+from splat_cli.ranks.protocol import RANK_BLOCK, Channel, RankError
 from splat_cli.ranks.shared_memory import SharedRanks, make_shared_memory
 from splat_cli.run.plan import resolve_plan
 from splat_cli.scene.images.image_set import ImageSet

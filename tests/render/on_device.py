@@ -10,8 +10,7 @@ from splat_cli.gaussians.splats import LOG_SCALES, MEANS, OPACITIES, QUATS, SH0,
 from splat_cli.render.blend import blend_backward
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import SPLAT_SUMS, SUM_COLORS, Projection, RasterizationSettings
-from splat_cli.render.project_backward import Update
+from splat_cli.render.project import SPLAT_SUMS, SUM_COLORS, Projection, RasterizationSettings, Update
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.scene.lens import RollingShutter
 from splat_cli.scene.lens.distortion import Distortion

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from splat_cli.device import Backend
-from splat_cli.render.project_backward import Update
+from splat_cli.render.project import Update
 from tests.reference.project import Options
 from tests.reference.random_scene import Scene
 from tests.render.on_device import OnDevice, by_parameter, on_device

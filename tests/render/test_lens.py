@@ -11,7 +11,7 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats as DeviceSplats
 from splat_cli.joint.joint_model import Decay
 from splat_cli.joint.poses import PoseRefinement
-from splat_cli.render.project_backward import Update
+from splat_cli.render.project import Update
 from splat_cli.render.view import ViewRenderer
 from splat_cli.scene.colmap.model import Camera as ColmapCamera
 from splat_cli.scene.colmap.model import lens_of

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from splat_cli.device import Backend
-from splat_cli.render.project_backward import Update
+from splat_cli.render.project import Update
 from tests.reference.inputs import Splats
 from tests.reference.project import Options
 from tests.reference.random_scene import POISONS, Scene, poisons

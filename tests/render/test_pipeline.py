@@ -7,7 +7,7 @@ import pytest
 
 from splat_cli.device import Backend
 from splat_cli.joint.loss import PhotometricLoss
-from splat_cli.render.project_backward import Update
+from splat_cli.render.project import Update
 from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import pipeline
 from tests.reference.inputs import Splats

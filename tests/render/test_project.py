@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from splat_cli.device import Backend
-from splat_cli.render.project import project
-from splat_cli.render.project_backward import Update
+from splat_cli.render.project import Update, project
 from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import project as reference
 from tests.reference import project_backward as reference_backward

@@ -7,8 +7,7 @@ import pytest
 
 from splat_cli.device import Backend
 from splat_cli.gaussians.splats import Splats
-from splat_cli.render.project import update_smooth_3d_sigmas
-from splat_cli.render.project_backward import Update
+from splat_cli.render.project import Update, update_smooth_3d_sigmas
 from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import pipeline, smooth_3d
 from tests.reference.project import Options

@@ -8,7 +8,7 @@ import pytest
 from splat_cli.data import image_streamer
 from splat_cli.data.image_budget import ImageBudget
 from splat_cli.data.image_streamer import ImageStreamer
-from splat_cli.data.view_order import view_order
+from splat_cli.data.training_images import view_order
 from splat_cli.device.cpu import CpuBackend, CpuUploads
 from splat_cli.render.camera import CameraTable
 from tests.subprocesses import HANG

@@ -10,7 +10,7 @@ from PIL import Image as Picture
 from splat_cli.errors import DiskError, SceneError, UnwritableError
 from splat_cli.sample import make_sample_scene, photographs
 from splat_cli.scene import load_images, read_scene
-from splat_cli.scene.options import SceneOptions
+from splat_cli.scene.dataset import SceneOptions
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from PIL import Image
 
 import splat_cli as splat_api
 from splat_cli.commands.render import plan_job
+from splat_cli.gaussians.editing.edits import merged
 from splat_cli.gaussians.editing.move import with_origin
-from splat_cli.gaussians.editing.selection import merged
 from splat_cli.gaussians.formats import read_splats, write_splats
 from splat_cli.gaussians.ply import read_ply, stated_origin, write_ply
 from splat_cli.run.storage.run_dir import RunDir

@@ -12,8 +12,7 @@ from splat_cli.joint.depth.supervision import DepthSupervision
 from splat_cli.model.model import zero_moments
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project import SPLAT_SUMS, RasterizationSettings
-from splat_cli.render.project_backward import Update
+from splat_cli.render.project import SPLAT_SUMS, RasterizationSettings, Update
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train import allocation
 from tests.compare import Comparison

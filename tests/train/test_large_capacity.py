@@ -12,7 +12,7 @@ from splat_cli.device import launch, open_backend
 from splat_cli.errors import UsageError
 from splat_cli.gaussians.splats import MAX_SPLATS, Splats
 from splat_cli.model.model import Model
-from splat_cli.ranks.share import RANK_BLOCK, Share
+from splat_cli.ranks.protocol import RANK_BLOCK, Share
 from splat_cli.train import allocation
 from tests.gaussians.some_splats import some_splats
 from tests.noise_trainer import noise_trainer

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from splat_cli.errors import UsageError
-from splat_cli.gaussians.editing.edits import Edits
+from splat_cli.gaussians.editing.edits import Edits, in_morton_order
 from splat_cli.gaussians.editing.move import rotated, rotation_about_axes
-from splat_cli.gaussians.editing.selection import in_morton_order
 from splat_cli.gaussians.formats import read_splats, write_splats
 from splat_cli.scene.trajectories.focus import UP, overview, up_direction
 from splat_cli.viewer.html import Stop, pivot_point, splats_in_3d, upright_rotation, write_html

@@ -19,7 +19,7 @@ from splat_cli.data.image_budget import image_budget
 from splat_cli.device import Backend, num_cores
 from splat_cli.errors import SceneError, UsageError
 from splat_cli.gaussians.arrays import SplatArrays
-from splat_cli.gaussians.editing.selection import merged
+from splat_cli.gaussians.editing.edits import merged
 from splat_cli.gaussians.ply import count_splats, write_ply
 from splat_cli.io.files import remove_leftovers
 from splat_cli.io.folder_lock import locked_folder

@@ -27,7 +27,7 @@ from splat_cli.run.setup.training_data import with_fixed_paths
 from splat_cli.run.storage.find_run import is_run, require_free
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.cameras_json import read_json
-from splat_cli.scene.options import SceneOptions
+from splat_cli.scene.dataset import SceneOptions
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.split import split_scene
 from splat_cli.terminal.console import Display

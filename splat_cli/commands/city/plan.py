@@ -21,8 +21,7 @@ from splat_cli.io.files import fingerprint, replacing
 from splat_cli.processes.threads import run_in_threads
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.cameras_json import read_json
-from splat_cli.scene.trajectories.capture import perpendicular
-from splat_cli.scene.trajectories.focus import up_direction
+from splat_cli.scene.trajectories.focus import perpendicular, up_direction
 from splat_cli.terminal.console import Display
 
 MARGIN = 0.2

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.gaussians.arrays import SplatArrays, opacities, rotations
-from splat_cli.gaussians.editing.selection import in_morton_order
+from splat_cli.gaussians.editing.edits import in_morton_order
 from splat_cli.scene.quaternion import quats_from_matrices
 
 _MAX_OPACITY = 1 - 1e-6

@@ -14,7 +14,7 @@ import plyfile
 
 from splat_cli.errors import FormatError
 from splat_cli.gaussians.arrays import SH_C0, SplatArrays
-from splat_cli.gaussians.editing.selection import in_morton_order
+from splat_cli.gaussians.editing.edits import in_morton_order
 from splat_cli.gaussians.formats.quantize import (
     from_smallest_three,
     logits_from_bytes,

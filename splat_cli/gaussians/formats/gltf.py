@@ -14,8 +14,8 @@ import numpy as np
 from splat_cli import __version__
 from splat_cli.errors import FormatError, reason_of
 from splat_cli.gaussians.arrays import SH_C0, SH_DEGREE_FROM_COEFFICIENTS, SplatArrays, opacities
+from splat_cli.gaussians.editing.edits import merged
 from splat_cli.gaussians.editing.move import rotated
-from splat_cli.gaussians.editing.selection import merged
 from splat_cli.gaussians.formats.quantize import opacity_bytes, to_bytes, unit_quats
 from splat_cli.gaussians.formats.spz import read_spz, spz_content
 from splat_cli.gaussians.ply import finite_splats

@@ -21,7 +21,7 @@ from splat_cli.device import ceil_div
 from splat_cli.device.host import num_cores
 from splat_cli.errors import ZIP_ERRORS, FormatError, reason_of
 from splat_cli.gaussians.arrays import SplatArrays, splat_bytes
-from splat_cli.gaussians.editing.selection import in_morton_order
+from splat_cli.gaussians.editing.edits import in_morton_order
 from splat_cli.gaussians.formats.quantize import (
     from_smallest_three,
     logits_from_bytes,

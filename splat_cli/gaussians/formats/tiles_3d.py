@@ -16,7 +16,7 @@ from splat_cli import __version__
 from splat_cli.errors import FormatError
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.decimate import extents, halved
-from splat_cli.gaussians.editing.selection import merged
+from splat_cli.gaussians.editing.edits import merged
 from splat_cli.gaussians.formats.gltf import EXTENSION, SPZ_EXTENSION, write_spz_glb
 from splat_cli.gaussians.formats.streamed_sog import DEVIATIONS, LEAF_SPLATS, halves, is_large
 from splat_cli.io.files import replacing_together

@@ -13,14 +13,12 @@ from splat_cli.gaussians.arrays import SplatArrays, zero_splats
 from splat_cli.run.plan import resolve_plan
 from splat_cli.run.setup.build_trainer import InitialState, build_trainer, build_trainer_within_memory
 from splat_cli.run.setup.training_data import TrainingData
+from splat_cli.scene.dataset import SceneOptions
 from splat_cli.scene.georeferenced import relative_crop
 from splat_cli.scene.images.downscale import small_copies, whole_mask
-from splat_cli.scene.images.faces import pinhole_pictures
 from splat_cli.scene.images.image_set import ImageSet
-from splat_cli.scene.options import SceneOptions
-from splat_cli.scene.plane_sweep import MAX_VIEWS, MIN_POINTS, SIDE, plane_sweep_points, sweep_copies
-from splat_cli.scene.points.random_points import random_points
-from splat_cli.scene.points.sky_points import sky_points
+from splat_cli.scene.plane_sweep import MAX_VIEWS, MIN_POINTS, SIDE, pinhole_pictures, plane_sweep_points, sweep_copies
+from splat_cli.scene.points.initial_points import random_points, sky_points
 from splat_cli.scene.poses import moved_views
 from splat_cli.scene.view import Scene
 from splat_cli.terminal.console import Display

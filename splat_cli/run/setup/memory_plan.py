@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from splat_cli.config import ResolvedConfig
 from splat_cli.data.image_budget import ImageBudget, photo_bytes
-from splat_cli.data.view_order import own_views
+from splat_cli.data.training_images import own_views
 from splat_cli.device import Backend, ceil_div
 from splat_cli.errors import OutOfMemory
 from splat_cli.gaussians.splats import SHN, num_rows
 from splat_cli.model.model import Model, RowsOnDevice, num_moments
-from splat_cli.ranks.share import Share
+from splat_cli.ranks.protocol import Share
 from splat_cli.render.camera import TILE
 from splat_cli.scene.view import View
 from splat_cli.train.allocation import MAX_INITIAL_PAIRS, PAIRS_PER_SPLAT, pairs_per_splat, training_memory

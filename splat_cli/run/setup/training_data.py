@@ -19,16 +19,16 @@ from splat_cli.io.files import entries
 from splat_cli.run.plan import RunPlan, resolve_plan
 from splat_cli.run.storage.inputs import refuse_seen
 from splat_cli.scene.colmap.dataset import find_colmap
+from splat_cli.scene.dataset import NO_MASKS, SceneOptions, placed_paths
 from splat_cli.scene.depth_maps import load_depth_maps
 from splat_cli.scene.extent import units_warning
 from splat_cli.scene.images.decode import TURNED, ignored_by
 from splat_cli.scene.images.image_set import ImageSet, lazy_images, load_images
 from splat_cli.scene.images.locate import DEPTH_FOLDERS
 from splat_cli.scene.lens.distortion import Equirectangular
-from splat_cli.scene.options import NO_MASKS, SceneOptions, placed_paths
 from splat_cli.scene.plausibility import refuse_scene
+from splat_cli.scene.points.initial_points import points_out_of_view
 from splat_cli.scene.points.point_cloud import is_point_cloud
-from splat_cli.scene.points.random_points import points_out_of_view
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.split import Split, split_scene, unknown_names
 from splat_cli.scene.view import Scene, View

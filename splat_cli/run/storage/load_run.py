@@ -25,9 +25,9 @@ from splat_cli.run.storage.inputs import changed_inputs
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.cameras_json import read_cameras, write_cameras
 from splat_cli.scene.crop import parse_crop
+from splat_cli.scene.dataset import SceneOptions
 from splat_cli.scene.georeferenced import point_of, relative_crop
 from splat_cli.scene.images.image_set import ImageSet
-from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.view import Scene, View
 from splat_cli.terminal.console import Display, first_of, left_out

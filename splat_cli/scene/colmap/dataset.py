@@ -11,10 +11,18 @@ from splat_cli.errors import ZIP_ERRORS, SceneError
 from splat_cli.io.archives import check_member, max_unpacked_bytes, open_zip, unzip_error
 from splat_cli.scene.colmap import FILES, find_model, has_model, larger_sibling, model_folders, read_model
 from splat_cli.scene.colmap.model import Image, Model, lens_of
-from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, not_read, sanitize_name, usable_frames
+from splat_cli.scene.dataset import (
+    Dataset,
+    Frame,
+    Points,
+    SceneOptions,
+    Unusable,
+    not_read,
+    sanitize_name,
+    usable_frames,
+)
 from splat_cli.scene.images.locate import image_folder
 from splat_cli.scene.lens import Lens
-from splat_cli.scene.options import SceneOptions
 
 _NAMES = {f"{stem}{suffix}" for stem in FILES for suffix in (".bin", ".txt")}
 _CHUNK = 1 << 20

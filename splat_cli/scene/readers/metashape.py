@@ -14,12 +14,19 @@ import numpy as np
 
 from splat_cli.errors import SceneError
 from splat_cli.io.files import regular
-from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, not_read, sanitize_name, usable_frames
-from splat_cli.scene.images.image_index import ImageIndex
-from splat_cli.scene.images.locate import export_image_folder
+from splat_cli.scene.dataset import (
+    Dataset,
+    Frame,
+    Points,
+    SceneOptions,
+    Unusable,
+    not_read,
+    sanitize_name,
+    usable_frames,
+)
+from splat_cli.scene.images.locate import ImageIndex, export_image_folder
 from splat_cli.scene.lens import Lens
 from splat_cli.scene.lens.distortion import Polynomial
-from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.readers.document import pose_matrix, refuse_coefficients, w2c_from_opencv
 
 _HEAD_BYTES = 4096

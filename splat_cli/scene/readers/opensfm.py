@@ -16,12 +16,19 @@ import numpy as np
 from splat_cli.errors import SceneError, reason_of
 from splat_cli.io.files import regular
 from splat_cli.io.json_input import parse_json
-from splat_cli.scene.dataset import Dataset, Frame, Points, Unusable, check_count, sanitize_name, usable_frames
-from splat_cli.scene.images.image_index import ImageIndex
-from splat_cli.scene.images.locate import export_image_folder
+from splat_cli.scene.dataset import (
+    Dataset,
+    Frame,
+    Points,
+    SceneOptions,
+    Unusable,
+    check_count,
+    sanitize_name,
+    usable_frames,
+)
+from splat_cli.scene.images.locate import ImageIndex, export_image_folder
 from splat_cli.scene.lens import Lens, spherical_lens
 from splat_cli.scene.lens.distortion import Polynomial
-from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.quaternion import rotation_from_vector
 from splat_cli.scene.readers.document import number, refuse_coefficients, text
 

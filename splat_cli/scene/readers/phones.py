@@ -12,11 +12,18 @@ import numpy as np
 from splat_cli.errors import SceneError
 from splat_cli.io.files import regular
 from splat_cli.io.json_input import parse_json, read_json_text
-from splat_cli.scene.dataset import Dataset, Frame, FrameDepth, Points, Unusable, sanitize_name, usable_frames
-from splat_cli.scene.images.image_index import ImageIndex
-from splat_cli.scene.images.locate import export_image_folder
+from splat_cli.scene.dataset import (
+    Dataset,
+    Frame,
+    FrameDepth,
+    Points,
+    SceneOptions,
+    Unusable,
+    sanitize_name,
+    usable_frames,
+)
+from splat_cli.scene.images.locate import ImageIndex, export_image_folder
 from splat_cli.scene.lens import Lens
-from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.quaternion import matrix_from_quat
 from splat_cli.scene.readers.document import number, pose_matrix, refuse_coefficients, w2c_from_opengl
 

@@ -23,17 +23,16 @@ from splat_cli.scene.dataset import (
     Dataset,
     Frame,
     Points,
+    SceneOptions,
     Unusable,
     check_count,
     not_read,
     sanitize_name,
     usable_frames,
 )
-from splat_cli.scene.images.image_index import ImageIndex
-from splat_cli.scene.images.locate import export_image_folder
+from splat_cli.scene.images.locate import ImageIndex, export_image_folder
 from splat_cli.scene.lens import Lens
 from splat_cli.scene.lens.distortion import Polynomial
-from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.readers.document import refuse_coefficients, w2c_from_opengl
 
 _POSE = {"name", "x", "y", "alt", "heading", "pitch", "roll"}

@@ -17,6 +17,7 @@ from splat_cli.scene.dataset import (
     Frame,
     FrameDepth,
     Points,
+    SceneOptions,
     Unusable,
     existing_end,
     file_inside,
@@ -29,7 +30,6 @@ from splat_cli.scene.images.locate import image_folder
 from splat_cli.scene.lens import Lens, RollingShutter, spherical_lens
 from splat_cli.scene.lens.distortion import Distortion, FTheta, Polynomial
 from splat_cli.scene.lens.rolling_shutter import MAX_ANGLE
-from splat_cli.scene.options import SceneOptions
 from splat_cli.scene.points.point_cloud import read_point_cloud
 from splat_cli.scene.readers.document import (
     matrix,

@@ -11,8 +11,8 @@ from PIL import Image
 from splat_cli.errors import UsageError, reason_of
 from splat_cli.io.files import is_full, replacing, write_error
 from splat_cli.io.image_files import PHOTOGRAPH_SUFFIXES, open_image
+from splat_cli.scene.dataset import NO_MASKS
 from splat_cli.scene.images.decode import decode_mask, has_alpha, image_size
-from splat_cli.scene.options import NO_MASKS
 
 _VIDEOS = (".mp4", ".mov", ".mkv", ".avi", ".webm", ".m4v")
 MIN_PHOTOGRAPHS = 3

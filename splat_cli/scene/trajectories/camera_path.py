@@ -18,9 +18,8 @@ from splat_cli.scene.cameras_json import read_cameras, read_json
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.lens import MAX_SIDE
 from splat_cli.scene.quaternion import is_rotation, nearest_rotation, world_to_camera
-from splat_cli.scene.trajectories.capture import FULL_CIRCLE, Capture
 from splat_cli.scene.trajectories.clearance import Obstacles
-from splat_cli.scene.trajectories.focus import focus_point, frame, look_at, up_direction
+from splat_cli.scene.trajectories.focus import FULL_CIRCLE, Capture, focus_point, frame, look_at, up_direction
 from splat_cli.scene.trajectories.walk import BANDWIDTHS as WALK_BANDWIDTHS
 from splat_cli.scene.trajectories.walk import walk_path
 from splat_cli.scene.view import View, evenly_spread

@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from splat_cli.scene.extent import scene_extent
-from splat_cli.scene.trajectories.capture import perpendicular
-from splat_cli.scene.trajectories.focus import frame
+from splat_cli.scene.trajectories.focus import frame, perpendicular
 from splat_cli.scene.view import View
 
 _MAX_JUMP = 3.0

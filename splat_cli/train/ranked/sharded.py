@@ -24,14 +24,14 @@ from splat_cli.model.model import Model, rounded_capacity
 from splat_cli.ranks.protocol import (
     RankError,
     Ranks,
+    Share,
     SharedMemoryError,
     all_or_none,
     fatal_out_of_memory,
     numbers_of_all,
 )
-from splat_cli.ranks.share import Share
 from splat_cli.render.iter_state import IterState
-from splat_cli.render.project_backward import SEEN_WARPS, UNSEEN_WARPS, project_backward
+from splat_cli.render.project import SEEN_WARPS, UNSEEN_WARPS, project_backward
 from splat_cli.scene.points.observations import Observations
 from splat_cli.scene.view import View
 from splat_cli.train.ranked.ranked_views import RankedViews, Stages

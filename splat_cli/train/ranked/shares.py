@@ -15,8 +15,7 @@ from splat_cli.device import DeviceArray, MemoryCost, launch
 from splat_cli.gaussians.splats import OPACITIES, Splats
 from splat_cli.model.columns import ROWS_AT_ONCE, copy_columns
 from splat_cli.model.model import Model
-from splat_cli.ranks.protocol import Ranks, all_or_none
-from splat_cli.ranks.share import WHOLE, Share
+from splat_cli.ranks.protocol import WHOLE, Ranks, Share, all_or_none
 
 FILE = "density/shares"
 NUM_GEOMETRY = OPACITIES.stop  # rows of parameters on which density control decides

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from splat_cli.gaussians.editing.edits import Edits, SplatStats
-from splat_cli.gaussians.editing.selection import in_morton_order, merged
+from splat_cli.gaussians.editing.edits import Edits, SplatStats, in_morton_order, merged
 from splat_cli.scene.crop import parse_crop
 from tests.gaussians.some_splats import some_splats
 

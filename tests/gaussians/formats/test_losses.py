@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from splat_cli.errors import FormatError
-from splat_cli.gaussians.editing.selection import in_morton_order
+from splat_cli.gaussians.editing.edits import in_morton_order
 from splat_cli.gaussians.formats import FORMATS, read_splats, write_splats
 from splat_cli.gaussians.formats.streamed_sog import write_streamed_sog
 from splat_cli.scene.trajectories.focus import overview

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from splat_cli.errors import FormatError, UsageError
-from splat_cli.gaussians.editing.selection import in_morton_order
+from splat_cli.gaussians.editing.edits import in_morton_order
 from splat_cli.gaussians.formats import FORMATS, format_for, read_splats, write_splats
 from splat_cli.gaussians.formats.compressed_ply import is_compressed_ply
 from splat_cli.gaussians.formats.gltf import EXTENSION, SPZ_EXTENSION, read_container, write_container

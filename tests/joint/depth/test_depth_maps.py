@@ -8,7 +8,7 @@ import pytest
 from splat_cli.device import Backend
 from splat_cli.joint.depth.supervision import PASSES, DepthSupervision, MapTargets
 from splat_cli.joint.joint_model import Decay
-from splat_cli.render.project_backward import Update
+from splat_cli.render.project import Update
 from splat_cli.scene.depth_maps import DepthMap, DepthMaps
 from tests.compare import BACKWARD, Comparison
 from tests.reference import blend, depth, depth_maps, project

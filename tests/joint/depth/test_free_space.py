@@ -7,8 +7,7 @@ import pytest
 
 from splat_cli.device import Backend
 from splat_cli.joint.depth.free_space import FreeSpaceRays
-from splat_cli.render.project import RasterizationSettings
-from splat_cli.render.project_backward import Update
+from splat_cli.render.project import RasterizationSettings, Update
 from splat_cli.scene.points.observations import Observations
 from tests.compare import BACKWARD, FORWARD, Comparison
 from tests.reference import blend, free_space, project

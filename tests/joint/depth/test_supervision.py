@@ -10,8 +10,7 @@ from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.device import Backend
 from splat_cli.joint.depth.supervision import DEPTH_MAP_DTYPE, DepthSupervision, MapTargets, PointTargets
 from splat_cli.joint.joint_model import Decay
-from splat_cli.render.project import SPLAT_SUMS
-from splat_cli.render.project_backward import Update
+from splat_cli.render.project import SPLAT_SUMS, Update
 from splat_cli.scene.depth_maps import DepthMap, DepthMaps
 from splat_cli.scene.points.observations import MAX_POINTS, Observations, observe
 from splat_cli.train.joint_models import joint_memory

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from splat_cli.scene.images.faces import faces_of, pinhole_pictures
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.lens.distortion import Equirectangular, Polynomial
+from splat_cli.scene.plane_sweep import faces_of, pinhole_pictures
 from splat_cli.scene.view import View
 from tests.views import ring_of_views
 

@@ -6,7 +6,7 @@ from PIL import Image as Picture
 from splat_cli.errors import SceneError
 from splat_cli.scene import SceneOptions, read_scene
 from splat_cli.scene.dataset import Unusable
-from splat_cli.scene.images.image_index import ImageIndex
+from splat_cli.scene.images.locate import ImageIndex
 from tests.scene.models import small_model, write_scene
 
 

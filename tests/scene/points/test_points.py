@@ -18,8 +18,8 @@ from splat_cli.scene.colmap import read_model
 from splat_cli.scene.colmap.binary import write_model
 from splat_cli.scene.crop import Box, Sphere, parse_crop
 from splat_cli.scene.dataset import Points
+from splat_cli.scene.points.initial_points import kept_points, random_points
 from splat_cli.scene.points.point_cloud import is_point_cloud, read_point_cloud
-from splat_cli.scene.points.random_points import kept_points, random_points
 from splat_cli.terminal.console import Display
 from tests.scene.depth_files import write_las
 from tests.scene.models import small_model, write_scene

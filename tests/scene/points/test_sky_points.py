@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from splat_cli.scene.images.image_set import ImageSet
-from splat_cli.scene.points.sky_points import sky_points, sphere_directions
+from splat_cli.scene.points.initial_points import sky_points, sphere_directions
 from tests.views import ring_of_views
 
 POINTS = np.random.default_rng(0).normal(size=(500, 3)).astype(np.float32)

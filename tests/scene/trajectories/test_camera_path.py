@@ -7,8 +7,7 @@ import pytest
 
 from splat_cli.errors import UsageError
 from splat_cli.scene.trajectories.camera_path import KINDS, CameraPath
-from splat_cli.scene.trajectories.capture import Capture
-from splat_cli.scene.trajectories.focus import focus_point, look_at
+from splat_cli.scene.trajectories.focus import Capture, focus_point, look_at
 from tests.scene.trajectories.captures import (
     FOCUS,
     UP,
