@@ -192,7 +192,7 @@ def test_a_run_takes_the_settings_of_its_trials(splat, large_scene, short_runs, 
 
 def test_trials_look_for_transparency_in_the_photographs_of_the_run_alone(splat, large_scene, short_runs, monkeypatch):
     """Each photograph that is looked at is decoded."""
-    seen, few = set(), 5
+    seen, few = set(), 9
     monkeypatch.setattr(plan, "MAX_DECODED", few)
     monkeypatch.setattr(plan, "has_alpha", lambda path: seen.add(path) or False)
     assert splat("train", large_scene, "-o", "run", *QUICK).code == 0
