@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +30,26 @@ def read_json_text(path: Path) -> str:
 
 
 def parse_json(content: str | bytes) -> Any:
-    """Parse JSON. ValueError if the text is invalid, nested too deeply, or its values would take too much memory."""
+    """Parse JSON. ValueError if the text is invalid, nested too deeply, or its values would take too much memory.
+
+    Also if an object has a key twice: each program takes another of the two values.
+    """
     text = content if isinstance(content, str) else content.decode("utf-8")
     allowed = _BASE_BYTES + _BYTES_PER_CHARACTER * len(text)
     if _value_bytes(text, num_same_keys=0) > allowed and _value_bytes(text, _num_repeated_keys(text)) > allowed:
         raise ValueError(f"it holds too many values for {len(text):,} characters")
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_without_repeated_keys)
     except RecursionError:
         raise ValueError("its values are nested too deeply") from None
+
+
+def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        repeated = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise ValueError(f"an object has the key {repeated[:60]!a} more than once")
+    return values
 
 
 def _value_bytes(text: str, num_same_keys: int) -> int:

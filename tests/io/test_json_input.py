@@ -35,7 +35,7 @@ def test_values_take_no_more_than_estimated(name):
     text = TEXTS[name]
     estimate = json_input._value_bytes(text, json_input._num_repeated_keys(text))
     tracemalloc.start()
-    json.loads(text)
+    json.loads(text, object_pairs_hook=json_input._without_repeated_keys)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak <= estimate - len(text)
@@ -61,3 +61,9 @@ def test_too_long_file_is_refused(tmp_path, monkeypatch):
     (tmp_path / "a.json").write_text(json.dumps(list(range(20))))
     with pytest.raises(ValueError, match="longer than 20 bytes"):
         read_json_text(tmp_path / "a.json")
+
+
+@pytest.mark.parametrize("text", ['{"fx": 1, "fx": 2}', '[{"a": {"b": [{"c": 1, "d": 2, "c": 1}]}}]'])
+def test_repeated_keys_are_refused(text):
+    with pytest.raises(ValueError, match="an object has the key '(fx|c)' more than once"):
+        parse_json(text)

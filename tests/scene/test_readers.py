@@ -215,3 +215,25 @@ def test_photographs_of_the_same_name_in_several_folders(tmp_path, views):
     skipped = read_scene(tmp_path).skipped
     assert len(skipped) == 4
     assert "have this name: copied/flight 0/DJI_0.JPG, copied/flight 1/DJI_0.JPG" in skipped[0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("35.0,", "35,0,", "more values than there are columns: export numbers with decimal points"),
+        (",0.0\n", "\n", "fewer values than there are columns: it is truncated"),
+        ("k1,k2", "k1,k1", "two columns for k1"),
+        ("heading", "yaw,heading", "two columns for heading"),
+    ],
+)
+def test_realityscan_with_rows_of_another_width_or_repeated_columns(tmp_path, old, new, reason):
+    write_realityscan(
+        tmp_path, [dataclasses.replace(view, fx=40 * 35 / 36, fy=40 * 35 / 36) for view in ring_of_views(5)]
+    )
+    path = tmp_path / "registration.csv"
+    text = path.read_text()
+    path.write_text(text.replace(old, new))
+    with pytest.raises(SceneError, match=reason):
+        read_scene(tmp_path)
+    path.write_text(text.replace("\n", ",\n"))  # a comma at the end of each row
+    assert len(read_scene(tmp_path).views) == 5

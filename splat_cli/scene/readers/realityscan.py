@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -41,6 +42,7 @@ _NEW_NAMES = {"yaw": "heading", "f_35mm": "f", "px_norm": "px", "py_norm": "py"}
 _RADIAL = ("k1", "k2", "k3", "k4")
 _FILM = 36.0
 _MAX_LINE, _MAX_COLUMNS = 4096, 64
+_BEYOND = ""  # key of the values of a row beyond the last column
 
 
 def find_realityscan(root: Path) -> Path | None:
@@ -63,14 +65,17 @@ def read_realityscan(root: Path, options: SceneOptions) -> Dataset:
         columns = "#name,x,y,alt,heading,pitch,roll,f,px,py,k1,k2,k3,k4,t1,t2"
         raise SceneError(f"{root} has no registration of RealityScan, a .csv file with the columns {columns}")
     images = ImageIndex(export_image_folder(root, options))
-    rows = ((row["name"], row) for row in _rows(path))
+    rows = ((row["name"] or "", row) for row in _rows(path))
     frames, skipped = usable_frames(rows, partial(_frame, images))
     others = not_read([other.name for other in _registrations(root)][1:])
     return Dataset(f"RealityScan's cameras in {path}{others}", images.folder, frames, Points(), skipped)
 
 
-def _rows(path: Path) -> list[dict[str, str]]:
-    """The rows below the line with the columns, which may follow a line with the number of cameras."""
+def _rows(path: Path) -> list[dict[str, str | None]]:
+    """The rows below the line with the columns, which may follow a line with the number of cameras.
+
+    None: the row ends before that column. `_BEYOND`: the values after the last column.
+    """
     try:
         with regular(path).open(encoding="utf-8-sig", errors="replace") as file:
             lines = iter(lambda: file.readline(_MAX_LINE), "")
@@ -79,10 +84,12 @@ def _rows(path: Path) -> list[dict[str, str]]:
                 raise SceneError(
                     f"{path} has no focal lengths, column f: export it as Internal/External camera parameters"
                 )
-            reader = csv.DictReader(lines, columns[:_MAX_COLUMNS], restval="", skipinitialspace=True)
-            rows = list(itertools.islice(reader, MAX_PHOTOGRAPHS + 1))
+            if repeated := [name for name in columns if name and columns.count(name) > 1]:
+                raise SceneError(f"{path} has two columns for {repeated[0]}: export the registration again")
+            reader = csv.DictReader(lines, columns[:_MAX_COLUMNS], _BEYOND, skipinitialspace=True)
+            rows: list[dict[str, Any]] = list(itertools.islice(reader, MAX_PHOTOGRAPHS + 1))
         check_count(path, "cameras", len(rows))
-        return [{key: value for key, value in row.items() if isinstance(value, str)} for row in rows]
+        return [{**row, _BEYOND: "".join(row.get(_BEYOND) or "")} for row in rows]
     except OSError as error:
         raise SceneError(f"{path} cannot be read: {error.strerror or error}") from error
     except (csv.Error, StopIteration) as error:
@@ -94,7 +101,11 @@ def _columns(line: str) -> list[str]:
     return [_NEW_NAMES.get(name, name) for name in names]
 
 
-def _frame(images: ImageIndex, label: str, row: dict[str, str]) -> Frame:
+def _frame(images: ImageIndex, label: str, row: dict[str, str | None]) -> Frame:
+    if row.pop(_BEYOND):
+        raise Unusable("its row has more values than there are columns: export numbers with decimal points")
+    if None in row.values():
+        raise Unusable("its row has fewer values than there are columns: it is truncated; export it again")
     file = images.find_label(label)
     width, height = images.size(file)
     value = {name: _number(row, name) for name in row if name != "name"}
@@ -131,9 +142,9 @@ def rotation_from_angles(heading: float, pitch: float, roll: float) -> np.ndarra
     return about_z @ about_x @ about_y
 
 
-def _number(row: dict[str, str], name: str) -> float:
+def _number(row: dict[str, str | None], name: str) -> float:
     """A finite number; 0 for an empty optional column. Unusable for anything else."""
-    text = row[name].strip()
+    text = (row[name] or "").strip()
     if not text and name not in _REQUIRED:
         return 0.0
     try:

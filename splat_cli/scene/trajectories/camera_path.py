@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,13 @@ from splat_cli.errors import FormatError, UsageError, reason_of
 from splat_cli.scene.cameras_json import read_cameras, read_json
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.lens import MAX_SIDE
-from splat_cli.scene.quaternion import is_rotation, nearest_rotation, world_to_camera
+from splat_cli.scene.quaternion import (
+    is_rotation,
+    nearest_rotation,
+    quat_from_matrix,
+    rotation_from_vector,
+    world_to_camera,
+)
 from splat_cli.scene.trajectories.clearance import Obstacles
 from splat_cli.scene.trajectories.focus import FULL_CIRCLE, Capture, focus_point, frame, look_at, up_direction
 from splat_cli.scene.trajectories.walk import BANDWIDTHS as WALK_BANDWIDTHS
@@ -283,16 +290,23 @@ def _zoom(view: View, points: np.ndarray) -> float:
 def interpolate_path(views: Sequence[View], num_frames: int) -> list[View]:
     """`num_frames` cameras on a smooth path through all `views` in order, at constant speed.
 
-    Cubic Hermite interpolation of 3x4 camera-to-world matrices, with rotations projected to the nearest rotation. Size
-    and lens are those of the first view.
+    Centres on a cubic Hermite curve, rotations on a cubic Bezier curve of spherical interpolations (Shoemake 1985,
+    "Animating rotation with quaternion curves"). Size and lens are those of the first view.
     """
-    poses = np.array([np.linalg.inv(view.w2c)[:3] for view in views])
-    times = _travel_times(poses)
-    slopes = _slopes(poses, times)
+    centers, rotations = np.array([view.center for view in views]), np.array([view.w2c[:3, :3].T for view in views])
+    turns = np.array([_turn(*pair) for pair in itertools.pairwise(rotations)]).reshape(-1, 3)
+    times = _travel_times(np.linalg.norm(np.diff(centers, axis=0), axis=1), np.linalg.norm(turns, axis=1))
+    moving, turning = _slopes(np.diff(centers, axis=0), times), _slopes(turns, times)
     frames = []
     for number, time in enumerate(np.linspace(0.0, times[-1], num_frames)):
-        pose = _hermite(poses, slopes, times, float(time))
-        w2c = world_to_camera(nearest_rotation(pose[:, :3]).T, pose[:, 3])
+        center, rotation = centers[0], rotations[0]
+        if len(views) > 1:
+            left = min(int(np.searchsorted(times, time, side="right")) - 1, len(views) - 2)
+            ends, span = slice(left, left + 2), times[left + 1] - times[left]
+            t = (float(time) - times[left]) / span
+            center = _hermite(centers[ends], span * moving[ends], t)
+            rotation = _rotation_between(rotations[ends], span * turning[ends], t)
+        w2c = world_to_camera(nearest_rotation(rotation).T, center)
         frames.append(dataclasses.replace(views[0], name=f"{number:05d}", path=None, w2c=w2c))
     return frames
 
@@ -311,33 +325,43 @@ def with_size(view: View, width: int, height: int) -> View:
     )
 
 
-def _travel_times(poses: np.ndarray) -> np.ndarray:
-    """Arrival times at the poses [P, 3, 4] at constant speed of translation and rotation."""
-    steps = np.diff(poses, axis=0)
-    moved = np.linalg.norm(steps[:, :, 3], axis=1)
-    turned = np.linalg.norm(steps[:, :, :3], axis=(1, 2))
-    durations = moved / max(moved.mean(), 1e-12) + turned / max(turned.mean(), 1e-12) if len(steps) else moved
+def _turn(rotation: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Rotation vector [3], in the axes of the camera, from one camera to world [3, 3] to another."""
+    cosine, *axis = quat_from_matrix(rotation.T @ other)  # of half the angle, also exact for half a turn
+    sine = float(np.linalg.norm(axis))
+    return 2 * np.arctan2(sine, cosine) / max(sine, 1e-12) * np.array(axis)
+
+
+def _travel_times(moved: np.ndarray, turned: np.ndarray) -> np.ndarray:
+    """Arrival times [P] at the poses at constant speed, from distances and angles [P - 1] between them."""
+    durations = moved / max(moved.mean(), 1e-12) + turned / max(turned.mean(), 1e-12) if len(moved) else moved
     return np.concatenate([[0.0], np.cumsum(durations + 1e-3)])
 
 
-def _hermite(poses: np.ndarray, slopes: np.ndarray, times: np.ndarray, time: float) -> np.ndarray:
-    """The cubic curve with `slopes` [P, 3, 4] through `poses` [P, 3, 4] at `time`."""
-    if len(poses) == 1:
-        return poses[0]
-    left = min(int(np.searchsorted(times, time, side="right")) - 1, len(poses) - 2)
-    right = left + 1
-    span = times[right] - times[left]
-    t = (time - times[left]) / span
+def _slopes(steps: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Slopes [P, 3] of the parabola through each pose and its neighbours, from the steps [P - 1, 3] between them."""
+    if len(steps) < 2:
+        return np.repeat(steps / np.diff(times)[:, None], 2, axis=0)
+    spans = np.diff(times)[:, None]
+    rates = steps / spans
+    middle = (spans[1:] * rates[:-1] + spans[:-1] * rates[1:]) / (spans[1:] + spans[:-1])
+    return np.concatenate([2 * rates[:1] - middle[:1], middle, 2 * rates[-1:] - middle[-1:]])
+
+
+def _hermite(ends: np.ndarray, slopes: np.ndarray, t: float) -> np.ndarray:
+    """The cubic curve with `slopes` [2, 3] from one of `ends` [2, 3] to the other, at t of 0 to 1."""
     return (
-        (2 * t**3 - 3 * t**2 + 1) * poses[left]
-        + (t**3 - 2 * t**2 + t) * span * slopes[left]
-        + (3 * t**2 - 2 * t**3) * poses[right]
-        + (t**3 - t**2) * span * slopes[right]
+        (2 * t**3 - 3 * t**2 + 1) * ends[0]
+        + (t**3 - 2 * t**2 + t) * slopes[0]
+        + (3 * t**2 - 2 * t**3) * ends[1]
+        + (t**3 - t**2) * slopes[1]
     )
 
 
-def _slopes(poses: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Slopes [P, 3, 4] of the parabola through each pose and its neighbours."""
-    if len(poses) == 1:
-        return np.zeros_like(poses)
-    return np.gradient(poses, times, axis=0, edge_order=2 if len(poses) > 2 else 1)
+def _rotation_between(ends: np.ndarray, slopes: np.ndarray, t: float) -> np.ndarray:
+    """The rotation [3, 3] between `ends` [2, 3, 3], which are left and reached with `slopes` [2, 3], at t of 0 to 1."""
+    first, last = ends
+    points = [first, first @ rotation_from_vector(slopes[0] / 3), last @ rotation_from_vector(-slopes[1] / 3), last]
+    while len(points) > 1:  # de Casteljau's algorithm
+        points = [one @ rotation_from_vector(t * _turn(one, other)) for one, other in itertools.pairwise(points)]
+    return points[0]

@@ -1,10 +1,12 @@
 """Interpolated camera paths, and views at another size."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
 
+from splat_cli.scene.quaternion import rotation_from_vector
 from splat_cli.scene.trajectories.camera_path import interpolate_path, with_size
 from tests.views import ring_of_views
 
@@ -36,12 +38,39 @@ def test_few_or_equal_cameras_make_a_path_too(views):
 
 
 def test_path_through_a_half_turn_is_not_mirrored():
-    """Cubic curves between opposite cameras pass matrices whose determinant is negative."""
     first = ring_of_views(1)[0]
     turned = [first.w2c @ np.diag([*signs, 1.0]) for signs in ((1, 1, 1), (-1, -1, 1), (1, -1, -1), (-1, 1, -1))]
     views = [dataclasses.replace(first, w2c=w2c) for w2c in turned]
     frames = interpolate_path(views, 40)
     assert [round(np.linalg.det(frame.w2c[:3, :3]), 9) for frame in frames] == [1.0] * 40
+
+
+@pytest.mark.parametrize("degrees", [30, 150, 180])
+def test_path_between_two_cameras_turns_at_constant_speed(degrees):
+    """A spherical linear interpolation, about the axis between both."""
+    first = ring_of_views(1)[0]
+    last = dataclasses.replace(first, w2c=first.w2c.copy())
+    last.w2c[:3] = rotation_from_vector(np.radians([0, 0.6 * degrees, 0.8 * degrees])) @ first.w2c[:3]
+    turns = [frame.w2c[:3, :3] @ first.w2c[:3, :3].T for frame in interpolate_path([first, last], 11)]
+    angles = np.degrees([np.arccos(np.clip((np.trace(turn) - 1) / 2, -1, 1)) for turn in turns])
+    np.testing.assert_allclose(angles, np.linspace(0, degrees, 11), atol=1e-4)
+
+
+def test_path_through_cameras_that_turn_far_is_smooth():
+    """No frame may turn by more than twice the mean."""
+    first = ring_of_views(1)[0]
+    axes = ([0, 0, 0], [0, 100, 0], [100, 0, 0], [0, 0, 100])
+    views, w2c = [], first.w2c
+    for axis in axes:
+        w2c = w2c.copy()
+        w2c[:3] = rotation_from_vector(np.radians(axis)) @ w2c[:3]
+        views.append(dataclasses.replace(first, w2c=w2c))
+    frames = interpolate_path(views, 37)
+    turns = [two.w2c[:3, :3] @ one.w2c[:3, :3].T for one, two in itertools.pairwise(frames)]
+    angles = np.degrees([np.arccos(np.clip((np.trace(turn) - 1) / 2, -1, 1)) for turn in turns])
+    assert angles.max() < 2 * angles.mean()
+    for view in views:
+        assert min(np.abs(frame.w2c - view.w2c).max() for frame in frames) < 1e-3
 
 
 def test_one_frame_is_the_first_camera():
