@@ -5,6 +5,7 @@ Ordinary JPEG files are decoded without the interpreter lock.
 
 import io
 import logging
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -32,7 +33,12 @@ EXCLUDED = "its mask excludes all pixels"
 """Reasons to skip a photograph without any pixel to train on."""
 COLORS = "have colours of {}, which are taken as sRGB: convert them if they look wrong"
 TURNED = "are turned by EXIF data, which is ignored: turn them if poses or masks are those of turned ones"
+BRIGHT = "have values over 1, which are shown as white: scale or tone-map them"
+"""Remark on photographs of floating-point pixels."""
 _GAMMA, _GAMMA_TOLERANCE = 0.45455, 0.02  # of sRGB
+_PNG, _HEAD_BYTES = b"\x89PNG", 1 << 16
+_TRANSFERS = {8: "linear light", 16: "HDR (PQ)", 18: "HDR (HLG)"}
+_PRIMARIES = {9: "BT.2020", 11: "DCI-P3", 12: "Display P3"}
 _COLORS_OF_CAMERA, _ADOBE_RGB = 1, "R03"  # InteroperabilityIndex: cameras state no other profile (DCF 2.0)
 _RATIO_TOLERANCE = 0.02
 _WHITE = 128
@@ -138,9 +144,10 @@ def image_size(path: Path) -> tuple[int, int]:
 
 
 def ignored_by(path: Path) -> Iterator[str]:
-    """What the file's header says of its pixels and is not applied: colours without a profile, a turn by EXIF data.
+    """What the file says of its pixels and is not applied: colours without an ICC profile, a turn by EXIF data.
 
-    A turn by 90 degrees of pictures that are not square is not told: cameras have another size then.
+    Only the header is read, except of floating-point pixels. A turn by 90 degrees of pictures that are not square is
+    not told: cameras have another size then.
     """
     with _opened(_regular(path)) as image:
         if image.mode == "CMYK":
@@ -148,6 +155,12 @@ def ignored_by(path: Path) -> Iterator[str]:
         has_profile = "icc_profile" in image.info
         if not has_profile and abs(image.info.get("gamma", _GAMMA) - _GAMMA) > _GAMMA_TOLERANCE:
             yield COLORS.format("another gamma")  # of PNG files
+        if colors := _coded_colors(path, has_profile):
+            yield COLORS.format(colors)
+        if image.mode == "F" and _is_plausible(image.size, _content(path)):
+            with suppress(Exception):  # damaged: decoding it says so
+                if np.nanmax(np.asarray(image)) > 1 + 1 / 255:
+                    yield BRIGHT
         turns = (2, 3, 4, 5, 6, 7, 8) if image.width == image.height else (2, 3, 4)
         with suppress(Exception):  # damaged EXIF data: Pillow's parser raises exceptions of any type
             # not image.getexif(), which decodes all pixels of a PNG to search for EXIF data behind them
@@ -156,6 +169,21 @@ def ignored_by(path: Path) -> Iterator[str]:
                 yield TURNED
             if not has_profile and exif.get_ifd(IFD.Interop).get(_COLORS_OF_CAMERA) == _ADOBE_RGB:
                 yield COLORS.format("Adobe RGB")
+
+
+def _coded_colors(path: Path, has_profile: bool) -> str | None:
+    """Colours other than sRGB's that a PNG, HEIC or AVIF file states by code points of ITU-T H.273, without a profile.
+
+    HDR counts in any case: an ICC profile beside it is for displays that cannot show it.
+    """
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    layout, key = (">BB", b"cICP") if head.startswith(_PNG) else (">HH", b"colrnclx")
+    at = head.find(key)
+    if at < 0 or at + len(key) + 4 > len(head):
+        return None
+    primaries, transfer = struct.unpack_from(layout, head, at + len(key))
+    return _TRANSFERS.get(transfer) or (None if has_profile else _PRIMARIES.get(primaries))
 
 
 def jpeg_reduction(path: Path, wanted: tuple[int, int]) -> int:

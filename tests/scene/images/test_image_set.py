@@ -3,6 +3,8 @@
 import dataclasses
 import io
 import os
+import struct
+import zlib
 
 import numpy as np
 import pytest
@@ -11,8 +13,9 @@ from PIL import ImageCms
 from PIL.PngImagePlugin import PngImageFile
 
 from splat_cli.errors import SceneError
+from splat_cli.io.image_files import FORMATS
 from splat_cli.scene import load_images
-from splat_cli.scene.images.decode import TURNED, ignored_by, image_size
+from splat_cli.scene.images.decode import BRIGHT, COLORS, TURNED, ignored_by, image_size
 from splat_cli.scene.images.image_set import ImageSet, mean_color
 from tests.io.test_image_files import EPS
 from tests.peak_memory import assert_little_memory
@@ -171,6 +174,39 @@ def test_turns_are_found_without_decoding_pixels(tmp_path, monkeypatch, orientat
     plain = Picture.fromarray(gradient())
     assert list(ignored_by(save(tmp_path, "plain.png", plain))) == []
     assert list(ignored_by(save(tmp_path, "a.png", plain, exif=exif))) == ([TURNED] if orientation == 3 else [])
+
+
+def _with_code_points(path, primaries, transfer):
+    """A PNG file with the chunk cICP, or an AVIF file with another one in its `nclx` box."""
+    content = path.read_bytes()
+    if path.suffix == ".png":
+        chunk = b"cICP" + bytes([primaries, transfer, 0, 1])
+        at = content.index(b"IDAT") - 4
+        chunk = struct.pack(">I", 4) + chunk + struct.pack(">I", zlib.crc32(chunk))
+        path.write_bytes(content[:at] + chunk + content[at:])
+    else:
+        at = content.index(b"nclx") + 4
+        path.write_bytes(content[:at] + struct.pack(">HH", primaries, transfer) + content[at + 4 :])
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.avif"])
+@pytest.mark.parametrize(
+    ("primaries", "transfer", "colors"),
+    [(1, 13, None), (9, 16, "HDR (PQ)"), (9, 18, "HDR (HLG)"), (9, 14, "BT.2020"), (12, 13, "Display P3")],
+)
+def test_colors_by_code_points_are_named(tmp_path, name, primaries, transfer, colors):
+    if name.endswith("avif") and "AVIF" not in FORMATS:
+        pytest.skip("Pillow without AVIF")
+    path = _with_code_points(save(tmp_path, name, Picture.fromarray(gradient())), primaries, transfer)
+    assert list(ignored_by(path)) == ([COLORS.format(colors)] if colors else [])
+
+
+@pytest.mark.parametrize(("most", "remarks"), [(1.0, []), (3.0, [BRIGHT])])
+def test_floating_point_pixels_over_white_are_named(tmp_path, most, remarks):
+    values = np.linspace(0, most, 40 * 30, dtype=np.float32).reshape(30, 40)
+    values[0, 0] = np.nan
+    assert list(ignored_by(save(tmp_path, "a.tif", Picture.fromarray(values)))) == remarks
 
 
 def test_broken_photographs_are_left_out(tmp_path):
