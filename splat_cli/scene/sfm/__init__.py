@@ -19,6 +19,7 @@ from splat_cli.scene.sfm.photographs import (
     collect_photographs,
     find_masks,
     is_video,
+    lost_colors,
     mask_files,
     source_files,
 )
@@ -128,6 +129,8 @@ def _photographs(
     names, skipped = collect_photographs(source, images, options.masks)
     if skipped:
         say(f"Left out {len(skipped)} of the photographs: {'; '.join(skipped[:_SHOWN])}")
+    for remark in lost_colors(source, options.masks):
+        say(remark)
     return names
 
 

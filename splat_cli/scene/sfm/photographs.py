@@ -2,7 +2,8 @@
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from splat_cli.errors import UsageError, reason_of
 from splat_cli.io.files import is_full, replacing, write_error
 from splat_cli.io.image_files import PHOTOGRAPH_SUFFIXES, open_image
 from splat_cli.scene.dataset import NO_MASKS
-from splat_cli.scene.images.decode import decode_mask, has_alpha, image_size
+from splat_cli.scene.images.decode import TURNED, decode_mask, has_alpha, ignored_by, image_size
+from splat_cli.terminal.console import first_of
 
 _VIDEOS = (".mp4", ".mov", ".mkv", ".avi", ".webm", ".m4v")
 MIN_PHOTOGRAPHS = 3
@@ -74,6 +76,19 @@ def collect_photographs(source: Path, images: Path, masks: Path | None = None) -
             f"needed ({', '.join(PHOTOGRAPH_SUFFIXES)})"
         )
     return names, skipped
+
+
+def lost_colors(source: Path, masks: Path | None = None) -> Iterator[str]:
+    """Remarks on colours that the copies of photographs in formats that COLMAP does not read no longer state."""
+    names: dict[str, list[str]] = {}
+    for path in source_files(source, masks):
+        if path.suffix.lower() in _CONVERTED:
+            with suppress(ValueError):  # skipped by `collect_photographs`
+                for remark in ignored_by(path):
+                    if remark is not TURNED:  # the copies keep EXIF data
+                        names.setdefault(remark, []).append(path.name)
+    for remark, found in names.items():
+        yield f"{len(found):,} photographs {remark} ({first_of(found)})"
 
 
 def _utf8_name(name: str) -> str:

@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+import struct
 import sys
 from unittest.mock import Mock
 
@@ -14,9 +15,9 @@ from PIL.ExifTags import GPS, IFD, Base
 from splat_cli.errors import DiskError
 from splat_cli.io.image_files import FORMATS, open_image
 from splat_cli.scene import read_scene
-from splat_cli.scene.images.decode import decode_photo, image_size
+from splat_cli.scene.images.decode import COLORS, decode_photo, image_size
 from splat_cli.scene.sfm.mapping import gps_locations
-from splat_cli.scene.sfm.photographs import collect_photographs
+from splat_cli.scene.sfm.photographs import collect_photographs, lost_colors
 from tests.scene.sfm.exif import METRES, gps_exif
 
 SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
@@ -153,3 +154,14 @@ def test_a_full_disk_is_that_of_the_copy(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "copy2", Mock(side_effect=full))
     with pytest.raises(DiskError, match=r"images/a\.jpg was not written: no space left on the disk"):
         collect_photographs(tmp_path / "photos", tmp_path / "images")
+
+
+@pytest.mark.usefixtures("heif")
+def test_colors_that_converted_photographs_lose_are_named(tmp_path):
+    for name in ("a.heic", "b.heic", "c.jpg"):
+        save(tmp_path / name)
+    path = tmp_path / "b.heic"
+    content = path.read_bytes()
+    at = content.index(b"nclx") + 4
+    path.write_bytes(content[:at] + struct.pack(">HH", 9, 18) + content[at + 4 :])
+    assert list(lost_colors(tmp_path)) == [f"1 photographs {COLORS.format('HDR (HLG)')} (b.heic)"]
