@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +35,7 @@ from splat_cli.scene.sfm import is_video, rough_name, rough_scene
 from splat_cli.scene.sfm.mapping import why_uncertain
 from splat_cli.scene.sfm.photographs import source_files
 from splat_cli.scene.sfm.video import extract_frames
-from splat_cli.scene.view import Scene
+from splat_cli.scene.view import Scene, View
 from splat_cli.scene.zipped import is_zipped_scene, unzipped_scene
 from splat_cli.terminal.console import Counting
 
@@ -84,21 +84,25 @@ def _check_without_poses(source: Path, paths: Sequence[Path], counting: Counting
         rough = _rough(checked, are_enlarged, counting)
         if rough and len(rough.scene.views) >= _MIN_PLACED * num and not why_uncertain(rough.spread):
             places = helpful_places(rough.scene, _NUM_PLACES)
-            findings = [*checked.findings, _rough_directions(rough)]
+            findings = [*checked.findings, _rough_directions(rough.scene.views, rough.matched)]
             return dataclasses.replace(checked, findings=findings, scene=rough.scene, places=places)
         finding = _groups(len(rough.scene.views), rough.num_apart, num, rough.spread) if rough else _groups(0, 0, num)
+        if rough and finding.ok and len(rough.turned) >= _MIN_PLACED * num:
+            finding = _rough_directions(rough.turned, rough.matched)
     return dataclasses.replace(checked, findings=[*checked.findings, finding])
 
 
 @dataclass(frozen=True)
 class _Rough:
     """Rough poses. num_apart: photographs in the largest other group that no match connects with those of the scene;
-    matched: pairs of photographs that show the same; spread: see `rough_scene`."""
+    matched: pairs of photographs that show the same; spread: see `Mapping`; turned: views all at one place, with
+    rotations by pairs alone, if few photographs have a pose."""
 
     scene: Scene
     num_apart: int
     matched: list[tuple[str, str]]
     spread: float = 0.0
+    turned: list[View] = field(default_factory=list)
 
 
 def _rough(checked: Checked, are_enlarged: bool, counting: Counting) -> _Rough | None:
@@ -107,14 +111,22 @@ def _rough(checked: Checked, are_enlarged: bool, counting: Counting) -> _Rough |
         found = rough_scene(paths, checked.pairs, Path(folder), counting, are_enlarged)
         if found is None:
             return None
-        scene, spread = found
+        scene, mapping = found
         groups = list(other_groups(find_model(scene.root)).values())
         matched = matched_photographs(scene.root)
     of_copy = {rough_name(number): name for number, name in enumerate(checked.names)}
     views = [dataclasses.replace(view, name=of_copy[view.name]) for view in scene.views]
     num_apart = _num_apart({view.name for view in scene.views}, groups, matched)
     pairs = [(of_copy[one], of_copy[other]) for one, other in matched]
-    return _Rough(dataclasses.replace(scene, views=views), num_apart, pairs, spread)
+    turned = [_turned(views[0], of_copy[name], turn) for name, turn in mapping.turns.items()]
+    return _Rough(dataclasses.replace(scene, views=views), num_apart, pairs, mapping.spread, turned)
+
+
+def _turned(view: View, name: str, rotation: np.ndarray) -> View:
+    """The view `name` with the lens of another one, at the origin."""
+    w2c = np.eye(4)
+    w2c[:3, :3] = rotation
+    return dataclasses.replace(view, name=name, path=None, w2c=w2c)
 
 
 def _num_apart(placed: set[str], groups: Sequence[set[str]], matched: Sequence[tuple[str, str]]) -> int:
@@ -130,13 +142,11 @@ def _num_apart(placed: set[str], groups: Sequence[set[str]], matched: Sequence[t
     return max(map(len, left), default=0)
 
 
-def _rough_directions(rough: _Rough) -> Finding:
+def _rough_directions(views: Sequence[View], matched: Sequence[tuple[str, str]]) -> Finding:
     """Directions by rough poses. If matches contradict them, it may not be a gap: there are too few photographs."""
-    finding = directions(gaps(rough.scene.views))
-    ways = {
-        view.name: view.w2c[2, :3] for view in rough.scene.views if not isinstance(view.distortion, Equirectangular)
-    }
-    opposite = [pair for pair in rough.matched if ways.keys() >= set(pair) and ways[pair[0]] @ ways[pair[1]] < 0]
+    finding = directions(gaps(views))
+    ways = {view.name: view.w2c[2, :3] for view in views if not isinstance(view.distortion, Equirectangular)}
+    opposite = [pair for pair in matched if ways.keys() >= set(pair) and ways[pair[0]] @ ways[pair[1]] < 0]
     if finding.ok or not opposite:
         return finding
     text = f"{' and '.join(opposite[0])} show the same, but by rough poses they look over 90 degrees apart"

@@ -217,6 +217,26 @@ def test_enlarged_copies_decide_if_few_photographs_have_a_rough_pose(monkeypatch
 
 
 @pytest.mark.parametrize(
+    ("turned", "num_apart", "text"),
+    [
+        (ring_of_views(24)[:16], 3, "no photograph looks at 135 of 360 degrees"),
+        (ring_of_views(24)[:15], 3, "unknown, 9 of 20 have a rough pose"),
+        (ring_of_views(16), 3, "from all around"),
+        (ring_of_views(24)[:16], 4, "9 and 4 of 20 fit together only among themselves"),
+    ],
+)
+def test_rotations_decide_where_few_photographs_have_a_pose(monkeypatch, tmp_path, turned, num_apart, text):
+    """Four fifths of the photographs must have one. All are at one place, so they look outward."""
+    found = photo_checks.Checked(tmp_path, [], [f"{i}" for i in range(20)], [], None, [], 1.0, None, [(0, 1)])
+    monkeypatch.setattr(check, "check_photographs", lambda *args: found)
+    views = [check._turned(ALL[0], view.name, view.w2c[:3, :3]) for view in turned]
+    rough = check._Rough(SimpleNamespace(views=SIDE[:9]), num_apart, [], 0.0, views)
+    monkeypatch.setattr(check, "_rough", lambda *args: rough)
+    (finding,) = check._check_without_poses(tmp_path, [], Display().counting).findings
+    assert finding.text.startswith(text)
+
+
+@pytest.mark.parametrize(
     ("views", "pair", "text"),
     [
         (OPEN, (0, 6), "no photograph from 132 of 360 degrees"),  # they look 72 degrees apart
@@ -228,7 +248,7 @@ def test_enlarged_copies_decide_if_few_photographs_have_a_rough_pose(monkeypatch
 )
 def test_matches_that_contradict_rough_poses_change_an_alarm(views, pair, text):
     matched = [(OPEN[0].name, OPEN[1].name), tuple(f"a_{number:02d}.jpg" for number in pair)]
-    finding = _rough_directions(check._Rough(SimpleNamespace(views=views), 0, matched))
+    finding = _rough_directions(views, matched)
     assert finding.text.startswith(text)
     assert finding.ok == (views is ALL)
 

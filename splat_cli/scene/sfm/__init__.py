@@ -76,10 +76,8 @@ def rough_scene(
     folder: Path,
     counting: Counting,
     are_enlarged: bool = False,
-) -> tuple[Scene, float] | None:
+) -> tuple[Scene, Mapping] | None:
     """The scene of small copies of photographs, in `folder`: rough poses, in about a tenth of the time of `make_scene`.
-
-    Also returns how far the poses depend on the points, see `Mapping.spread`.
 
     pairs: photographs to match, by number. Views have the names of `rough_name`. are_enlarged: whether features are
     also searched at twice the size of the copies, which takes three times as long and finds more. None if no two
@@ -98,7 +96,7 @@ def rough_scene(
     try:
         listed = [(names[i], names[j]) for i, j in pairs]
         mapping = map_photographs(folder, names, options, counting, pairs=listed, are_enlarged=are_enlarged)
-        return read_scene(folder), mapping.spread
+        return read_scene(folder), mapping
     except SceneError:
         return None
 

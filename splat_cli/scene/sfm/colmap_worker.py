@@ -69,12 +69,16 @@ _MIN_ERROR = 0.9  # with a camera each, relative to that of a shared camera; 0.9
 _MIN_ZOOM = 1.15  # 90th over 10th percentile; 1.01 to 1.07 for photographs of one camera
 _CELLS = 12  # along the longer side of a photograph, to see how much of it a pair's matches cover
 _NEAREST, _MUTUAL = 3, 5  # pairs of a photograph that cover most; of both photographs
-_AGREEING, _MAX_ERROR = 0.5, 4.0  # least share of a pair's matches; pixels from the epipolar line, as COLMAP verifies
+_AGREEING, _MAX_ERROR = (
+    0.5,
+    4.0,
+)  # least share of a pair's matches, or of all pairs; pixels from the epipolar line, as COLMAP verifies
 _MAX_CONTRADICTED = 0.02  # of the cells of strong pairs; up to 0.019 in nine scenes, 0.03 to 0.08 in a folded one
 _OWN_CAMERA = 1_000_000  # added to an image's id
 _SPLITS = 4  # of points into halves, to see how far poses depend on the half
 _SPLIT_POINTS = 300  # per photograph, at most
 _SPLIT_THREADS, _MAX_SPLIT = 2, 500  # halves that are adjusted at a time, and photographs, to limit memory and time
+_PARTS, _MAX_TURN_ERROR = 5, 10.0  # of the pairs, of which one is left out; degrees, as COLMAP's rotation averaging
 _NEAR = 0.02  # of the scene's size: cameras that are at the same place by both halves
 _BLOCKS = 8
 _MIN_BLOCK, _MAX_BLOCK = 5, 50
@@ -109,7 +113,8 @@ def main() -> None:
     for model in models:
         _color_points(model, images)
     written = _write(pycolmap, models, scene / "sparse", job)
-    _send(models=len(models), spread=_spread_if_known(pycolmap, models, job), **written)
+    turns = _turns_of_few(pycolmap, database, models, job)
+    _send(models=len(models), spread=_spread_if_known(pycolmap, models, job), turns=turns, **written)
     SavedModels(database).remove()
 
 
@@ -510,6 +515,91 @@ def _spread(pycolmap: Any, model: Any, job: Mapping[str, Any]) -> float:
         first.transform(moved)
         distances.append(np.linalg.norm(_centers(first, shown) - _centers(second, shown), axis=1) / size)
     return float(np.median(distances))
+
+
+def _turns_of_few(pycolmap: Any, database: Path, models: Sequence[Any], job: Mapping[str, Any]) -> dict[str, Any]:
+    """Name -> rotation from world to camera [3, 3] of small copies of which few have a pose, by their pairs alone.
+
+    Cameras that hardly move before a distant view have no points, but matches show how they turned. Empty if most have
+    a pose, if most pairs do not agree with rotations by the other pairs (those are few, or of other lenses), or if
+    COLMAP fails.
+    """
+    num, seed = len(job["names"]), job["seed"]
+    if not job["are_small"] or job["spheres"] or not models or models[0].num_reg_images() >= _MIN_REGISTERED * num:
+        return {}
+    try:
+        model, edges = _pair_rotations(pycolmap, database, _relative_focal(models[0]), seed)
+        num_agreeing, part = 0, np.random.default_rng(seed).permutation(len(edges)) % _PARTS
+        for number in range(_PARTS):
+            others = {pair: edge for (pair, edge), one in zip(edges.items(), part, strict=True) if one != number}
+            turns = _averaged_rotations(pycolmap, model, others, seed)
+            num_agreeing += sum(_agrees(turns, pair, edge) for pair, edge in edges.items() if pair not in others)
+        if num_agreeing < _AGREEING * len(edges):
+            return {}
+        turns = _averaged_rotations(pycolmap, model, edges, seed)
+        return {model.images[number].name: turn.tolist() for number, turn in turns.items()}
+    except (RuntimeError, ValueError, IndexError):  # as which pycolmap raises those of C++
+        return {}
+
+
+def _relative_focal(model: Any) -> float:
+    """Median focal length of photographs with a pose, relative to their longer side."""
+    cameras = [model.images[number].camera for number in model.reg_image_ids()]
+    return float(np.median([camera.mean_focal_length() / max(camera.width, camera.height) for camera in cameras]))
+
+
+def _pair_rotations(
+    pycolmap: Any, database: Path, relative_focal: float, seed: int
+) -> tuple[Any, dict[tuple[int, int], Any]]:
+    """A model of all photographs, without poses, and a `PoseGraphEdge` of each verified pair."""
+    opened = pycolmap.Database.open(database)
+    model, ends = pycolmap.Reconstruction(), {}
+    for image in opened.read_all_images():
+        camera = opened.read_camera(image.camera_id)
+        width, height = camera.width, camera.height
+        camera.model = pycolmap.CameraModelId.SIMPLE_PINHOLE
+        camera.params = [relative_focal * max(width, height), width / 2, height / 2]
+        if not model.exists_camera(camera.camera_id):
+            model.add_camera_with_trivial_rig(camera)
+        empty = pycolmap.Image(image.name, np.zeros((0, 2)), camera.camera_id, image.image_id)
+        model.add_image_with_trivial_frame(empty)
+        ends[image.image_id] = camera, np.asarray(opened.read_keypoints(image.image_id))[:, :2].astype(float)
+    pairs = sorted(map(pycolmap.pair_id_to_image_pair, opened.read_two_view_geometry_num_inliers()[0]))
+    matches = [opened.read_two_view_geometry(*pair).inlier_matches for pair in pairs]
+    opened.close()
+    options = pycolmap.TwoViewGeometryOptions(compute_relative_pose=True)
+    options.ransac.random_seed, options.ransac.max_num_trials = seed, _TRIALS
+    calls = (
+        partial(pycolmap.estimate_calibrated_two_view_geometry, *ends[first], *ends[second], matched, options)
+        for (first, second), matched in zip(pairs, matches, strict=True)
+    )
+    return model, {
+        pair: pycolmap.PoseGraphEdge(cam2_from_cam1=found.cam2_from_cam1, num_matches=len(found.inlier_matches))
+        for pair, found in zip(pairs, run_in_threads(calls, num_cores()), strict=True)
+        if found.cam2_from_cam1 is not None
+    }
+
+
+def _averaged_rotations(
+    pycolmap: Any, model: Any, edges: Mapping[tuple[int, int], Any], seed: int
+) -> dict[int, np.ndarray]:
+    """Rotations from world to camera of the photographs that the pairs connect (Chatterjee and Govindu 2013)."""
+    model, graph = pycolmap.Reconstruction(model), pycolmap.PoseGraph()
+    for pair, edge in edges.items():
+        graph.add_edge(*pair, edge)
+    options = pycolmap.RotationEstimatorOptions(random_seed=seed, max_rotation_error_deg=_MAX_TURN_ERROR)
+    if not edges or not pycolmap.run_rotation_averaging(options, graph, model, []):
+        return {}
+    return {number: model.images[number].cam_from_world().rotation.matrix() for number in model.reg_image_ids()}
+
+
+def _agrees(turns: Mapping[int, np.ndarray], pair: tuple[int, int], edge: Any) -> bool:
+    """Whether the rotations of both photographs are known and differ by that of their matches."""
+    if not turns.keys() >= set(pair):
+        return False
+    first, second = (turns[number] for number in pair)
+    cosine = (np.trace(edge.cam2_from_cam1.rotation.matrix() @ first @ second.T) - 1) / 2
+    return bool(cosine > np.cos(np.radians(_MAX_TURN_ERROR)))
 
 
 def _centers(model: Any, numbers: Sequence[int]) -> np.ndarray:

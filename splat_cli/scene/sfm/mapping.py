@@ -5,7 +5,7 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import chain, combinations, pairwise
 from pathlib import Path
@@ -225,7 +225,8 @@ class Mapping:
     unregistered: names of the photographs that were not registered; the file UNREGISTERED in `scene` lists them.
     gps_error: median in metres, if scale and orientation are from GPS data, else None. matcher: the one used,
     "exhaustive" or "sequential". spread: how far a camera is from its place by the other half of the points (median),
-    relative to the scene's size; 0 if that is unknown.
+    relative to the scene's size; 0 if that is unknown. turns: name -> rotation from world to camera [3, 3] of small
+    copies, if few of them have a pose, by pairs alone.
     """
 
     num_photographs: int
@@ -238,6 +239,7 @@ class Mapping:
     matcher: str = "exhaustive"
     scene: Path = Path()
     spread: float = 0.0
+    turns: dict[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def num_registered(self) -> int:
@@ -349,6 +351,7 @@ def map_photographs(
         matcher,
         scene,
         found["spread"],
+        {name: np.array(turn) for name, turn in found["turns"].items()},
     )
 
 
