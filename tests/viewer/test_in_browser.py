@@ -29,7 +29,7 @@ from splat_cli.scene.trajectories.focus import UP, look_at
 from splat_cli.scene.view import View
 from splat_cli.terminal.console import Display
 from splat_cli.viewer.html import Stop, write_html
-from splat_cli.viewer.initial_camera import find_initial_camera
+from splat_cli.viewer.initial_camera import InitialCamera, find_initial_camera
 from splat_cli.viewer.server import serving
 from splat_cli.viewer.splat_source import FileSource, open_source
 from splat_cli.viewer.window import Window
@@ -184,6 +184,30 @@ def test_frame_scene_shows_the_room_despite_a_far_splat(chromium, sample_run, tm
     page.keyboard.press("r")
     wait_for(page, lambda: psnr(screenshot(page)[:200], start) > 25)
     assert errors == []
+
+
+@pytest.mark.parametrize("turn", [0, 180])
+def test_frame_scene_stays_on_the_side_of_the_first_view(chromium, tmp_path, turn):
+    """What is red at the left and green at the right stays so: from behind, a wall would be mirrored."""
+    splats = splats_of_all_sizes([(2000, (-2, -1.5, -0.1), (2, 1.5, 0.1), 0.05, 3.0)], False)
+    sides = (splats.means[:, :1] < 0) == np.array([[True, False, False]])
+    splats = dataclasses.replace(splats, sh0=np.where(sides & [[True, True, False]], 1.5, -1.5).astype(np.float32))
+    turned = Edits(rotate=(0.0, turn, 0.0))
+    move = turned.similarity()
+    opening = InitialCamera([AT_START], AT_START, (0.0, 0.0, 0.0), "a").moved(move)
+    opening.write(tmp_path / "a.html", turned.apply(splats))
+    page = chromium.new_page(viewport=SIZE)
+    page.goto((tmp_path / "a.html").as_uri())
+    page.wait_for_selector("body[data-state=ready]", timeout=1000 * HANG)
+    start = screenshot(page)
+    page.keyboard.press("f")
+    wait_for(page, lambda: psnr(screenshot(page)[:200], start[:200]) < 20)
+
+    def is_framed():
+        left, right = np.split(screenshot(page)[60:200].astype(float).mean(axis=0), 2)
+        return (left[:, 0] - left[:, 1]).mean() > 10 and (right[:, 1] - right[:, 0]).mean() > 10
+
+    wait_for(page, is_framed)
 
 
 @pytest.mark.parametrize("size", [{"width": 1280, "height": 800}, {"width": 390, "height": 844}])
