@@ -24,5 +24,5 @@ def command(out: Path, number: int | None, gpus: int, device: str, display: "Dis
     timer = PhaseTimer("starting")
     from splat_cli.commands.city.cell import train_cell
 
-    result = train_cell(out, number, gpus, device, display, timer)
+    result = train_cell(out, number, device, gpus, display, timer)
     return Output(result.lines(), result.to_dict())

@@ -8,7 +8,9 @@ from splat_cli.engine.engine import Engine, LocalEngine
 from splat_cli.engine.process import device_environments
 from splat_cli.terminal.interrupt import Interrupted, deferred_interrupt
 
-__all__ = ["Engine", "open_engine"]
+__all__ = ["INTERRUPTED", "Engine", "open_engine"]
+
+INTERRUPTED = "Interrupted; run the same command again to continue with the rest"
 
 
 @contextmanager
@@ -37,4 +39,4 @@ def open_engine(
         try:
             yield engine
         except KeyboardInterrupt as error:
-            raise Interrupted("Interrupted; run the same command again to continue with the rest", error) from None
+            raise Interrupted(INTERRUPTED, error) from None

@@ -17,7 +17,7 @@ from splat_cli.engine.job import Job, JobResult, failed_result
 from splat_cli.engine.process import describe_device, run_job
 from splat_cli.errors import SplatError, reason_of
 
-_LOCK_PATIENCE = 180.0  # seconds for a process of an earlier command to save, or for a lost computer's lock to expire
+LOCK_PATIENCE = 180.0  # seconds for a process of an earlier command to save, or for a lost computer's lock to expire
 
 
 class Engine(ABC):
@@ -58,14 +58,14 @@ class Engine(ABC):
     def _next_results(self) -> list[JobResult]:
         """Results that have arrived since the last call. Starts waiting jobs on free devices."""
 
-    @abstractmethod
     def run_ranks(self, jobs: Mapping[int, Job]) -> JobResult | None:
-        """The result of one job on the largest possible number of free GPUs, one rank per GPU.
+        """The result of one job on the largest possible number of free workers of a cluster, one rank per worker.
 
-        jobs: the job for each possible number of GPUs, from 2. None if too few are free. If ranks cannot start or one
-        is lost, all ranks end and the result has an error. Call it while no other job is submitted. KeyboardInterrupt
-        after Ctrl-C.
+        jobs: the job for each possible number of workers, from 2. None if too few are free. If ranks cannot start or
+        one is lost, all ranks end and the result has an error. Call it while no other job is submitted.
+        KeyboardInterrupt after Ctrl-C.
         """
+        return None
 
     @abstractmethod
     def close(self) -> None:
@@ -82,14 +82,6 @@ class LocalEngine(Engine):
         self._free, self._closing = list(devices), threading.Event()
         self._threads = ThreadPool(len(devices))  # of daemons: a second Ctrl-C does not wait for them
 
-    def run_ranks(self, jobs: Mapping[int, Job]) -> JobResult | None:
-        """See Engine.run_ranks. The job, which sees all its devices, starts its ranks itself."""
-        size = max((size for size in jobs if size <= len(self._free)), default=0)
-        if not size:
-            return None
-        self._start(jobs[size], size)
-        return next(self.results())
-
     def close(self) -> None:
         self._closing.set()
         self._threads.close()
@@ -98,22 +90,17 @@ class LocalEngine(Engine):
     def _next_results(self) -> list[JobResult]:
         ended = [task for task in self._running if task.ready()]
         for task in ended:
-            self._free += self._running.pop(task)
+            self._free.append(self._running.pop(task))
         for job in self._in_order()[: len(self._free)]:
             self._waiting.remove(job)
-            self._start(job, 1)
+            device = self._free.pop(0)
+            self._running[self._threads.apply_async(self._run, [job, device])] = device
         return [task.get() for task in ended]
-
-    def _start(self, job: Job, num: int) -> None:
-        """Start a job on the first `num` free devices."""
-        devices, self._free = self._free[:num], self._free[num:]
-        variables = {name: ",".join(one[name] for one in devices) for name in devices[0]}
-        self._running[self._threads.apply_async(self._run, [job, variables])] = devices
 
     def _run(self, job: Job, variables: Mapping[str, str]) -> JobResult:
         is_closing = self._closing.is_set
         try:
-            job.wait_for_run(_LOCK_PATIENCE, is_closing, lambda text: self._say(f"{job.name}: {text}"))
+            job.wait_for_run(LOCK_PATIENCE, is_closing, lambda text: self._say(f"{job.name}: {text}"))
             if is_closing():
                 return failed_result(job, "interrupted")
             return run_job(job, variables, describe_device(variables), is_closing)

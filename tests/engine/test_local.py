@@ -57,16 +57,6 @@ def test_an_engine_runs_a_job_per_device(tmp_path):
     assert {result.place for result in results} == {"GPU 5", "GPU 7"}
 
 
-def test_ranks_of_a_job_see_as_many_devices_as_they_are(tmp_path):
-    devices = [{"CUDA_VISIBLE_DEVICES": name} for name in "579"]
-    engine = LocalEngine(devices, lambda: None, print)
-    result = engine.run_ranks({size: job(tmp_path, "--version", name=str(size)) for size in (4, 2)})
-    none = engine.run_ranks({4: job(tmp_path, "--version")})
-    engine.close()
-    assert (result.job.name, result.exit_code, result.place) == ("2", 0, "GPU 5,7")
-    assert none is None
-
-
 def order_of_jobs(engine, folder):
     """The order in which an engine of one device runs jobs of different priorities."""
     engine.submit(dataclasses.replace(job(folder, "--version", name="first"), priority=9))

@@ -15,6 +15,7 @@ from PIL import Image as Picture
 from splat_cli.commands.city.city import City, read_city
 from splat_cli.commands.city.coarse_views import CoarseViews, is_shown, picture_of_cell, without_exposure
 from splat_cli.commands.city.plan import CellFiles, CityPlan, last_splats, named_damage, read_plan
+from splat_cli.config import TrainConfig
 from splat_cli.data.image_budget import image_budget
 from splat_cli.device import Backend, num_cores
 from splat_cli.errors import SceneError, UsageError
@@ -29,7 +30,7 @@ from splat_cli.run.device import open_device
 from splat_cli.run.plan import resolve_plan
 from splat_cli.run.resume import Resumption, free_memory, plan_resumption
 from splat_cli.run.setup.memory_plan import MIN_SPLATS, plan_memory
-from splat_cli.run.storage.find_run import is_run
+from splat_cli.run.storage.find_run import is_run, locked_run, new_locked_run
 from splat_cli.run.storage.load_run import load_run_images
 from splat_cli.run.storage.result import RunSummary, read_result
 from splat_cli.run.storage.run_dir import RunDir
@@ -47,7 +48,7 @@ _KEPT = 0.5  # fraction of the splats with which the last pass starts: docs/opti
 
 
 def train_cell(
-    out: Path, number: int | None, gpus: int, device: str, display: Display, timer: PhaseTimer
+    out: Path, number: int | None, device: str, gpus: int, display: Display, timer: PhaseTimer
 ) -> RunSummary:
     """Prepare a cell of the city in `out`, and train it. The run is locked from the start. UsageError.
 
@@ -70,10 +71,26 @@ def train_cell(
             free_memory(backend)  # training plans with the free memory
         config = city.cell_config(plan, number)
         config = dataclasses.replace(config, gpus=1 if config.frozen else gpus)
-        start = Resumption(files.scene, config, None)
-        if is_run(files.run.path):
-            start = plan_resumption(files.run, files.scene, {"gpus": config.gpus}, display)
-        return train_scene(start.scene, files.run, start.config, backend, display, start.checkpoint, timer=timer)
+        return _train(files.scene, files.run, config, backend, display, timer)
+
+
+def train_coarse(city: City, gpus: int, display: Display, timer: PhaseTimer) -> RunSummary:
+    """Train the coarse run of a city, or continue it, on `gpus` GPUs. UsageError."""
+    run, config = city.coarse, dataclasses.replace(city.coarse_config(), gpus=gpus)
+    lock = locked_run if is_run(run.path) else new_locked_run
+    with lock(run.path):
+        backend = open_device(city.device, config, display)
+        return _train(city.scene, run, config, backend, display, timer)
+
+
+def _train(
+    scene: Path, run: RunDir, config: TrainConfig, backend: Backend, display: Display, timer: PhaseTimer
+) -> RunSummary:
+    """Train a run, or continue it, on the GPUs of `config`."""
+    start = Resumption(scene, config, None)
+    if is_run(run.path):
+        start = plan_resumption(run, scene, {"gpus": config.gpus}, display)
+    return train_scene(start.scene, run, start.config, backend, display, start.checkpoint, timer=timer)
 
 
 def prepare_cell(coarse: RunDir, out: Path, plan: CityPlan, number: int, backend: Backend, display: Display) -> None:

@@ -131,6 +131,10 @@ class City:
             config = config if config.frozen else dataclasses.replace(config, batch=self.last_batch or config.batch)
         return self._within(limit, config)
 
+    def gpus_of_coarse_run(self) -> list[int]:
+        """Numbers of GPUs, descending, on which the coarse run has the result of one GPU; 1 is left out."""
+        return rank_counts(self.coarse_config()) if self.coarse_batch else []
+
     def gpus_of_last_pass(self) -> list[int]:
         """Numbers of GPUs, descending, on which the last pass has the result of one GPU; 1 is left out."""
         config = dataclasses.replace(self.config, **_OF_CELLS, batch=self.last_batch)

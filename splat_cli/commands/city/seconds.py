@@ -28,12 +28,17 @@ def timed(out: Path, stage: str, display: Display) -> Iterator[None]:
 
 
 def show_job(out: Path, ended: JobResult, num_splats: int, display: Display) -> None:
-    """Show and record the seconds of a job that trained a run, and of the run's phases."""
+    """`show_run` of the run that a job has trained."""
     assert ended.job.run is not None
-    phases = sum_phases(RunDir(ended.job.run).log.entries())
+    show_run(out, ended.job.name, RunDir(ended.job.run), ended.seconds, ended.place, num_splats, display)
+
+
+def show_run(out: Path, name: str, run: RunDir, seconds: float, place: str, num_splats: int, display: Display) -> None:
+    """Show and record the seconds of a trained run and of its phases. place: where it was trained."""
+    phases = sum_phases(run.log.entries())
     prepared = f"prepared in {phases['preparation']:.1f} s, " if "preparation" in phases else ""
-    display.say(f"{ended.job.name}: {prepared}{num_splats:,} splats in {ended.seconds:.1f} s")
-    _record(out, ended.job.name, {"seconds": round(ended.seconds, 3), "place": ended.place, "phases": phases}, display)
+    display.say(f"{name}: {prepared}{num_splats:,} splats in {seconds:.1f} s")
+    _record(out, name, {"seconds": round(seconds, 3), "place": place, "phases": phases}, display)
 
 
 def _recorded(path: Path) -> dict[str, Any]:

@@ -5,24 +5,34 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import shutil
+import time
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from splat_cli.commands.city.cell import train_cell, train_coarse
 from splat_cli.commands.city.city import City
 from splat_cli.commands.city.merge import finish, merge_cells
 from splat_cli.commands.city.plan import CellFiles, CityPlan, divide, read_plan
-from splat_cli.commands.city.seconds import show_job, timed
+from splat_cli.commands.city.seconds import show_job, show_run, timed
 from splat_cli.config import TrainConfig
-from splat_cli.engine import Engine, open_engine
+from splat_cli.engine import INTERRUPTED, Engine, open_engine
+from splat_cli.engine.engine import LOCK_PATIENCE
 from splat_cli.engine.job import Job, resumed_on, train_job
-from splat_cli.errors import SplatError, UsageError
+from splat_cli.engine.process import describe_device, device_environments
+from splat_cli.errors import SplatError, UsageError, one_line
 from splat_cli.io.files import entries, remove_leftovers
+from splat_cli.io.folder_lock import wait_until_unlocked
 from splat_cli.run.device import open_device
-from splat_cli.run.ranks import rank_counts
+from splat_cli.run.resume import free_memory
 from splat_cli.run.storage.result import RunSummary, read_result
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.terminal.console import Display
+from splat_cli.terminal.interrupt import Interrupted
+from splat_cli.terminal.phase_timer import PhaseTimer
 
 
 def train_city(city: City, display: Display) -> RunSummary:
@@ -48,10 +58,14 @@ def train_city(city: City, display: Display) -> RunSummary:
 
 
 def _train_parts(city: City, plan: CityPlan | None, display: Display) -> CityPlan:
-    """Train the coarse run, the cells and the last pass with one engine. plan: None if the scene is not divided yet."""
+    """Train the coarse run, the cells and the last pass. plan: None if the scene is not divided yet."""
+    is_here = city.cluster is None  # the coarse run and the last pass: a process of their own would start later
+    if is_here and not city.coarse.result():
+        _announce_coarse(city, display)
+        _train_here(city, "coarse", city.coarse, partial(train_coarse, city), city.gpus_of_coarse_run(), display)
     with open_engine(city.device, city.cluster, display.say) as engine:
         if not city.coarse.result():
-            display.say(f"Coarse run: up to {min(city.cell_splats, city.max_splats):,} splats, {city.coarse.path}")
+            _announce_coarse(city, display)
             _run_on_gpus(city, coarse_jobs(city), engine, display)
         if plan is None:
             with timed(city.out, "division", display):
@@ -62,15 +76,67 @@ def _train_parts(city: City, plan: CityPlan | None, display: Display) -> CityPla
         display.say(f"{len(plan.cells)} cells in {1 + max(cell.round for cell in plan.cells)} rounds")
         with timed(city.out, "cells", display):
             _train_cells(city, plan, engine, display)
-        if _lacks_last_pass(city):
+        if _lacks_last_pass(city) and not is_here:
             _run_on_gpus(city, last_jobs(city), engine, display)
+    if _lacks_last_pass(city):
+        run = CellFiles.of(city.out, None).run
+        train = partial(train_cell, city.out, None, city.device)
+        _train_here(city, "last pass", run, train, city.gpus_of_last_pass(), display)
     return plan
 
 
-def _run_on_gpus(city: City, jobs: dict[int, Job], engine: Engine, display: Display) -> None:
-    """Run a job on the largest possible number of free GPUs; the result is the same. jobs: for each number, and for 1.
+def _announce_coarse(city: City, display: Display) -> None:
+    display.say(f"Coarse run: up to {min(city.cell_splats, city.max_splats):,} splats, {city.coarse.path}")
 
-    Runs it on one GPU if fewer than two are free, or if ranks fail.
+
+def _train_here(
+    city: City,
+    name: str,
+    run: RunDir,
+    train: Callable[[int, Display, PhaseTimer], RunSummary],
+    sizes: Sequence[int],
+    display: Display,
+) -> None:
+    """Train a run in this process, on the largest possible number of this machine's GPUs; the result is the same.
+
+    train: trains it on a number of GPUs. sizes: possible numbers, except 1. Continues on one GPU if several fail.
+    SplatError, as `_run`; Interrupted.
+    """
+    devices, start = device_environments(city.device), time.perf_counter()
+    gpus = max((size for size in sizes if size <= len(devices)), default=1)
+    with _as_stage(name):
+        wait_until_unlocked(run.path, LOCK_PATIENCE, lambda: False, lambda text: display.say(f"{name}: {text}"))
+        try:
+            result = train(gpus, display, PhaseTimer("starting"))
+        except (SplatError, RuntimeError, MemoryError) as error:  # CuPy raises RuntimeErrors
+            if gpus == 1 or isinstance(error, Interrupted):
+                raise
+            display.warn(f"{name} continues on one GPU: {one_line(error)}")
+            gpus, result = 1, train(1, display, PhaseTimer("starting"))
+    free_memory(open_device(city.device, city.config, display))  # for the cells
+    place = ", ".join(describe_device(one) for one in devices[:gpus])
+    show_run(city.out, name, run, time.perf_counter() - start, place, result.num_splats, display)
+
+
+@contextmanager
+def _as_stage(name: str) -> Iterator[None]:
+    """Context that trains a run: its errors are those of a stage with this name."""
+    try:
+        yield
+    except Interrupted as error:
+        again = Interrupted(INTERRUPTED)
+        again.exit_code = error.exit_code
+        raise again from None
+    except KeyboardInterrupt as error:
+        raise Interrupted(INTERRUPTED, error) from None
+    except SplatError as error:
+        raise _failure([(name, {"error": str(error), "exit_code": error.exit_code})]) from None
+
+
+def _run_on_gpus(city: City, jobs: dict[int, Job], engine: Engine, display: Display) -> None:
+    """Run a job on the largest possible number of free workers; the result is the same. jobs: for each number, and 1.
+
+    Runs it on one worker if fewer than two are free, or if ranks fail.
     """
     single = jobs.pop(1)
     single.log.parent.mkdir(parents=True, exist_ok=True)
@@ -145,8 +211,7 @@ def coarse_jobs(city: City) -> dict[int, Job]:
 
     Only for one GPU if the city has no record of the batch size.
     """
-    config = city.coarse_config()
-    sizes = [1, *(rank_counts(config) if city.coarse_batch else [])]
+    config, sizes = city.coarse_config(), (1, *city.gpus_of_coarse_run())
     return {size: _job(city, dataclasses.replace(config, gpus=size)) for size in sizes}
 
 

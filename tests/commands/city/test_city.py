@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from contextlib import suppress
 from math import ceil
 from unittest.mock import Mock
@@ -396,6 +397,27 @@ def test_coarse_run_and_last_pass_of_two_workers_have_the_same_bytes(city, splat
     assert "Rank 1 of 2 runs on" in result.err
     assert [RunDir(tmp_path / "two" / run).config().gpus for run in ("coarse", "cells/last/run")] == [2, 2]
     assert [path.read_bytes() for path in plys[0]] == [path.read_bytes() for path in plys[1]]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGTERM ends a process on Windows")
+@pytest.mark.parametrize("stage", ["coarse", "cells/last/run"])
+def test_a_city_interrupted_in_its_own_process_continues(city, splat, tmp_path, stage):
+    """In the coarse run or the last pass. No process is left."""
+    scene, out = city[0], tmp_path / "out"
+    with started([*SPLAT, "city", scene, "-o", out, *OPTIONS], stderr=subprocess.PIPE) as process:
+        wait_until(RunDir(out / stage).cameras_path.is_file, process)
+        before = descendants(process.pid)
+        process.terminate()
+        _, err = process.communicate(timeout=HANG)
+    assert (process.returncode, err.splitlines()[-1]) == (
+        143,
+        "Interrupted; run the same command again to continue with the rest",
+    )
+    assert_gone(before)
+    assert not RunDir(out / stage).result()
+    result = splat("city", scene, "-o", out, *OPTIONS)
+    assert result.code == 0, result.err
+    assert RunDir(out).ply_path(40).read_bytes() == RunDir(city[1]).ply_path(40).read_bytes()
 
 
 def test_city_begun_on_a_cluster_continues_on_this_machine(city, splat, tmp_path):

@@ -2,16 +2,20 @@
 
 import dataclasses
 import json
+import signal
 from pathlib import Path
 
 import pytest
 
+from splat_cli.commands.city import stages
 from splat_cli.commands.city.city import City
-from splat_cli.commands.city.stages import _run, _run_on_gpus, coarse_jobs, last_jobs
+from splat_cli.commands.city.stages import _run, _run_on_gpus, _train_here, coarse_jobs, last_jobs
 from splat_cli.config import TrainConfig
 from splat_cli.engine.job import Job, JobResult
-from splat_cli.errors import SplatError, UsageError
+from splat_cli.errors import OutOfMemory, SplatError, UsageError
+from splat_cli.run.storage.result import RunSummary
 from splat_cli.terminal.console import Display, Level
+from splat_cli.terminal.interrupt import Interrupted, Terminated
 
 
 class RecordingEngine:
@@ -126,3 +130,49 @@ def test_gpus_of_the_last_pass_divide_its_batch(city, batch, options, sizes):
     jobs = last_jobs(dataclasses.replace(city, last_batch=batch, config=TrainConfig(**options)))
     assert list(jobs) == sizes
     assert all(f"--gpus={size}" in job.command() for size, job in jobs.items())
+
+
+@pytest.mark.parametrize(
+    ("num", "sizes", "failing", "tried", "place"),
+    [
+        (1, [4, 2], (), [1], ""),
+        (3, [4, 2], (), [2], "GPU 5, GPU 6"),
+        (3, [4], (), [1], "GPU 5"),
+        (3, [4, 2], (2,), [2, 1], "GPU 5"),
+    ],
+    ids=["one", "of three", "too few", "no NCCL"],
+)
+def test_gpus_of_a_run_in_this_process(city, capsys, monkeypatch, num, sizes, failing, tried, place):
+    devices = [{"CUDA_VISIBLE_DEVICES": name} for name in "567"] if num > 1 else [{}]
+    monkeypatch.setattr(stages, "device_environments", lambda device: devices)
+    sizes_tried = []
+
+    def train(gpus, display, timer):
+        sizes_tried.append(gpus)
+        if gpus in failing:
+            raise UsageError("needs NCCL")
+        return RunSummary(city.coarse, 9, 7, 1.0, None, {})
+
+    _train_here(city, "coarse", city.coarse, train, sizes, Display(level=Level.NORMAL))
+    assert sizes_tried == tried
+    assert ("continues on one GPU: needs NCCL" in capsys.readouterr().err) == bool(failing)
+    assert json.loads((city.out / "seconds.json").read_text())["coarse"]["place"] == place
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind", "message", "code"),
+    [
+        (Interrupted("state saved", Terminated(signal.SIGTERM)), Interrupted, "^Interrupted; run the same", 143),
+        (KeyboardInterrupt(), Interrupted, "^Interrupted; run the same", 130),
+        (UsageError("no photograph"), UsageError, "^coarse: no photograph$", 2),
+        (OutOfMemory("splats"), SplatError, "^coarse: splats; the same command continues", 1),
+    ],
+    ids=["SIGTERM", "Ctrl-C", "usage", "memory"],
+)
+def test_an_error_of_a_run_in_this_process_is_one_of_the_city(city, raised, kind, message, code):
+    def train(gpus, display, timer):
+        raise raised
+
+    with pytest.raises(kind, match=message) as error:
+        _train_here(city, "coarse", city.coarse, train, [], Display(level=Level.QUIET))
+    assert error.value.exit_code == code
