@@ -8,6 +8,7 @@ import sys
 from multiprocessing.connection import Connection
 
 from splat_cli.data.training_images import own_views
+from splat_cli.device import open_backend
 from splat_cli.errors import DeviceError, SplatError, one_line
 from splat_cli.ranks.protocol import OUT_OF_MEMORY_ADVICE, Channel, RankError, Share
 from splat_cli.ranks.watch import Heartbeat
@@ -38,6 +39,8 @@ def main(arguments: list[str]) -> None:
 
 
 def _follow(channel: Channel, files: list[int]) -> None:
+    if not files:  # on GPUs, this takes a second: the processes may be started ahead of their first message
+        open_backend()
     requested, device = channel.next_message()
     display = Display(io.StringIO())  # only rank 0 prints
     backend = open_device(device, requested, display)

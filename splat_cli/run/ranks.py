@@ -70,7 +70,7 @@ def started_ranks(config: TrainConfig, backend: Backend) -> Iterator[Ranks]:
     if config.gpus == 1:
         yield SingleRank()
         return
-    followers, files = _followers(config.gpus, is_cuda=backend.name == "cuda")
+    followers, files = _followers(config.gpus, backend)
     try:
         channel = Channel(0, config.gpus, followers.connections, followers.check)
         channel.broadcast(config, backend.name)
@@ -85,18 +85,52 @@ def started_ranks(config: TrainConfig, backend: Backend) -> Iterator[Ranks]:
         finally:
             ranks.close()  # close before the others end: NCCL would wait for them
     finally:
-        followers.close()
-        for file in files:
-            os.close(file)
+        _end(followers, files)
 
 
-def _followers(size: int, is_cuda: bool) -> tuple[RankWatch, list[int]]:
+_ahead: list[tuple[int, RankWatch, list[int]]] = []
+"""(number of ranks, their processes, files of shared memory) that wait for `started_ranks`."""
+
+
+@contextmanager
+def followers_ahead(size: int, backend: Backend) -> Iterator[None]:
+    """Start the processes of the other ranks, which import modules and open their devices during other work.
+
+    `started_ranks` uses them within the context. One rank needs none.
+    """
+    started = None if size == 1 or inherited_links() else (size, *_start(size, backend))
+    if started:
+        _ahead.append(started)
+    try:
+        yield
+    finally:
+        if started in _ahead:
+            _ahead.remove(started)
+            _end(*started[1:])
+
+
+def _followers(size: int, backend: Backend) -> tuple[RankWatch, list[int]]:
     """The processes of the other ranks, and on the CPU the files of their shared memory."""
     if links := inherited_links():
         return LinkedFollowers(links), list(links.files)
+    for started in _ahead:
+        if started[0] == size:
+            _ahead.remove(started)
+            return started[1:]
+    return _start(size, backend)
+
+
+def _start(size: int, backend: Backend) -> tuple[RankWatch, list[int]]:
+    is_cuda = backend.name == "cuda"
     files = [] if is_cuda else make_shared_memory(size)
     environments = [{"CUDA_VISIBLE_DEVICES": device} for device in visible_gpus(size)[1:size]] if is_cuda else []
     return Followers("splat_cli.run.follower", size, environments, files), files
+
+
+def _end(followers: RankWatch, files: list[int]) -> None:
+    followers.close()
+    for file in files:
+        os.close(file)
 
 
 def make_ranks(channel: Channel, backend: Backend, files: list[int]) -> Ranks:

@@ -7,9 +7,12 @@ import threading
 
 import pytest
 
+from splat_cli.config import TrainConfig
+from splat_cli.device import open_backend
 from splat_cli.ranks import watch
 from splat_cli.ranks.protocol import RankError
 from splat_cli.run import resume, train_scene
+from splat_cli.run.ranks import followers_ahead, started_ranks
 from splat_cli.terminal.interrupt import Interrupted
 from splat_cli.terminal.phase_timer import PhaseTimer
 from tests.ranks.disturbances import kill, once, restarts
@@ -118,4 +121,22 @@ def test_interrupt_during_a_restart_names_the_checkpoint(training, tmp_path, mon
     )
     with pytest.raises(Interrupted, match=f"^{re.escape(saved)}$"):
         train(training, run, 2, once(lambda _: kill(children()[-1], 0)))
+    assert not children()
+
+
+def test_processes_started_ahead_serve_one_run():
+    """A run of another size starts its own; what no run has used ends with the context."""
+    backend, config = open_backend("cpu"), TrainConfig(gpus=2, batch=2)
+    with followers_ahead(2, backend):
+        ahead = wait_until(children)
+        with started_ranks(config, backend):
+            assert children() == ahead
+        assert not children()
+        with started_ranks(config, backend):
+            assert len(set(wait_until(children)) - {*ahead}) == 1
+    with followers_ahead(3, backend):
+        ahead = wait_until(lambda: len(found := children()) == 2 and found)
+        with started_ranks(config, backend):
+            assert wait_until(lambda: set(children()) > {*ahead})
+        assert children() == ahead
     assert not children()

@@ -28,6 +28,7 @@ from splat_cli.processes.threads import run_in_threads
 from splat_cli.run.checkpoints.checkpointer import newest_checkpoint
 from splat_cli.run.device import open_device
 from splat_cli.run.plan import resolve_plan
+from splat_cli.run.ranks import followers_ahead
 from splat_cli.run.resume import Resumption, free_memory, plan_resumption
 from splat_cli.run.setup.memory_plan import MIN_SPLATS, plan_memory
 from splat_cli.run.storage.find_run import is_run, locked_run, new_locked_run
@@ -62,16 +63,17 @@ def train_cell(
         if files.run.result():
             return read_result(files.run)
         backend = open_device(device, city.config, display)
-        with timer("preparation"):
-            if not files.start.is_file():
-                if number is None:
-                    prepare_last_pass(city, plan, backend, display)
-                else:
-                    prepare_cell(city.coarse, out, plan, number, backend, display)
-            free_memory(backend)  # training plans with the free memory
-        config = city.cell_config(plan, number)
-        config = dataclasses.replace(config, gpus=1 if config.frozen else gpus)
-        return _train(files.scene, files.run, config, backend, display, timer)
+        with followers_ahead(gpus, backend):
+            with timer("preparation"):
+                if not files.start.is_file():
+                    if number is None:
+                        prepare_last_pass(city, plan, backend, display)
+                    else:
+                        prepare_cell(city.coarse, out, plan, number, backend, display)
+                free_memory(backend)  # training plans with the free memory
+            config = city.cell_config(plan, number)
+            config = dataclasses.replace(config, gpus=1 if config.frozen else gpus)
+            return _train(files.scene, files.run, config, backend, display, timer)
 
 
 def train_coarse(city: City, gpus: int, display: Display, timer: PhaseTimer) -> RunSummary:

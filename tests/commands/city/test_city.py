@@ -344,6 +344,19 @@ def test_cells_are_prepared_by_their_jobs(city, copy, splat, monkeypatch):
     assert CellFiles.of(copy, None).start.stat().st_mtime_ns > before  # the last pass is repeated after a cell
 
 
+def test_a_last_pass_on_two_gpus_has_the_same_bytes(copy, splat):
+    record, found = copy / "city.json", []
+    record.write_text(record.read_text().replace('"last_batch": 1', '"last_batch": 2'))
+    for gpus in (1, 2):
+        shutil.rmtree(copy / "cells" / "last")
+        done = splat("cell", copy, "--device", "cpu", "--gpus", gpus)
+        assert done.code == 0, done.err
+        run = CellFiles.of(copy, None).run
+        assert (run.config().gpus, run.config().batch) == (gpus, 2)
+        found.append(run.ply_path(20).read_bytes())
+    assert found[0] == found[1]
+
+
 def test_a_last_pass_that_two_gpus_have_begun_continues_on_one(copy, splat):
     run = CellFiles.of(copy, None).run
     before = run.ply_path(20).read_bytes()
