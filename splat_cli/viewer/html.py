@@ -5,6 +5,7 @@ of a compressed PLY in gzip, at the same quality.
 """
 
 import base64
+import functools
 import gzip
 import html
 import json
@@ -173,7 +174,7 @@ def splats_in_3d(
         background=_css_color(background),
         licences=_static("LICENSES.txt"),
         style=_static("supersplat-viewer.css"),
-        script=_base64(gzip.compress(_static("supersplat-viewer.js").encode(), mtime=0)),
+        script=_script(),
         scene=json.dumps(scene).replace("<", "\\u003c"),
         splats=content,
     )
@@ -231,6 +232,12 @@ def _sog(splats: SplatArrays, max_entries: int) -> bytes:
         file = Path(folder) / "splats.sog"
         write_sog(file, splats, max_entries)
         return file.read_bytes()
+
+
+@functools.cache
+def _script() -> str:
+    """The viewer, compressed once: a report tries several numbers of splats."""
+    return _base64(gzip.compress(_static("supersplat-viewer.js").encode(), mtime=0))
 
 
 def _base64(content: bytes) -> str:

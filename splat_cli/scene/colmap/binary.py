@@ -168,8 +168,13 @@ def read_points(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndar
 
 
 def _point_starts(cursor: Cursor, num_points: int) -> np.ndarray:
-    """Offset of each point, found sequentially, because the length of a point depends on its track."""
+    """Offset of each point, found sequentially, because the length of a point depends on its track.
+
+    At once if the file has no tracks, as those of cells, with hundreds of thousands of points.
+    """
     data, pos, size = cursor.data, cursor.pos, len(cursor.data)
+    if size - pos == num_points * POINT.itemsize and not np.frombuffer(data, POINT, offset=pos)["track_length"].any():
+        return np.arange(pos, size, POINT.itemsize)
     track_length_of, to_length = _TRACK_LENGTH.unpack_from, POINT.fields["track_length"][1]  # type: ignore[index]
     starts = np.empty(num_points, np.int64)
     for i in range(num_points):
