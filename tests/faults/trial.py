@@ -250,7 +250,7 @@ class Merge(Scenario):
 
     @property
     def city(self) -> Path:
-        """A city that is trained once; its jobs are other processes."""
+        """A city that is trained once."""
         return self.whole.path.parent / "city-whole"
 
     def prepare(self, path: Path) -> None:
