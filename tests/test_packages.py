@@ -20,7 +20,7 @@ def test_every_package_is_listed():
     assert sorted(PACKAGES) == sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
 
 
-def test_no_module_is_at_the_root_but_errors():
+def test_errors_is_the_only_module_at_the_root():
     assert {path.stem for path in PACKAGE.glob("*.py")} == {"__init__", "__main__", "errors"}
 
 

@@ -21,7 +21,7 @@ __device__ __forceinline__ SplatSums load_sums(const float* d_splats /* [rows, S
     return s;
 }
 
-// What color_backward needs of a splat in a view. project_backward leaves it in the row of the sums, which it is the last to read.
+// Input of color_backward per splat and view. project_backward stores it in the row of the sums after reading them.
 struct SplatRay {
     vfloat3 direction;                  // unit vector from the camera centre to the splat
     vfloat3 d_color;                    // dL/d colour in that direction, divided by the number of views

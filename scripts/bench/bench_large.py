@@ -99,7 +99,7 @@ class Timed(Display):
         def show(progress: Progress) -> None:
             nonlocal last_step, last_time
             now, batches = time.perf_counter(), (progress.step - last_step) / self._batch
-            speed = f"{(now - last_time) / batches:.3f} s a batch of {self._batch}, " if batches else ""
+            speed = f"{(now - last_time) / batches:.3f} s per batch of {self._batch}, " if batches else ""
             print(f"step {progress.step} at {now - self.begin:.2f} s: {speed}loss {progress.loss:.4f}", flush=True)
             last_step, last_time = progress.step, time.perf_counter()
 

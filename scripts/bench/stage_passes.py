@@ -177,7 +177,7 @@ def stage_table(result: dict[str, Any], bandwidth: float) -> str:
     work, stages = result["work"], result["stages"]
     lines = [
         f"{result['splats']:,} splats, {result['width']}x{result['height']}, {result['views']} views; a view has "
-        f"{work['pairs']:,.0f} pairs of a splat and a tile, {work['hits'] / work['pixels']:.1f} splats a pixel",
+        f"{work['pairs']:,.0f} pairs of a splat and a tile, {work['hits'] / work['pixels']:.1f} splats per pixel",
         "",
         "| stage | ms | x | atomics, M | GB/s by count | of a copy's | from ours | source, ms | x | GB/s | SMs, % |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",

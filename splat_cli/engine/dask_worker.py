@@ -35,7 +35,7 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a worker cannot start a job; another one may be able to. worker: its address."""
+    """Reason why a worker cannot start a job that another worker may start. worker: its address."""
 
     worker: str
     reason: str

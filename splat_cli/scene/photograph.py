@@ -158,7 +158,7 @@ def _feature_finder() -> Finder | None:
 
 
 def import_pycolmap() -> Any:
-    """The module pycolmap, without its handler of SIGTERM, which ends the program at once with a trace of the stack.
+    """The module pycolmap without its SIGTERM handler, which ends the program at once with a stack trace.
 
     Call it in the main thread, the only one that can restore handlers.
     """

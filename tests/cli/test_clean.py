@@ -55,7 +55,7 @@ def test_a_file_is_judged_by_shape_alone(splat, stray):
     assert len(cleaned) > 0.9 * len(read_splats(stray))
 
 
-def test_preview_shows_what_goes_and_writes_nothing_else(splat, stray):
+def test_preview_shows_removed_splats_and_writes_nothing_else(splat, stray):
     found = json.loads(splat("clean", stray, "--preview", "all.ply", *CPU).out)
     shown = read_ply(Path("all.ply"))
     is_magenta = np.isclose(shown.sh0, np.array([0.5, -0.5, 0.5]) / SH_C0).all(axis=1)

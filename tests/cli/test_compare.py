@@ -91,7 +91,7 @@ def test_page_holds_all_renders_and_can_be_written_again(splat, runs):
     assert all(best.values()), "the better run has the higher SSIM and the lower FLIP"
 
 
-def test_files_of_others_are_not_overwritten(splat, runs, tmp_path):
+def test_foreign_files_are_not_overwritten(splat, runs, tmp_path):
     own = tmp_path / "notes.html"
     own.write_text("<p>mine")
     result = splat("compare", runs["short"], runs["long"], "-o", own, "--device", "cpu")

@@ -96,7 +96,7 @@ def test_wrong_list_is_refused(tmp_path, text, message):
         ("used", "used/summary.json cannot be written: Is a directory; make it writable, or choose another place"),
     ],
 )
-def test_output_folder_that_cannot_be_used_is_told_before_training(splat, scene, tmp_path, out, message):
+def test_output_folder_that_cannot_be_used_is_reported_before_training(splat, scene, tmp_path, out, message):
     (tmp_path / "file").write_text("a")
     (tmp_path / "used" / "summary.json").mkdir(parents=True)
     result = splat("batch", scene, "-o", tmp_path / out, "--device", "cpu", "--steps", 2)
@@ -104,7 +104,7 @@ def test_output_folder_that_cannot_be_used_is_told_before_training(splat, scene,
     assert (tmp_path / "file").read_text() == "a"
 
 
-def test_a_missing_gpu_is_told_once(splat, scene, tmp_path, monkeypatch):
+def test_a_missing_gpu_is_reported_once(splat, scene, tmp_path, monkeypatch):
     monkeypatch.setattr(cuda, "why_no_cuda", lambda: "no driver was found")
     for cluster in ((), ("--cluster", "local:2")):
         result = splat("batch", scene, "-o", tmp_path / "out", "--device", "cuda", "--steps", 2, *cluster)

@@ -38,7 +38,7 @@ def test_killed_rank_0_is_started_again():
     assert not isinstance(raised.value, FailedRankError)
 
 
-def test_a_folder_that_cannot_be_made_is_told_before_workers_are_asked(splat, scene, tmp_path):
+def test_a_folder_that_cannot_be_made_is_reported_before_workers_are_asked(splat, scene, tmp_path):
     (tmp_path / "file").write_text("a")
     out = tmp_path / "file" / "run"
     result = splat("train", scene, "-o", out, "--cluster", "local:1", "--device", "cpu", "--steps", 2)
@@ -46,7 +46,7 @@ def test_a_folder_that_cannot_be_made_is_told_before_workers_are_asked(splat, sc
     assert "is a file; name another folder" in result.err
 
 
-def test_result_is_no_error():
+def test_result_is_not_an_error():
     _check(_ended(0, '{"steps": 3}'))
 
 

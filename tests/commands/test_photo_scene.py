@@ -284,7 +284,7 @@ def test_missing_pycolmap_is_one_line(splat, photos, monkeypatch):
 
 @pytest.mark.parametrize("there", [("test",), ("val",), ("test", "val")])
 @pytest.mark.parametrize("named", ["folder", "file"])
-def test_blender_scene_without_training_frames_is_no_folder_of_photographs(splat, tmp_path, colmap, there, named):
+def test_blender_scene_without_training_frames_is_not_taken_for_a_folder_of_photographs(splat, tmp_path, colmap, there, named):
     """`splat train` and `info` say which file is missing; structure from motion does not run."""
     root = write_blender(tmp_path / "lego")
     (root / "transforms_train.json").rename(tmp_path / "transforms_train.json")
@@ -329,7 +329,7 @@ def test_photographs_deep_in_folders_lack_poses_unless_a_scene_is_there(scene, p
     assert not lacks_poses(tmp_path / "a")
 
 
-def test_pictures_beside_a_scene_are_no_photographs_without_poses(splat, scene, photos, tmp_path):
+def test_pictures_beside_a_scene_are_not_taken_for_photographs_without_poses(splat, scene, photos, tmp_path):
     """The output of `splat demo`: a scene, rendered pictures in another folder, and an animation of them."""
     root = tmp_path / "demo"
     root.mkdir()

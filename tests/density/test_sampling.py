@@ -49,7 +49,7 @@ def test_shares_of_many_splats_sum_to_less_than_64_bits(backend):
         assert set(backend.download(shares).tolist()) == {expected}
 
 
-def test_the_smallest_draw_is_no_splat_of_weight_zero(backend):
+def test_smallest_draw_never_selects_a_splat_of_weight_zero(backend):
     sampler = WeightedSampler(backend, _ratings(backend, [0, 0, 0, 1, 1]))
     assert backend.download(sampler.sample(3, SimpleNamespace(random=np.zeros))).tolist() == [3, 3, 3]
 

@@ -82,7 +82,7 @@ def test_first_part_is_on_the_device_and_the_rest_on_its_host_node(split):
     assert driver.reserved == 0
 
 
-def test_everything_on_the_host_of_a_machine_without_nodes(split):
+def test_all_memory_on_the_host_of_a_machine_without_numa_nodes(split):
     driver = Driver()
     split(driver, GRAIN, 0, node=-1)
     assert driver.mapped == {START: (GRAIN, 3, 0)}

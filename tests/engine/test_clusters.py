@@ -38,7 +38,7 @@ def batch(splat, scene, tmp_path):
     return call
 
 
-def test_unreachable_cluster_is_told(batch, monkeypatch):
+def test_unreachable_cluster_is_reported(batch, monkeypatch):
     monkeypatch.setattr(clusters, "_TIMEOUT", 0.2)
     code, message = batch("tcp://127.0.0.1:9")
     assert code == 2
@@ -47,7 +47,7 @@ def test_unreachable_cluster_is_told(batch, monkeypatch):
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "tls", "ws"])
-def test_another_program_that_answers_is_told(batch, scheme, monkeypatch):
+def test_another_program_that_answers_is_reported(batch, scheme, monkeypatch):
     monkeypatch.setattr(clusters, "_TIMEOUT", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=answer, args=(server,), daemon=True).start()
@@ -65,7 +65,7 @@ def answer(server):
             pass
 
 
-def test_unreachable_cluster_is_told_in_a_notebook_too(monkeypatch):
+def test_unreachable_cluster_is_reported_in_a_notebook_too(monkeypatch):
     monkeypatch.setattr(clusters, "_TIMEOUT", 0.2)
 
     async def cell():
@@ -137,14 +137,14 @@ def test_pages_of_the_scheduler_of_slurm_jobs_are_on_loopback_only(tmp_path, mon
         assert {host for host, _ in _listening() - before} == {"127.0.0.1"}
 
 
-def test_missing_dask_is_told(batch, monkeypatch):
+def test_missing_dask_is_reported(batch, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     expected = (2, "Error: --cluster needs Dask: pip install 'splat-cli[cluster]'")
     assert batch("local:2") == batch("tcp://127.0.0.1:9") == expected
 
 
 @pytest.mark.parametrize("cluster", ["local:0", "local:x", "here", "tcp://host", "tcp://:x", "http://a:80"])
-def test_wrong_cluster_is_told(batch, cluster):
+def test_wrong_cluster_is_reported(batch, cluster):
     assert batch(cluster) == (
         2,
         f"Error: --cluster {cluster}: give tcp://HOST:PORT, local:N, or a .toml file for SLURM",
@@ -169,7 +169,7 @@ def test_wrong_cluster_is_told(batch, cluster):
         ("jobs = ", "slurm.toml"),
     ],
 )
-def test_wrong_slurm_file_is_told(batch, tmp_path, text, message, monkeypatch):
+def test_wrong_slurm_file_is_reported(batch, tmp_path, text, message, monkeypatch):
     monkeypatch.setenv("PATH", "")  # hides an installed SLURM
     (tmp_path / "slurm.toml").write_text(text)
     code, error = batch(tmp_path / "slurm.toml")
@@ -189,7 +189,7 @@ def test_wrong_slurm_file_is_told(batch, tmp_path, text, message, monkeypatch):
     ],
 )
 @pytest.mark.filterwarnings(NOT_MADE)
-def test_slurm_file_that_does_not_work_here_is_told(batch, tmp_path, line, reason, monkeypatch):
+def test_slurm_file_that_does_not_work_here_is_reported(batch, tmp_path, line, reason, monkeypatch):
     (tmp_path / "sbatch").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "sbatch").chmod(0o700)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -216,7 +216,7 @@ def test_ctrl_c_acts_as_before_dask_jobqueue_was_imported(tmp_path, monkeypatch)
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_other_version_of_dask_is_told():
+def test_other_version_of_dask_is_reported():
     entry = {"packages": {"python": "3.11.7.final.0", "distributed": "2026.1.0"}}
     other = {"packages": {"python": "3.11.2.final.0", "distributed": "2025.1.0"}}
     client = type(

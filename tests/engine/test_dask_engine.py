@@ -170,7 +170,7 @@ def test_a_stopped_worker_does_not_delay_the_end(connect, scene, tmp_path):
         wait_until(lambda: "Interrupted after step" in (tmp_path / "log").read_text())
 
 
-def test_a_worker_without_the_program_is_told(connect, tmp_path):
+def test_a_worker_without_the_program_is_reported(connect, tmp_path):
     """The worker finds another package of this name first."""
     (tmp_path / "splat_cli.py").touch()
     with dask_cluster(tmp_path / "cluster", 0) as cluster:
@@ -199,7 +199,7 @@ def test_a_job_is_taken_back_from_a_worker_without_the_program(one_worker, conne
     engine.close()
 
 
-def test_a_lost_scheduler_is_told(connect, scene, tmp_path):
+def test_a_lost_scheduler_is_reported(connect, scene, tmp_path):
     with dask_cluster(tmp_path / "cluster", 1) as cluster:
         engine = DaskEngine(connect(cluster.address), "cpu", lambda: None, print)
         (tmp_path / "log").touch()

@@ -74,7 +74,7 @@ def test_job_runs_and_tells_where(worker, tmp_path, monkeypatch):
     assert not dask_worker.still_running({"key"})
 
 
-def test_other_version_is_told(monkeypatch):
+def test_other_version_is_reported(monkeypatch):
     call, work = remote_call(str, 5)
     assert call(work) == "5"
     monkeypatch.setattr(splat_cli, "__version__", "0.0")
@@ -83,7 +83,7 @@ def test_other_version_is_told(monkeypatch):
 
 
 @pytest.mark.parametrize("missing", ["log", "scene"])
-def test_invisible_folder_is_told(worker, tmp_path, missing):
+def test_invisible_folder_is_reported(worker, tmp_path, missing):
     one = job(tmp_path, "--version", inputs=(Path("scene"),))
     (tmp_path / "scene").mkdir()
     (tmp_path / "scene").rmdir() if missing == "scene" else (tmp_path / "log").unlink()

@@ -72,7 +72,7 @@ def test_jobs_of_higher_priority_begin_first(tmp_path):
     assert order_of_jobs(LocalEngine([{}], lambda: None, print), tmp_path) == ["1", "3", "4", "0", "2"]
 
 
-def test_crash_is_told_with_the_last_line_of_the_log(tmp_path, monkeypatch):
+def test_crash_is_reported_with_the_last_line_of_the_log(tmp_path, monkeypatch):
     (tmp_path / "numpy.py").write_text("raise SystemError('broken')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with open_engine("cpu") as engine:

@@ -61,7 +61,7 @@ def _at_checkpoint(run, work):
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_run_goes_on_after_a_lost_worker(scene, expected, tmp_path, rank):
+def test_run_continues_after_a_lost_worker(scene, expected, tmp_path, rank):
     with _training(scene, tmp_path / "run") as process:
         child = _stopped_at_checkpoint(process.pid, RunDir(tmp_path / "run"), rank)
         before = descendants(process.pid)
@@ -91,7 +91,7 @@ def test_interrupted_run_is_saved_and_resumed(splat, scene, expected, tmp_path):
     assert bits(run, STEPS) == expected
 
 
-def test_run_goes_on_with_fewer_workers_after_one_is_lost_for_good(splat, scene, expected, tmp_path, monkeypatch):
+def test_run_continues_with_fewer_workers_after_one_is_lost_for_good(splat, scene, expected, tmp_path, monkeypatch):
     monkeypatch.setattr(rank_group, "_PATIENCE", 1.0)
     run = RunDir(tmp_path / "run")
     with dask_cluster(tmp_path / "cluster", 2) as cluster:

@@ -68,7 +68,7 @@ def test_batch_with_certificates(scene, address, certificates, tmp_path):
         ("ours", "CA_FILE", ""),
     ],
 )
-def test_client_that_is_not_accepted_is_told_soon(scene, address, certificates, tmp_path, authority, left_out, reason):
+def test_client_that_is_not_accepted_is_reported_soon(scene, address, certificates, tmp_path, authority, left_out, reason):
     variables = dict(certificates.get(authority, {}))
     if left_out:
         variables[f"{PREFIX}{left_out}"] = certificates["other"][f"{PREFIX}{left_out}"]
@@ -82,7 +82,7 @@ def test_client_that_is_not_accepted_is_told_soon(scene, address, certificates, 
     assert f"name certificates that it accepts in {PREFIX}CA_FILE, {PREFIX}CLIENT__CERT, {PREFIX}CLIENT__KEY" in line
 
 
-def test_address_without_tls_is_told(scene, address, tmp_path):
+def test_address_without_tls_is_reported(scene, address, tmp_path):
     plain = address.replace("tls:", "tcp:")
     done = _finished({}, "batch", scene, "-o", tmp_path / "out", "--device=cpu", f"--cluster={plain}")
     assert done.returncode == 2

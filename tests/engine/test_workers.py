@@ -137,7 +137,7 @@ def test_workers_are_waited_for_before_fewer_are_chosen(wait, monkeypatch):
     ],
     ids=str,
 )
-def test_too_few_workers_are_told(wait, infos, size, device, can_grow, message):
+def test_too_few_workers_are_reported(wait, infos, size, device, can_grow, message):
     with pytest.raises(UsageError, match=message):
         wait(FakeClient(infos), [size], device, can_grow)
 

@@ -79,7 +79,7 @@ def test_splats_that_photographs_show_are_not_floaters(backend: Backend) -> None
     assert reasons(backend, seen, thing).tolist() == [Reason.NONE]
 
 
-def test_a_splat_at_points_is_no_floater(backend: Backend) -> None:
+def test_a_splat_at_points_is_not_a_floater(backend: Backend) -> None:
     """It has points of its own, though photographs show the wall on most rays that pass its edges."""
     seen, thing = photographed(backend, wall()), balls((0, 0, 2), 0.12, -2)
     assert reasons(backend, seen, thing).tolist() == [Reason.FLOATER]
@@ -136,7 +136,7 @@ def test_two_pixels_are_too_few_within_bounds_by_the_mean(mean: float, limit: fl
     assert is_unneeded(pixels, 1.1).tolist() == [True, True, True, False]
 
 
-def test_a_lone_splat_that_few_views_see_goes(backend: Backend) -> None:
+def test_a_lone_splat_that_few_views_see_is_removed(backend: Backend) -> None:
     """It is in the corner of one view; without photographs, only its isolation tells."""
     corner = balls((-2.85, 0, 3), 0.04, 2)
     assert reasons(backend, None, corner).tolist() == [Reason.ALONE]

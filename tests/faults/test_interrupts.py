@@ -65,7 +65,7 @@ def test_a_signal_before_the_first_step_acts_at_once(scene, tmp_path, slow_compi
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGTERM")
-def test_a_library_in_c_does_not_keep_the_signals():
+def test_a_c_library_does_not_swallow_signals():
     """As pycolmap, which prints a trace of the stack and ends the program."""
     received = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: received.append(number))

@@ -56,7 +56,7 @@ def test_both_write_the_same_numbers(both):
         np.testing.assert_allclose(a, b, atol=1 if name == "COLOR_0" else 1e-5, err_msg=name)
 
 
-def test_we_read_what_it_writes(both):
+def test_we_read_its_files(both):
     for name, error in differences(both[0], read_splats(both[2])).items():
         assert error <= (1e-4 if name == "rotation" else 1e-5), name
 

@@ -14,7 +14,7 @@ Program = Callable[..., None]
 
 
 @pytest.mark.parametrize("degree", range(4))
-def test_it_reads_what_we_write(splat_transform: Program, tmp_path: Path, degree: int) -> None:
+def test_it_reads_our_files(splat_transform: Program, tmp_path: Path, degree: int) -> None:
     """All columns of its printed table."""
     write_ply(tmp_path / "ours.ply", some_splats(500, degree))
     splat_transform(tmp_path / "ours.ply", tmp_path / "theirs.csv")
@@ -28,7 +28,7 @@ def test_it_reads_what_we_write(splat_transform: Program, tmp_path: Path, degree
 
 
 @pytest.mark.parametrize("degree", range(4))
-def test_we_read_what_it_writes(splat_transform: Program, tmp_path: Path, degree: int) -> None:
+def test_we_read_its_files(splat_transform: Program, tmp_path: Path, degree: int) -> None:
     splats = some_splats(500, degree)
     write_ply(tmp_path / "ours.ply", splats)
     splat_transform(tmp_path / "ours.ply", tmp_path / "theirs.ply")

@@ -42,7 +42,7 @@ def assert_close(source, other, limits):
 
 
 @pytest.mark.parametrize("suffix", LIMITS)
-def test_it_reads_what_we_write(splat_transform, tmp_path, suffix):
+def test_it_reads_our_files(splat_transform, tmp_path, suffix):
     splats = splats_in_range(600)
     write_splats(tmp_path / f"ours{suffix}", splats, spz_axes="RDF")
     splat_transform(tmp_path / f"ours{suffix}", tmp_path / "theirs.ply")
@@ -56,7 +56,7 @@ def test_it_reads_what_we_write(splat_transform, tmp_path, suffix):
 
 @pytest.mark.parametrize("suffix", [".spz", ".compressed.ply", ".sog"])
 @pytest.mark.parametrize("degree", [0, 3])
-def test_we_read_what_it_writes(splat_transform, tmp_path, suffix, degree):
+def test_we_read_its_files(splat_transform, tmp_path, suffix, degree):
     splats = splats_in_range(600, degree)
     write_splats(tmp_path / "ours.ply", splats)
     options = {".spz": ["--spz-version", 3], ".sog": ["--gpu", "cpu"]}.get(suffix, [])
@@ -68,7 +68,7 @@ def test_we_read_what_it_writes(splat_transform, tmp_path, suffix, degree):
 
 
 @pytest.mark.parametrize("degree", [0, 3])
-def test_its_spz_of_version_4_holds_what_version_3_does(splat_transform, tmp_path, degree):
+def test_its_spz_of_version_4_holds_the_same_as_version_3(splat_transform, tmp_path, degree):
     write_splats(tmp_path / "ours.ply", splats_in_range(600, degree))
     for version in (3, 4):
         splat_transform(tmp_path / "ours.ply", "--spz-version", version, tmp_path / f"{version}.spz")

@@ -31,7 +31,7 @@ def test_a_read_error_does_not_make_a_file_another_one(tmp_path, monkeypatch):
         pass
 
 
-def test_a_file_that_is_no_zip(tmp_path):
+def test_a_file_that_is_not_a_zip(tmp_path):
     (tmp_path / "a.zip").write_text("text")
     with pytest.raises(zipfile.BadZipFile), open_zip(tmp_path / "a.zip"):
         pass

@@ -35,7 +35,7 @@ def test_free_folder_is_not_waited_for(tmp_path):
     assert _wait(tmp_path) == []
 
 
-def test_a_folder_that_cannot_be_made_is_no_endless_wait(tmp_path, monkeypatch):
+def test_a_folder_that_cannot_be_made_ends_the_wait(tmp_path, monkeypatch):
     """In /proc, the system says that a new folder does not exist."""
     monkeypatch.setattr(Path, "mkdir", Mock(side_effect=FileNotFoundError(errno.ENOENT, "No such file or directory")))
     with pytest.raises(UsageError, match="cannot be written: No such file"), locked_folder(tmp_path / "a", make=True):

@@ -130,7 +130,7 @@ def test_splats_behind_the_end_of_all_pixels_have_no_gradient(comparison: Compar
     check_blend_backward(comparison, device, scene, "blend_backward")
 
 
-def test_half_of_a_warps_pixels_end_before_later_segments(comparison: Comparison, backend: Backend) -> None:
+def test_half_of_the_pixels_of_a_warp_end_before_later_segments(comparison: Comparison, backend: Backend) -> None:
     """With few tiles, warps of blend own half of the pixels of a warp of blend_backward, and need not save colours."""
     scene = layers(513, -4.3)
     scene.splats.means[:100] = 0, -0.35, 1  # in front, across the first rows

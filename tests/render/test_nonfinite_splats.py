@@ -52,7 +52,7 @@ def test_poison_is_invisible(backend: Backend, scene: Scene, poison: str) -> Non
     assert visible.any()
 
 
-def test_zero_quaternion_is_no_rotation(backend: Backend, scene: Scene, options: Options) -> None:
+def test_zero_quaternion_is_the_identity(backend: Backend, scene: Scene, options: Options) -> None:
     """Results are the same as with the identity, except for the gradient of the quaternion."""
     images, means = [], []
     for quat in ([0.0, 0, 0, 0], [1.0, 0, 0, 0]):

@@ -108,7 +108,7 @@ def test_a_local_edit_of_an_uncompressed_photograph_is_named(copy, scene, tmp_pa
     refuse_other_inputs(copy, now, [], scene, copy.config())
 
 
-def test_an_unreadable_photograph_is_named_unless_it_was_so_before(copy, scene, monkeypatch):
+def test_an_unreadable_photograph_is_named_unless_it_was_unreadable_before(copy, scene, monkeypatch):
     views, opened = read_scene(scene).views, Path.open
     points = copy.input_points()
 

@@ -106,7 +106,7 @@ def test_a_second_signal_within_a_step_saves_no_half_of_it(training, tmp_path, m
     assert (checkpoint_paths(run.checkpoints_path), run.saved_steps()) == ([], [])
 
 
-def test_a_signal_while_a_checkpoint_begins_is_no_other_error(training, tmp_path, monkeypatch):
+def test_a_signal_while_a_checkpoint_begins_is_reported_as_a_signal(training, tmp_path, monkeypatch):
     """The thread that writes the checkpoint may then not have started."""
 
     class Interruptible(threading.Thread):

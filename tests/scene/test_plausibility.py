@@ -300,7 +300,7 @@ def test_circles_of_a_fisheye_need_its_camera_model(tmp_path, size):
     refuse_photographs(paths, "OPENCV_FISHEYE")
 
 
-def test_dark_photographs_are_no_circles(tmp_path):
+def test_dark_photographs_are_not_taken_for_circles(tmp_path):
     refuse_photographs(saved(tmp_path, circle(160, 120, 20)), "SIMPLE_RADIAL")  # a lamp at night
     refuse_photographs(saved(tmp_path, np.zeros((120, 160, 3), np.uint8)), "SIMPLE_RADIAL")
     refuse_photographs(saved(tmp_path, noise(160, 120)), "SIMPLE_RADIAL")

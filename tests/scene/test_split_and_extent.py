@@ -59,7 +59,7 @@ def test_photographs_in_no_list_of_a_split_are_not_trained_on(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["a_01.jpg\na_02.jpg\n", '{"train": [], "test": ["a_01.jpg", "a_02.jpg"]}'])
-def test_byte_order_mark_is_no_part_of_a_name(tmp_path, text):
+def test_byte_order_mark_is_not_part_of_a_name(tmp_path, text):
     """Editors on Windows write one."""
     path = tmp_path / "split"
     path.write_text(text, encoding="utf-8-sig")

@@ -154,7 +154,7 @@ def test_keys_that_are_not_read_are_named(tmp_path):
 
 
 @pytest.mark.parametrize("key", ["test_filenames", "val_filenames"])
-def test_held_out_names_that_are_no_list_are_refused(tmp_path, key):
+def test_held_out_names_that_are_not_a_list_are_refused(tmp_path, key):
     write_transforms(tmp_path, **{key: "images/a_01.jpg"})
     with pytest.raises(SceneError, match=f"`{key}` is 'images/a_01.jpg', expected a list"):
         read_scene(tmp_path)

@@ -140,5 +140,5 @@ def job_record(source: Path, options: SfmOptions) -> dict[str, object]:
     }
     record = dataclasses.asdict(options)
     record["camera_model"] = options.camera_model or DEFAULT_MODEL
-    masks, inverted = record.pop("masks"), record.pop("invert_masks")  # absent without: records of before had none
+    masks, inverted = record.pop("masks"), record.pop("invert_masks")  # left out if not given: older records lack them
     return {"files": files, **record} | ({"masks": str(masks), "invert_masks": inverted} if masks else {})

@@ -626,7 +626,7 @@ def test_seconds_that_cannot_be_written_do_not_stop_a_city(city, copy, splat):
     assert (copy / "result.json").is_file()
 
 
-def test_a_city_is_not_finished_without_the_scores_of_its_photographs(city, copy, splat, monkeypatch):
+def test_a_city_is_not_finished_without_its_scores(city, copy, splat, monkeypatch):
     (copy / "result.json").unlink()
     with monkeypatch.context() as patch:
         patch.setattr(RunDir, "save_metrics", Mock(side_effect=DiskError("metrics.json was not written")))

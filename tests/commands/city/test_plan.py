@@ -48,7 +48,7 @@ def test_a_cell_waits_for_those_of_earlier_rounds_that_it_meets():
     assert [plan.before(i) for i in range(5)] == [[], [0, 2], [], [2, 4], []]
 
 
-def test_plans_come_back_as_they_were_written(plan, tmp_path):
+def test_plans_are_read_as_written(plan, tmp_path):
     write_plan(tmp_path, plan)
     again = read_plan(tmp_path)
     assert (again.cells, again.growth) == (plan.cells, plan.growth)

@@ -70,7 +70,7 @@ def test_variants_include_defines_of_headers():
     assert all(set(some) in names for n in range(4) for some in combinations(("FUSED_ADAM", "FROZEN", "BATCH"), n))
 
 
-def test_sources_distinguish_no_other_architectures():
+def test_sources_depend_only_on_listed_architectures():
     sources = [path.read_text() for path in resource_dir("cuda_src").rglob("*.cu*")]
     told = {int(arch) for text in sources for arch in re.findall(r"__CUDA_ARCH__ *[<>=]+ *(\d+)", text)}
     assert told <= {10 * arch for arch in DISTINCT}

@@ -130,7 +130,7 @@ def test_dark_saturated_and_masked_pixels_have_no_exposure(level: int, masked: b
     assert exposure_spread(photographs, points) == pytest.approx(np.log(1.25), abs=0.01)
 
 
-def test_cameras_that_look_elsewhere_are_no_neighbours() -> None:
+def test_cameras_that_look_elsewhere_are_not_neighbours() -> None:
     photographs, points = wall([1.0, 0.8] * 12, turns=(-0.25, 0.25))
     assert exposure_spread(photographs, points) == pytest.approx(0, abs=0.02)
 

@@ -105,7 +105,7 @@ def test_frames_of_other_numbers_have_other_appearances(write):
     assert write(views[::-1], **options)[0].num_kept == 0
 
 
-def test_files_of_others_are_never_overwritten(write, tmp_path):
+def test_foreign_files_are_never_overwritten(write, tmp_path):
     photograph = tmp_path / "out" / "a_01.png"
     photograph.parent.mkdir()
     Image.new("RGB", (4, 3)).save(photograph)

@@ -248,7 +248,7 @@ def test_fewer_splats_are_planned_again_because_they_have_two_sets_of_buffers(tr
 
 
 @pytest.mark.parametrize("strategy", ["default", "adc", "mcmc"])
-def test_growth_that_does_not_fit_ends_and_training_goes_on(backend, budget, strategy):
+def test_growth_that_does_not_fit_ends_and_training_continues(backend, budget, strategy):
     trainer = _trainer(backend, 4000, strategy=strategy, max_splats=4000, grad_threshold=0.0)
     trainer.density.limit(100_000)
     trainer.config = trainer.density.config

@@ -39,7 +39,7 @@ def test_numbers_beyond_float32_are_left_out(tmp_path):
         np.testing.assert_allclose(found[np.isfinite(found)], 0.5, rtol=1e-3)
 
 
-def test_largest_levels_are_no_depths(tmp_path):
+def test_largest_levels_are_holes(tmp_path):
     """Programs write them for holes, and for all depths beyond."""
     for number, (name, kind) in enumerate((("a.png", np.uint16), ("b.png", np.uint8), ("c.npy", np.int32))):
         values = np.where(np.eye(30, 40) > 0, 50, 65535 if kind is np.int32 else np.iinfo(kind).max).astype(kind)

@@ -28,7 +28,7 @@ def test_transparent_pixels_show_the_background(tmp_path, color):
 
 
 @pytest.mark.parametrize("name", ["a.png", "a.webp", "a.jpg"])
-def test_opaque_alpha_channels_are_no_transparency(tmp_path, name):
+def test_opaque_alpha_channels_are_not_transparency(tmp_path, name):
     """Training over a background of one colour would let splats leave it open."""
     assert has_alpha(transparent(tmp_path, "t.png"))
     opaque = Picture.fromarray(gradient()).convert("RGBA")

@@ -34,7 +34,7 @@ def points(**more):
     return Points(POSITIONS, np.arange(18, dtype=np.uint8).reshape(6, 3), **more)
 
 
-def test_duplicates_and_what_is_not_finite():
+def test_duplicates_and_nonfinite_points():
     kept, colors, dropped = kept_points(points(), SceneOptions())
     np.testing.assert_array_equal(kept, [[0, 0, 0], [1, 0, 0], [3, 3, 3]])
     np.testing.assert_array_equal(colors[:, 0], [0, 3, 12])

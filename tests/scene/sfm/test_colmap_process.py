@@ -129,7 +129,7 @@ def test_what_is_done_survives_a_crash_and_a_full_disk(tmp_path, monkeypatch, er
     assert names_in(scene) == [".unfinished", "confirmed.db", "database.db", "images", "notes.txt"]
 
 
-def test_files_of_others_stay_where_photographs_make_no_scene(tmp_path, monkeypatch):
+def test_foreign_files_stay_if_photographs_give_no_scene(tmp_path, monkeypatch):
     scene = begun_scene(tmp_path, monkeypatch, SceneError("no two fit"))
     assert names_in(scene) == ["notes.txt"]
 
@@ -144,7 +144,7 @@ def test_what_repairs_of_an_interrupted_attempt_leave_is_removed(tmp_path):
         assert names_in(tmp_path) == [".lock", ".unfinished"]
 
 
-def test_a_killed_start_and_a_damaged_marker_are_no_obstacle(tmp_path):
+def test_a_killed_start_and_a_damaged_marker_do_not_matter(tmp_path):
     scene = tmp_path / "scene"
     scene.mkdir()
     (scene / "..unfinished.1.part").touch()

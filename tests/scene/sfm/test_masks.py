@@ -43,7 +43,7 @@ def test_masks_are_found(photos, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("inverted", [False, True])
-def test_masks_are_written_and_are_no_photographs(photos, tmp_path, inverted):
+def test_masks_are_written_and_not_taken_for_photographs(photos, tmp_path, inverted):
     scene = tmp_path / "scene"
     names, skipped = collect_photographs(photos, scene / "images", photos / "masks")
     assert (names, skipped) == (NAMES, [])
