@@ -284,7 +284,7 @@ def test_missing_pycolmap_is_one_line(splat, photos, monkeypatch):
 
 @pytest.mark.parametrize("there", [("test",), ("val",), ("test", "val")])
 @pytest.mark.parametrize("named", ["folder", "file"])
-def test_blender_scene_without_training_frames_is_not_taken_for_a_folder_of_photographs(splat, tmp_path, colmap, there, named):
+def test_blender_scene_without_training_frames_is_not_a_folder_of_photographs(splat, tmp_path, colmap, there, named):
     """`splat train` and `info` say which file is missing; structure from motion does not run."""
     root = write_blender(tmp_path / "lego")
     (root / "transforms_train.json").rename(tmp_path / "transforms_train.json")

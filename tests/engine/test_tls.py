@@ -68,7 +68,7 @@ def test_batch_with_certificates(scene, address, certificates, tmp_path):
         ("ours", "CA_FILE", ""),
     ],
 )
-def test_client_that_is_not_accepted_is_reported_soon(scene, address, certificates, tmp_path, authority, left_out, reason):
+def test_client_without_access_is_reported_soon(scene, address, certificates, tmp_path, authority, left_out, reason):
     variables = dict(certificates.get(authority, {}))
     if left_out:
         variables[f"{PREFIX}{left_out}"] = certificates["other"][f"{PREFIX}{left_out}"]

@@ -1,4 +1,4 @@
-"""Photographs undistorted by us and by COLMAP: prints a section of docs/lenses.md.
+"""Photographs undistorted by us and by COLMAP: prints their differences per camera model (docs/lenses.md sums them up).
 
 python -m tests.scene.lens.colmap_compared
 """
@@ -12,11 +12,7 @@ from splat_cli.scene.colmap.model import Camera, lens_of
 from splat_cli.scene.lens import undistort
 from tests.scene.colmap_cameras import distorted_cameras
 
-_HEAD = """## Undistortion
-
-The kernel `cuda_src/image/undistort.cu` resamples photographs to the pinhole camera that COLMAP's `image_undistorter`
-computes. The table compares it with pycolmap {version} on a test pattern of 320x240 pixels, for one camera of each
-model, with visible distortion:
+_TITLE = """pycolmap {version}, a test pattern of 320x240 pixels, one camera of each model with visible distortion:
 
 | model | pinhole, pixels | maximum difference of fx, fy, cx, cy, pixels | mean of colours, of 255 | maximum |
 | --- | --- | --- | --- | --- |
@@ -64,7 +60,7 @@ def undistortion_section() -> str:
         found = compared_with_colmap(camera)
         size = f"{found.size[0]}x{found.size[1]}"
         rows.append(f"| {camera.model} | {size} | {found.parameters:.1e} | {found.mean:.1e} | {found.largest} |\n")
-    return _HEAD.format(version=pycolmap.__version__) + "".join(rows)
+    return _TITLE.format(version=pycolmap.__version__) + "".join(rows)
 
 
 if __name__ == "__main__":
