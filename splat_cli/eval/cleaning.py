@@ -34,8 +34,8 @@ _MAX_LOSS = 0.02
 """PSNR that floaters may cost on training photographs, dB: haze also explains differences between photographs."""
 _HIDING = 0.01
 """If floaters hide a larger share of the pixels, the other splats are judged again without them."""
-_PIXELS, _SHARES = 2.0, (0.03, 0.06)
-"""Maximum number of pixels of an unneeded splat, over all views, and its bounds relative to the mean of all splats."""
+_LIGHT = 0.002
+"""Share of the pixels of all views that unneeded splats make together."""
 _SEEN = 0.5
 """Minimum contribution to a view, in pixels, of a splat that the view sees."""
 _FEW_VIEWS = 0.05
@@ -129,9 +129,12 @@ def reasons_by_views(
 
 
 def is_unneeded(pixels: np.ndarray, strength: float) -> np.ndarray:
-    """Whether a splat makes too few `pixels`, [N]: at most two in all views together, or 3 % of the mean's if more."""
-    low, high = (share * float(pixels.mean()) for share in _SHARES)
-    return pixels <= strength * min(max(_PIXELS, low), high)
+    """Whether each splat, [N], is one of those of the fewest `pixels` that together make at most 0.2 % of all."""
+    order = np.argsort(pixels, kind="stable")
+    sums = np.cumsum(pixels[order], dtype=np.float64)
+    found = np.zeros(len(pixels), bool)
+    found[order] = sums <= strength * _LIGHT * sums[-1]
+    return found
 
 
 def reasons_by_shape(splats: SplatArrays, strength: float) -> np.ndarray:
