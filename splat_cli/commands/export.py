@@ -143,8 +143,13 @@ class ExportJob:
                 "some of the sources are antialiased and some are not: no viewer shows both as trained; give runs of "
                 "one kind, or leave out --no-bake"
             )
-        splats = merged(parts)
-        edits = self.edits
+        splats, edits = merged(parts), self.edits
+        if any(splats.origin):
+            moved = edits.scale is not None or edits.rotate is not None or edits.translate is not None
+            before = ", before scale, rotation and translation" if moved else ""
+            origin = ", ".join(f"{value:.15g}" for value in splats.origin)
+            note = f"coordinates are relative to {origin}{before}"
+            self.notes.extend([note] * (note not in self.notes))  # one per level of detail is too many
         too_many = edits.max_splats is not None and len(splats) > edits.max_splats
         runs = [run for _, run in found]
         if edits.min_contribution is not None and None in runs:

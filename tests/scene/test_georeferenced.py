@@ -156,6 +156,16 @@ def test_a_ply_states_the_origin_that_was_subtracted(splat, there, tmp_path):
     np.testing.assert_allclose(moved.means, saved.means + origin, atol=0.5)
 
 
+@pytest.mark.parametrize("name", ["out.ply", "out.spz", "out.glb", "out.sog", "out.html", "a/tileset.json"])
+def test_an_export_names_the_origin_that_was_subtracted(splat, there, tmp_path, name):
+    assert splat("train", there, "-o", tmp_path / "run", "--steps", "1", *OPTIONS).code == 0
+    said = "coordinates are relative to " + ", ".join(f"{value:.0f}" for value in read_scene(there).origin)
+    assert said + "\n" in splat("export", tmp_path / "run", tmp_path / name).out
+    assert f"{said}, before scale" in splat("export", tmp_path / "run", tmp_path / name, "--scale", "2").out
+    splat("export", tmp_path / "run", tmp_path / "utm.ply", "--translate", "1,2,3")
+    assert "relative to" not in splat("export", tmp_path / "utm.ply", tmp_path / name).out
+
+
 def test_splats_of_a_scene_with_another_origin_are_moved_by_the_difference(there):
     origin = np.rint(UTM)
     splats = dataclasses.replace(some_splats(50), origin=tuple(origin))
