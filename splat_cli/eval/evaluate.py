@@ -60,6 +60,7 @@ def fit_color_on_left_half(
     if not kept[:, half:].any():
         return to_8bit(render), photograph, mask
     left = kept[:, :half]
+    render = np.nan_to_num(render, posinf=1.0, neginf=0.0)  # of a model that has diverged
     colors = np.column_stack([render[:, :half][left], np.ones(left.sum())]).astype(np.float64)
     difference = np.linalg.lstsq(colors, photograph[:, :half][left] / 255 - colors[:, :3], rcond=None)[0]  # [4, 3]
     right = render[:, half:]

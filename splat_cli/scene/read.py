@@ -13,7 +13,7 @@ from splat_cli.scene.formats import read_dataset, scene_folder
 from splat_cli.scene.georeferenced import centered, relative_crop, relative_to
 from splat_cli.scene.images.locate import ImageIndex, ImageLocator
 from splat_cli.scene.lens import IMPOSSIBLE
-from splat_cli.scene.points.initial_points import kept_points
+from splat_cli.scene.points.initial_points import filters_without_effect, kept_points
 from splat_cli.scene.points.point_cloud import read_point_cloud
 from splat_cli.scene.view import Scene, View
 
@@ -51,8 +51,9 @@ def read_scene(path: str | Path, options: SceneOptions | None = None) -> Scene:
     if options.crop is not None:
         options = dataclasses.replace(options, crop=relative_crop(options.crop, dataset.origin))
     points, colors, dropped = kept_points(chosen, options)
+    found = dataset.found + filters_without_effect(chosen, options)
     return Scene(
-        root, views, points, colors, skipped, dropped, dataset.found, dataset.test_names, dataset.origin, missing_depths
+        root, views, points, colors, skipped, dropped, found, dataset.test_names, dataset.origin, missing_depths
     )
 
 

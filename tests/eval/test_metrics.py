@@ -111,3 +111,11 @@ def test_masked_pixels_do_not_count():
     assert score(y, x, mask).ssim < 0.99
     mask[0, 0] = 1  # any value except 0 counts
     assert score(y, x, mask) == score(y, x, np.minimum(mask, 1))
+
+
+def test_colors_of_a_diverged_model_are_fitted_as_they_are_shown():
+    """Not finite: black or white, as `to_8bit` shows them."""
+    render = np.full((4, 6, 3), np.nan, np.float32)
+    render[0] = np.inf
+    fitted, right, _ = fit_color_on_left_half(render, np.full((4, 6, 3), 90, np.uint8), None)
+    assert fitted.shape == right.shape == (4, 3, 3)

@@ -7,6 +7,7 @@ points are added behind known points.
 """
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
 import numpy as np
 
@@ -38,10 +39,9 @@ def kept_points(points: Points, options: SceneOptions) -> tuple[np.ndarray, np.n
         keep = keep & ~bad
 
     drop("duplicates", ~_is_first(positions))
-    tracks = points.track_lengths
-    if options.min_track_length and tracks is not None and tracks.any():  # a model written without tracks has zeros
-        drop(f"in fewer than {options.min_track_length} photographs", tracks < options.min_track_length)
-    if options.max_point_error is not None and points.errors is not None:
+    if options.min_track_length and _is_known(points.track_lengths):
+        drop(f"in fewer than {options.min_track_length} photographs", points.track_lengths < options.min_track_length)
+    if options.max_point_error is not None and _is_known(points.errors):
         drop(f"off by more than {options.max_point_error:g} pixels", ~(points.errors <= options.max_point_error))
     if options.crop is not None:
         drop("outside the crop", ~options.crop.contains(positions))
@@ -52,6 +52,18 @@ def kept_points(points: Points, options: SceneOptions) -> tuple[np.ndarray, np.n
         advice = "write the model again, or use --init random" if is_damaged else "choose less strictly"
         raise SceneError(f"none of the {len(positions):,} points is left ({reasons}): {advice}")
     return positions[keep], points.colors[keep], dropped
+
+
+def _is_known(values: np.ndarray | None) -> TypeGuard[np.ndarray]:
+    """Whether the file states track lengths or errors: a model written without them has zeros."""
+    return values is not None and bool(values.any())
+
+
+def filters_without_effect(points: Points, options: SceneOptions) -> str:
+    """Text that names options that filter points by what their file does not state; empty without any."""
+    missing = ["--min-track-length"] * (options.min_track_length > 0 and not _is_known(points.track_lengths))
+    missing += ["--max-point-error"] * (options.max_point_error is not None and not _is_known(points.errors))
+    return f" ({' and '.join(missing)} did nothing: the points do not state it)" if missing else ""
 
 
 def points_out_of_view(scene: Scene, least: float = _MIN_IN_VIEW) -> str | None:

@@ -81,7 +81,7 @@ def is_point_cloud(path: Path) -> bool:
 def read_point_cloud(path: Path) -> Points:
     """Vertices of a PLY of any encoding, or points of a LAS or LAZ file.
 
-    FormatError if the file is damaged or has no positions; UsageError if laspy is missing.
+    FormatError if the file is damaged or has no positions; UsageError if it holds splats or laspy is missing.
     """
     if path.suffix.lower() in LAS_SUFFIXES:
         return read_las(path)
@@ -89,6 +89,8 @@ def read_point_cloud(path: Path) -> Points:
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # beyond float32 or not a number: dropped later
             vertices = plyfile.PlyData.read(str(path))["vertex"].data
+            if _OF_SPLATS & {*(vertices.dtype.names or ())}:
+                raise UsageError(f"{path} holds splats, not points: start from them with --init-from")
             columns = [vertices[name] for name in "xyz"]
             positions = np.stack(columns, axis=1, dtype=np.result_type(np.float32, *columns))
             colors = _colors(vertices)

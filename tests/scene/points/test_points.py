@@ -11,6 +11,7 @@ import pytest
 from splat_cli.config.presets import load_config
 from splat_cli.device import open_backend
 from splat_cli.errors import FormatError, SceneError, UsageError
+from splat_cli.gaussians.ply import write_ply
 from splat_cli.processes.child_process import child_environment
 from splat_cli.run.setup.training_data import read_data, with_initial_points
 from splat_cli.scene import SceneOptions, read_scene
@@ -21,6 +22,7 @@ from splat_cli.scene.dataset import Points
 from splat_cli.scene.points.initial_points import kept_points, random_points
 from splat_cli.scene.points.point_cloud import is_point_cloud, read_point_cloud
 from splat_cli.terminal.console import Display
+from tests.gaussians.some_splats import some_splats
 from tests.scene.depth_files import write_las
 from tests.scene.models import small_model, write_scene
 from tests.scene.transforms_files import write_point_cloud
@@ -209,3 +211,26 @@ def test_points_out_of_view_are_warned_of(splat, tmp_path):
         assert result.code == 0
         said = "Warning: of the dataset, 0.0% of the 300 points are in view of a camera"
         assert (said in result.err) == (num_seen == 0)
+
+
+def test_splats_are_not_read_as_points(splat, tmp_path):
+    """They would be grey: their colours are not those of a point cloud."""
+    write_ply(tmp_path / "splats.ply", some_splats(20))
+    scene = write_small_scene(tmp_path / "scene")
+    result = splat("train", scene, "-o", tmp_path / "run", "--points", tmp_path / "splats.ply", "--steps", "1")
+    assert (result.code, "holds splats, not points: start from them with --init-from" in result.err) == (2, True)
+
+
+def test_filters_of_points_that_do_nothing_are_named(tmp_path):
+    scene = write_small_scene(tmp_path / "scene")  # its points have no tracks and no errors
+    assert "did nothing" not in read_scene(scene, SceneOptions(max_size=20)).found
+    found = read_scene(scene, SceneOptions(min_track_length=3, max_point_error=1.0)).found
+    assert "(--min-track-length and --max-point-error did nothing: the points do not state it)" in found
+    model = read_model(scene / "sparse/0")
+    (scene / "sparse/0/points3D.bin").unlink()
+    lines = [f"{n} {x} {y} {z} 1 2 3 0.5 1 1 2 1" for n, (x, y, z) in enumerate(model.points)]
+    for stem in ("cameras", "images"):
+        (scene / f"sparse/0/{stem}.bin").unlink()
+    write_model(scene / "sparse/0", model, binary=False)
+    (scene / "sparse/0/points3D.txt").write_text("\n".join(lines))
+    assert "did nothing" not in read_scene(scene, SceneOptions(min_track_length=2, max_point_error=1.0)).found
