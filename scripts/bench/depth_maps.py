@@ -29,7 +29,7 @@ from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.train_scene import train_scene
 from splat_cli.sample import make_sample_scene
 from splat_cli.scene import SceneOptions, read_scene
-from splat_cli.scene.depth_maps.files import read_depths
+from splat_cli.scene.depth_maps import read_depths
 from splat_cli.scene.view import View, evenly_spread
 from splat_cli.terminal.console import Display
 

@@ -26,10 +26,7 @@ from splat_cli.scene.trajectories.focus import UP, overview, up_direction
 from splat_cli.scene.view import View, evenly_spread
 from splat_cli.terminal.console import Display
 from splat_cli.viewer.html import pivot_point, pivot_share
-from splat_cli.viewer.panels.cameras import FRUSTUM, Cameras
-from splat_cli.viewer.panels.comparison import Comparison
-from splat_cli.viewer.panels.measure import Measure, surface_point
-from splat_cli.viewer.panels.saved_views import SavedViews
+from splat_cli.viewer.panels import FRUSTUM, Cameras, Comparison, Measure, SavedViews, surface_point
 from splat_cli.viewer.server import field_of_view, require_viser, serving, view_from
 from splat_cli.viewer.splat_source import SplatSource, open_source, picture
 

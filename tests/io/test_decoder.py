@@ -9,7 +9,7 @@ from PIL.ExifTags import Base
 
 from splat_cli.io import image_files
 from splat_cli.io.image_files import FORMATS, open_image
-from splat_cli.scene.depth_maps.files import read_depths
+from splat_cli.scene.depth_maps import read_depths
 from splat_cli.scene.images.decode import decode_photo, image_size
 from tests.scene.depth_files import write_exr
 

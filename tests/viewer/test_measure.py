@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from splat_cli.viewer.panels.measure import Measure, surface_point
+from splat_cli.viewer.panels import Measure, surface_point
 
 
 def wall(depth, opacity, count=40):

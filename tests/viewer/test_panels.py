@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from splat_cli.scene.cameras_json import read_cameras
-from splat_cli.viewer.panels.comparison import compose, padded
-from splat_cli.viewer.panels.saved_views import SavedViews
+from splat_cli.viewer.panels import SavedViews, compose, padded
 from tests.viewer.stand_ins import Panel, browser_camera
 from tests.views import ring_of_views
 

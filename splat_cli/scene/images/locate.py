@@ -28,7 +28,7 @@ from splat_cli.scene.dataset import (
     path_ends,
     sanitize_name,
 )
-from splat_cli.scene.depth_maps.files import DEPTH_SUFFIXES
+from splat_cli.scene.depth_maps import DEPTH_SUFFIXES
 from splat_cli.scene.images.decode import image_size
 from splat_cli.scene.lens import MAX_SIDE, Lens
 from splat_cli.scene.lens.distortion import Equirectangular, Polynomial

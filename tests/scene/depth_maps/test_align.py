@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from splat_cli.scene.depth_maps.load import aligned, shrink_factor
+from splat_cli.scene.depth_maps import aligned, shrink_factor
 from splat_cli.scene.lens import Lens
 from splat_cli.scene.lens.distortion import Polynomial
 from splat_cli.scene.view import DepthFile

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image as Picture
 
-from splat_cli.scene.depth_maps.files import read_confidence, read_depths
+from splat_cli.scene.depth_maps import read_confidence, read_depths
 from tests.peak_memory import assert_little_memory
 from tests.scene.depth_files import write_exr, write_map
 

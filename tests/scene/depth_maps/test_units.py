@@ -9,7 +9,7 @@ import pytest
 from splat_cli.errors import SceneError
 from splat_cli.sample import make_sample_scene
 from splat_cli.scene import read_scene
-from splat_cli.scene.depth_maps.files import read_depths
+from splat_cli.scene.depth_maps import read_depths
 from splat_cli.scene.view import DepthFile
 from tests.scene.depth_files import write_map
 from tests.scene.depth_maps.loading import inverse, loaded
