@@ -11,8 +11,8 @@ compiled by the CPU backend, or on a GPU, which takes less time:
 
 A mutant is killed if a test fails or takes several times as long as before; `--out` names that test. Each survivor is a
 missing test, or a change without an effect. Mutants that cannot be compiled or imported do not count. Code that only
-GPUs run has none. Before and after the mutants of a file, its tests must pass without any: otherwise a full disk or a
-test that always fails would kill all of them.
+GPUs run has none. Before and after the mutants of a file, its tests must pass on the original: otherwise a full disk or
+a test that always fails would kill all of them.
 
 Known mutants without an effect: thresholds that no float equals (langevin_noise.cuh); choices between sorts of the same
 result (sort_tiles.cu); one more group or segment without splats (free_space.cu, blend.cu, blend_backward.cu); shortcuts

@@ -31,7 +31,7 @@ _WORDS = {
     "--out",
     type=PATH,
     metavar="FILE",
-    help="File to write; its suffix chooses the format.  [default: RUN/cleaned.ply, or NAME-cleaned beside the file]",
+    help="File to write; its suffix chooses the format.  [default: RUN/cleaned.ply, or NAME-cleaned next to the file]",
 )
 @click.option(
     "--strength",
@@ -67,7 +67,7 @@ def command(
     scene farther away. Other splats are removed if no picture needs them, or if few views see them and they lie alone
     or stick out as needles. A file without a run is judged by opacities, sizes and neighbours alone.
 
-    RUN_OR_FILE does not change. Writes the remaining splats, and beside them a picture from outside of the cameras'
+    RUN_OR_FILE does not change. Writes the remaining splats, and next to them a picture from outside of the cameras'
     path: before, with the splats to remove in magenta, and after. With held-out photographs, prints their PSNR before
     and after.
     """

@@ -93,7 +93,7 @@ def mesh_of_run(
 
     voxel: default: see `_PIXELS`, `_MAX_VOXELS`. max_depth: world units; default: see `_MAX_DEPTH`. min_part: parts
     with a smaller share of all faces are removed, as is what lies outside of --crop. steps: see `drawn_to_points`.
-    UsageError without any surface.
+    UsageError if there is no surface.
     """
     arrays, run = load_trained_splats(source)
     if run is None:

@@ -66,8 +66,8 @@ class DatasetSettings:
     )
     depths: str | None = setting(
         None,
-        "Folder of depth maps (NAME.png, .npy, .exr, .tif; confidences in a folder `confidence` beside it); by default "
-        "the maps that the dataset names, otherwise SCENE/depths or SCENE/depth; none: no depth maps.",
+        "Folder of depth maps (NAME.png, .npy, .exr, .tif; confidences in a folder `confidence` next to it); by "
+        "default the maps that the dataset names, otherwise SCENE/depths or SCENE/depth; none: no depth maps.",
         metavar="DIR",
         fixed=True,
     )

@@ -35,8 +35,8 @@ class MCMCStrategy(PeriodicStrategy):
     def _demand(self, step: int, model: Model, scorer: ErrorScorer) -> tuple[Ratings, int]:
         """Ratings of all splats, and number of splats to add.
 
-        In a start with several resolutions, at half of the size at most half of the maximum: more cost quality on a
-        quarter (docs/experiments/start_and_images.md). After a start with one, the last ones would come too late.
+        If a run starts at several reduced sizes, it has at most half of the maximum at half the size: more splats cost
+        quality (docs/experiments/start_and_images.md). With one reduced size, the last splats would come too late.
         """
         limit = self.config.max_splats
         if self.config.coarse_levels > 1:

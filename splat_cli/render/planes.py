@@ -1,6 +1,6 @@
 """Planes of a scene, such as walls, floors and tables, and depth maps that end at them.
 
-Photographs of plain surfaces hardly tell how far away they are, so depths of a plain wall scatter, mostly behind it. If
+Photographs hardly determine the distance of plain surfaces, so depths of a plain wall scatter, mostly behind it. If
 most rays that reach a part of a plane end at it, the part is solid, and no ray passes through it (piecewise planar
 stereo: Sinha et al. 2009). What stands in front of a plane stays as it is.
 """

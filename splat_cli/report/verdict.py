@@ -91,7 +91,7 @@ def _grade(data: RunData) -> Iterator[Markup]:
 class _Scores:
     """PSNR of evaluated views, or, without an evaluation, of those that the page compares.
 
-    views: (name, PSNR), worst first. which: text after "views" that tells the latter from the former.
+    views: (name, PSNR), worst first. which: text after "views" that distinguishes the latter.
     """
 
     def __init__(self, data: RunData, compared: Sequence[ComparedView]) -> None:

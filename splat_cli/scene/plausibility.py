@@ -58,13 +58,13 @@ _BEFORE_NUMBER = re.compile(r"\d+(?=\.\w+$)")
 def refuse_photographs(paths: Sequence[Path], camera_model: str) -> None:
     """SceneError if the photographs are panoramas or show the circle of a fisheye, and `camera_model` has none."""
     if found := panoramas_or_fisheyes(paths, camera_model):
-        raise SceneError(f"the photographs {found}; with {ALLOW}, poses are estimated nevertheless")
+        raise SceneError(f"the photographs {found}; with {ALLOW}, poses are estimated anyway")
 
 
 def refuse_scene(scene: Scene) -> None:
     """SceneError if the scene has signs of wrong camera poses."""
     if signs := signs_of_wrong_poses(scene):
-        raise SceneError(f"the poses of {scene.root} look wrong: {'; '.join(signs)}; {ALLOW} trains nevertheless")
+        raise SceneError(f"the poses of {scene.root} look wrong: {'; '.join(signs)}; {ALLOW} trains anyway")
 
 
 def signs_of_wrong_poses(scene: Scene) -> list[str]:

@@ -62,7 +62,7 @@ def _disarm(number: int) -> None:
 def kept_signal_handlers() -> Iterator[None]:
     """Context that restores signal handlers at its end, for example after the import of a library.
 
-    Also those that a library in C replaces, which Python does not notice. Outside the main thread, nothing is restored.
+    Also restores handlers that a C library replaces unnoticed by Python. Outside the main thread, nothing is restored.
     """
     previous = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
     try:

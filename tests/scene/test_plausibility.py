@@ -323,7 +323,7 @@ def test_training_refuses_an_implausible_scene_unless_told(splat, tmp_path):
     result = splat("train", scene, *options)
     assert (result.code, result.err.count("\n")) == (2, 1), result.err
     assert f"the poses of {scene} look wrong: only 9 of 29" in result.err
-    assert "--allow-implausible trains nevertheless" in result.err
+    assert "--allow-implausible trains anyway" in result.err
     assert not (tmp_path / "run").exists()
     assert splat("train", scene, *options, "--allow-implausible").code == 0
     assert splat("train", "--resume", tmp_path / "run", "--steps", "3").code == 0

@@ -132,7 +132,7 @@ def write_as(written_as: Format, path: Path, splats: SplatArrays, spz_axes: str 
 
 
 def writable_splats(path: Path, splats: SplatArrays) -> SplatArrays:
-    """The finite splats, for a file at `path`; infinite logits count as opaque. FormatError without any."""
+    """The finite splats, for a file at `path`; infinite logits count as opaque. FormatError if there are none."""
     finite = finite_splats(dataclasses.replace(splats, logit_opacities=finite_where_opaque(splats.logit_opacities)))
     if len(splats) and not len(finite):
         raise FormatError(

@@ -168,7 +168,7 @@ class _Runner:
             pool.shutdown(cancel_futures=True)
 
     def run(self) -> Trials:
-        steps = self.default if self.few else self.steps  # few scores are noisy: what they tell has to be larger
+        steps = self.default if self.few else self.steps  # few scores are noisy: differences must be larger
         trials = [plain := self._trial(steps)]
         is_free = self.config.gpus == 1 and self.config.appearance is None
         if is_free and exposure_spread(self.data.training, self.data.scene.points) > MAX_SPREAD:

@@ -195,7 +195,7 @@ def _camera(view: View) -> dict[str, Any]:
 
 
 def _lens(view: View) -> list[float]:
-    """Family and coefficients of the distortion, kept or undone, and motion of a rolling shutter; empty without any."""
+    """Family and coefficients of the distortion, kept or undone, and motion of a rolling shutter; may be empty."""
     distortion, shutter = view.distortion or (view.lens and view.lens.distortion), view.rolling_shutter
     return [
         *([distortion.family, *distortion.coefficients()] if distortion else ()),

@@ -88,7 +88,7 @@ class _UnknownModelError(SceneError):
 def read_cameras(path: Path) -> dict[int, Camera]:
     """Cameras by id. SceneError if the file is damaged.
 
-    Cameras of one unknown model are read, too: the length of the file tells their number of parameters.
+    Cameras of one unknown model are read, too: their number of parameters follows from the file's length.
     """
     try:
         return _read_cameras(path, CAMERA_MODELS)

@@ -256,7 +256,7 @@ def frame_from(entry: Any, shared: dict[str, Any], photos: Path, match_basename:
 
 
 def _with_own(shared: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
-    """The values of a frame, and the shared ones beside them, without the focal lengths if the frame has its own."""
+    """The values of a frame and the shared ones, except shared focal lengths if the frame has its own."""
     has_own, is_shared = ({key[-1] for key in _FOCALS if key in values} for values in (entry, shared))
     if has_own and (lacking := is_shared - has_own):
         raise Unusable(f"it has its own focal length along one axis only: state it along {lacking.pop()}, too")
