@@ -40,7 +40,8 @@ BATCH_OF_MANY, COARSE_OF_MANY, BUDGET_OF_MANY = 8, 0.45, 2.15
 # where few photographs show each point, runs with more steps or splats overfit: docs/experiments/validation.md
 FEW_VIEWS, FEW_SHARE, FEW_PER_POINT = 30, 0.56, 5.0  # of the views, and views, that show a point
 STEPS_OF_FEW, BUDGET_OF_FEW, MIN_BUDGET_OF_FEW, DROPOUT_OF_FEW = 5_000, BUDGET / 4, 5_000, 0.3
-MORE_SHARE = 0.42  # of the views that show a point, from which twice that budget or large initial splats are better
+MORE_SHARE = 0.42  # of the views that show a point, from which twice that budget is better
+LARGE_SHARE, MAX_OF_LARGE = (0.42, 0.9), 10.0  # of the views, and views, with which large initial splats are better
 # coarse_until and coarse_levels by pixels per photograph: docs/experiments/start_and_images.md
 COARSE_UNTIL, COARSE_PIXELS = 0.3, 200_000
 COARSE_OF_LARGE, LEVELS_OF_LARGE, LARGE_PIXELS, MIN_STEPS_OF_LARGE = 0.6, 2, 1_000_000, 10_000
@@ -121,7 +122,7 @@ def resolve_plan(
     num_pixels = sum(view.width * view.height for view in views)
     few = budget_of_few(len(views), overlap) if is_sparse else None
     budgeted = apply_splat_budget(requested, len(views), num_pixels, few)
-    is_large = is_sparse and starts_large(len(views), overlap)
+    is_large = not from_splats and starts_large(len(views), overlap)
     resolved: dict[str, Any] = vars(budgeted) | resolve_schedule(budgeted, steps, from_splats, is_large)
     resolved |= coarse_start(requested, views, from_splats)
     for name in ("densify_interval", "opacity_reset_interval"):
@@ -260,8 +261,12 @@ def budget_of_few(num_views: int, overlap: float) -> float:
 
 
 def starts_large(num_views: int, overlap: float) -> bool:
-    """Whether few photographs start with large, transparent splats: many of them show a point, but under five do."""
-    return MORE_SHARE * num_views <= overlap < FEW_PER_POINT
+    """Whether initial splats are large and transparent: few photographs, but not a small share of them, show a point.
+
+    Not if all look in one direction and show nearly all points.
+    """
+    low, high = LARGE_SHARE
+    return low * num_views <= overlap < min(high * num_views, MAX_OF_LARGE)
 
 
 def default_steps(num_views: int, is_sparse: bool = False) -> int:

@@ -256,10 +256,20 @@ def test_long_runs_on_more_photographs_get_more_splats_and_larger_batches(count,
 
 @pytest.mark.parametrize(
     ("count", "share", "start"),
-    [(6, 0.7, (0.1, 1.0)), (8, 0.42, (0.1, 1.0)), (8, 0.4, (0.5, 0.1)), (12, 0.5, (0.5, 0.1)), (6, 0.9, (0.5, 0.1))],
+    [
+        (6, 0.7, (0.1, 1.0)),
+        (8, 0.42, (0.1, 1.0)),
+        (8, 0.4, (0.5, 0.1)),
+        (14, 0.71, (0.1, 1.0)),
+        (14, 0.72, (0.5, 0.1)),
+        (23, 0.43, (0.1, 1.0)),
+        (23, 0.44, (0.5, 0.1)),
+        (6, 0.89, (0.1, 1.0)),
+        (6, 0.9, (0.5, 0.1)),
+    ],
 )
 def test_few_photographs_of_the_same_points_start_with_large_splats(count, share, start):
-    """Unless five photographs and more show a point."""
+    """Unless ten photographs show a point, or nearly all."""
     views = [ring_of_views(count)[0]] * count
     seen = np.zeros((round(100 * share), 3))
     points = np.concatenate([seen, np.repeat(views[0].center[None], 100 - len(seen), axis=0)])
