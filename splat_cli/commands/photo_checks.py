@@ -21,9 +21,9 @@ from splat_cli.scene.colmap.model import SPHERE
 from splat_cli.scene.coverage import Place
 from splat_cli.scene.photograph import Pair, Photograph, find_pairs, measure
 from splat_cli.scene.plausibility import are_panoramas, panoramas_or_fisheyes
-from splat_cli.scene.sfm.mapping import EXHAUSTIVE_LIMIT, natural_order
+from splat_cli.scene.sfm.mapping import EXHAUSTIVE_LIMIT
 from splat_cli.scene.sfm.photographs import MIN_PHOTOGRAPHS
-from splat_cli.scene.view import Scene
+from splat_cli.scene.view import Scene, natural_order
 from splat_cli.terminal.console import Counting, first_of
 
 _BLURRED = 0.45  # sharpness relative to that of sharp photographs of the scene (75th percentile)

@@ -33,7 +33,7 @@ from splat_cli.scene.cameras_json import read_cameras
 from splat_cli.scene.georeferenced import relative_point, relative_views
 from splat_cli.scene.trajectories.camera_path import DEFAULT_FPS, CameraPath, up_of, with_size
 from splat_cli.scene.trajectories.focus import focus_point, levelled, middle_of, overview
-from splat_cli.scene.view import View
+from splat_cli.scene.view import View, natural_order
 from splat_cli.terminal.console import Display
 
 
@@ -185,6 +185,8 @@ def plan_job(
     if cameras is not None:
         views, name = relative_views(read_cameras(cameras), origin), cameras.stem
     if path is not None:
+        if cameras is None:  # frames 1, 2, 10 as they were taken; views are sorted 1, 10, 2
+            views = sorted(views, key=lambda view: natural_order(view.name))
         pinholes = [view.pinhole for view in views]
         focus = path.focus and relative_point(path.focus, origin)
         frames, fps = _frames(dataclasses.replace(path, focus=focus), pinholes, file, spz_axes)

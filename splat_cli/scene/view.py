@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -253,3 +254,8 @@ class Scene:
 def evenly_spread(views: Sequence[T], num: int) -> list[T]:
     """At most `num` evenly spread items of a sequence, with the first and the last."""
     return [views[i] for i in np.linspace(0, len(views) - 1, min(len(views), num)).astype(int)]
+
+
+def natural_order(name: str) -> list[tuple[int, str]]:
+    """Sort key in which a2 comes before a10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name) if part]

@@ -1,5 +1,6 @@
 """`splat render`: paths, maps, panoramas, stereo pairs and videos from the command line."""
 
+import dataclasses
 import json
 import shutil
 
@@ -7,7 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from splat_cli.commands.render import plan_job
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.scene.cameras_json import write_cameras
+from splat_cli.scene.trajectories.camera_path import CameraPath
 
 CPU = ("--device", "cpu")
 
@@ -143,3 +147,18 @@ def test_video(splat, trained, tmp_path):
     assert result.code == 0, result.err
     assert "8 frames per second: out.mp4" in result.out
     assert (tmp_path / "cwd" / "out.mp4").read_bytes()[4:8] == b"ftyp"
+
+
+def test_paths_pass_through_cameras_in_the_order_of_their_numbers(run_copy):
+    """Photographs are sorted 1, 10, 2, ...: a path through them in this order would go back and forth."""
+    run = RunDir(run_copy)
+    views = run.views("all")
+    half = len(views) // 2
+    numbers = [*range(1, 1 + half), *(10 * number for number in range(1, 1 + len(views) - half))]  # 1, 2, ..., 10, 20
+    renamed = [dataclasses.replace(view, name=f"{number}.jpg") for view, number in zip(views, numbers, strict=True)]
+    write_cameras(run_copy / "cameras.json", sorted(renamed, key=lambda view: view.name))
+    for kind in ("interpolate", "walk"):
+        job = plan_job(run_copy, path=CameraPath(kind, frames=40))
+        centers = np.array([frame.center for frame in job.views])
+        steps = np.linalg.norm(np.diff(centers, axis=0), axis=1)
+        assert steps.sum() < 1.1 * np.linalg.norm(np.diff([view.center for view in views], axis=0), axis=1).sum()

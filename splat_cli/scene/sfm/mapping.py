@@ -22,7 +22,7 @@ from splat_cli.scene.dataset import sanitize_name
 from splat_cli.scene.images.decode import decode_photo, image_size
 from splat_cli.scene.plausibility import has_panorama_size
 from splat_cli.scene.sfm.colmap_process import run_colmap
-from splat_cli.scene.view import evenly_spread
+from splat_cli.scene.view import evenly_spread, natural_order
 from splat_cli.terminal.console import Counting, first_of
 
 DEFAULT_MODEL = "SIMPLE_RADIAL"
@@ -153,11 +153,6 @@ def sequential_pairs(names: Sequence[str]) -> list[tuple[str, str]]:
     near = {(i, i + offset) for offset in offsets for i in range(len(ordered) - offset)}
     keys = evenly_spread(range(len(ordered)), math.isqrt(int(_KEY_FRAMES * len(ordered))))
     return [(ordered[i], ordered[j]) for i, j in sorted(near.union(combinations(keys, 2)))]
-
-
-def natural_order(name: str) -> list[tuple[int, str]]:
-    """Sort key in which a2 comes before a10."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name) if part]
 
 
 def gps_locations(images: Path, names: Sequence[str]) -> dict[str, tuple[float, float, float]]:
