@@ -143,12 +143,7 @@ def plan_memory(
     tiles = max(ceil_div(view.width, TILE) * ceil_div(view.height, TILE) for view in views)
     available = _available(backend, config)
 
-    def on_host(on_device: RowsOnDevice) -> tuple[int, int]:
-        rows = _all_rows(config)
-        moments = _moments_on_host(config, on_device)
-        return 4 * (rows.params - on_device.params) + moments, host_room + moments * num_frozen
-
-    def plan(on_device: RowsOnDevice | None = None) -> MemoryPlan:
+    def plan(on_device: RowsOnDevice | None = None, host_room: int = 0) -> MemoryPlan:
         cost = training_memory(config, len(views), config.deterministic and backend.name == "cuda", on_device)
         return MemoryPlan(
             photographs=depth_bytes + resident,
@@ -161,18 +156,25 @@ def plan_memory(
             num_frozen=num_frozen,
             saved_per_frozen=Model.bytes_of_moments(on_device, config.num_features),
             on_device=on_device,
-            on_host=on_host(on_device) if on_device else (0, 0),
+            on_host=_on_host(config, on_device, host_room, num_frozen) if on_device else (0, 0),
         )
 
     in_memory = plan()
     fits = in_memory.max_splats == in_memory.wanted_splats
     if config.offload == "off" or (config.offload == "auto" and fits) or not _can_offload(config):
         return in_memory
-    photographs_on_host = sum(images) if budget and budget.on_host else 0
-    if (host_room := backend.host_room() - photographs_on_host) <= 0:
+    host_room = backend.host_room() - (sum(images) if budget and budget.on_host else 0)
+    if host_room <= 0:
         return in_memory
-    least = plan(_LEAST)
-    return plan(_rows_that_fit(least)) if config.offload == "auto" else least
+    least = plan(_LEAST, host_room)
+    return plan(_rows_that_fit(least), host_room) if config.offload == "auto" else least
+
+
+def _on_host(config: ResolvedConfig, on_device: RowsOnDevice, host_room: int, num_frozen: int) -> tuple[int, int]:
+    """See MemoryPlan.on_host. host_room: free host memory without splats."""
+    moments = _moments_on_host(config, on_device)
+    per_splat = 4 * (_all_rows(config).params - on_device.params) + moments
+    return per_splat, host_room + moments * num_frozen
 
 
 def _available(backend: Backend, config: ResolvedConfig) -> int:
