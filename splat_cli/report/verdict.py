@@ -35,6 +35,11 @@ _COMPARED = (
     "The splats are smeared: take more photographs of that place.",
 )
 
+_UNSEEN = (
+    "Beside the photographs and far from their cameras, the scene is blurred: no photograph shows it there. Take "
+    "photographs of the places that you want to visit."
+)
+
 
 def verdict(data: RunData, stops: Mapping[str, int], compared: Sequence[ComparedView] = ()) -> Markup:
     """Three lists. stops: name of a view -> its number in the scene in 3D, for links. compared: views of the page."""
@@ -43,7 +48,11 @@ def verdict(data: RunData, stops: Mapping[str, int], compared: Sequence[Compared
     failures = [*_contradictions(data), *views, *_failing_everywhere(data)]
     lists = {
         "How good it is": list(_grade(data)),
-        "Where it fails": [*([] if views else _even(scores, stops)), *(failure for failure, _ in failures)],
+        "Where it fails": [
+            *([] if views else _even(scores, stops)),
+            *(failure for failure, _ in failures),
+            *([prose(_UNSEEN)] if scores.views else []),
+        ],
         "What to do next": list(_next(data, [step for _, step in failures])),
     }
     parts = [
@@ -74,7 +83,8 @@ def _grade(data: RunData) -> Iterator[Markup]:
         psnr, num = measured["psnr"], len(measured.get("per_image", {}))
         views = f"{num} photographs" if num != 1 else "a photograph"
         seen = "that training has not seen" if data.config.eval else "that it was trained on"
-        yield join(tag("b", f"PSNR {psnr:.1f} dB"), f" over {views} {seen}: ", tag("b", _words(psnr)), ".")
+        size = f", at 1/{data.config.downscale} of their size" if data.config.downscale > 1 else ""
+        yield join(tag("b", f"PSNR {psnr:.1f} dB"), f" over {views} {seen}{size}: ", tag("b", _words(psnr)), ".")
     elif training is not None:
         yield prose(f"Photographs that it was trained on have a PSNR of {training:.1f} dB.")
     if measured or training is not None:

@@ -53,6 +53,8 @@ def told(data, compared=()):
 def test_grade(data, psnr, words):
     text = told(dataclasses.replace(data, metrics={100: scores([psnr] * 8)}))
     assert f"PSNR {psnr:.1f} dB over 8 photographs that training has not seen: {words}" in text
+    text = told(dataclasses.replace(changed(data, downscale=4), metrics={100: scores([psnr] * 8)}))
+    assert f"PSNR {psnr:.1f} dB over 8 photographs that training has not seen, at 1/4 of their size: {words}" in text
 
 
 @pytest.mark.parametrize(("saved", "psnr"), [((), 28), ((50,), 20), ((50, 100), 28), ((50, 100, 110), None)])
@@ -78,6 +80,7 @@ def test_the_head_has_the_grade(data, psnr, expected):
 def test_good_run_is_shared(data):
     text = told(data)
     assert "No view falls far behind. The worst are 0.jpg (28.0 dB), 1.jpg (28.0 dB), 2.jpg (28.0 dB)." in text
+    assert "far from their cameras, the scene is blurred" in text
     assert "quality.Add such options to the command of this training: splat train photos/garden --eval.Show" in text
     assert "my run&#x27; &#x27;my run.html&#x27; writes a page" in text
     assert "my run&#x27; &#x27;my run.ply&#x27; writes splats" in text
