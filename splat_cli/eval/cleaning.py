@@ -34,7 +34,7 @@ _MAX_LOSS = 0.02
 """PSNR that floaters may cost on training photographs, dB: haze also explains differences between photographs."""
 _HIDING = 0.01
 """If floaters hide a larger share of the pixels, the other splats are judged again without them."""
-_LIGHT = 0.002
+_LIGHT = 0.001
 """Share of the pixels of all views that unneeded splats make together."""
 _SEEN = 0.5
 """Minimum contribution to a view, in pixels, of a splat that the view sees."""
@@ -129,7 +129,7 @@ def reasons_by_views(
 
 
 def is_unneeded(pixels: np.ndarray, strength: float) -> np.ndarray:
-    """Whether each splat, [N], is one of those of the fewest `pixels` that together make at most 0.2 % of all."""
+    """Whether each splat, [N], is one of those of the fewest `pixels` that together make at most 0.1 % of all."""
     order = np.argsort(pixels, kind="stable")
     sums = np.cumsum(pixels[order], dtype=np.float64)
     found = np.zeros(len(pixels), bool)
