@@ -90,7 +90,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend(
 #endif
                     T[k] = next_T;
                 }
-            }, [](int) {});
+            }, [](unsigned, int) {});
         if (leader()) atomicAdd(&segment_hits[min(num_segments, COUNTED_SEGMENTS - 1)], (unsigned)num_hits);
     }
 

@@ -180,18 +180,19 @@ __device__ __forceinline__ Hit get_hit(const Ring& ring, const PairList& list, i
 
 #ifndef SPLAT_CPU
 // Visits UNROLL hits. All loads come first, because the compiler cannot move them before the stores of the visit.
-template <class V> __device__ __forceinline__ void visit_group(const Ring& ring, const PairList& list, unsigned number, unsigned slot, V visit)
+template <class V> __device__ __forceinline__ void visit_group(const Ring& ring, const PairList& list, unsigned place, unsigned slot, V visit)
 {
     Hit hits[UNROLL];
 #pragma unroll
     for (int k = 0; k < UNROLL; ++k) hits[k] = get_hit(ring, list, slot + k);
-    visit(hits, number, slot);
+    visit(hits, place, slot);
 }
 #endif
 
 // Visits, in order, those of n pairs from `first` on whose splats touch the warp's pixels, while go_on() holds. Returns their number.
-//     visit(hits, number, slot)     UNROLL hits; that with index k has number + k in this call, and the splat ring.splats[slot + k]
-//     visited(number)               after each UNROLL visits: number of visits so far; not on the CPU
+//     visit(hits, place, slot)      UNROLL hits; that with index k is hit place + k since `visited`, and has the splat ring.splats[slot + k]
+//     visited(slot, count)          after 2 UNROLL hits, and after fewer at the end: `count` hits, the first of which has the splat
+//                                   ring.splats[slot]; not on the CPU
 // Up to UNROLL - 1 visits without effect follow the last hit.
 template <class G, class V, class D>
 __device__ __forceinline__ int visit_hits(
@@ -221,9 +222,9 @@ __device__ __forceinline__ int visit_hits(
 #else
         for (; tail - head >= 2 * UNROLL; head += 2 * UNROLL) {     // less work for addresses than with one group
             const unsigned slot = head % RING;
-            visit_group(ring, list, head, slot, visit);
-            visit_group(ring, list, head + UNROLL, slot + UNROLL, visit);
-            visited(head + 2 * UNROLL);
+            visit_group(ring, list, 0, slot, visit);
+            visit_group(ring, list, UNROLL, slot + UNROLL, visit);
+            visited(slot, 2 * UNROLL);
         }
 #endif
     }
@@ -236,7 +237,8 @@ __device__ __forceinline__ int visit_hits(
             ring.blue[slot] = 0.0f;
         }
         __syncwarp();
-        for (; head < tail; head += UNROLL) visit_group(ring, list, head, head % RING, visit);
+        for (; head < tail; head += UNROLL) visit_group(ring, list, head % (2 * UNROLL), head % RING, visit);
+        visited((tail - tail % (2 * UNROLL)) % RING, tail % (2 * UNROLL));
         __syncwarp();
     }
 #endif

@@ -37,6 +37,13 @@
 #define NUM_SUMS 9
 #endif
 
+struct WarpMemory {                                 // shared memory of a warp; one address instead of two saves registers
+    Ring ring;
+#if TENSOR_CORES
+    MatrixBuffer buffer;
+#endif
+};
+
 extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend_backward(
     const Camera* __restrict__ cameras,             // [num_views]
     const IterState* __restrict__ state,            // [1]
@@ -52,17 +59,14 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend_backw
     const float* __restrict__ d_image,              // [3, height, width]
     float* __restrict__ d_splats)                   // [capacity, SPLAT_SUMS] accumulated; with FIXED_SUMS see fixed.cuh
 {
-    __shared__ Ring rings[WARPS];
-#if TENSOR_CORES
-    __shared__ MatrixBuffer buffers[WARPS];
-#endif
+    __shared__ WarpMemory memory[WARPS];
     uint2 work;
     if (state->overflowed || !segment_of(*state, segments, max_segments, blockIdx.x, work)) return;
     const Camera& camera = cameras[state->view];
     const unsigned tile = work.x;
     const int segment = work.y;
     const int warp = threadIdx.y;
-    Ring& ring = rings[warp];
+    Ring& ring = memory[warp].ring;
     const unsigned begin = tile_begins[tile], first = begin + segment * SEGMENT;
     const int n = min((unsigned)SEGMENT, tile_begins[tile + 1] - first);
     const PairList list = make_list(splat_from_pair, means2d, conic_opacity, colors, camera, tile);
@@ -92,21 +96,23 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend_backw
                   - load_row(saved + 3 * TILE_PIXELS, light) * d_blue[k];
     }
 #if TENSOR_CORES
-    MatrixBuffer& buffer = buffers[warp];
+    MatrixBuffer& buffer = memory[warp].buffer;
     const Features features = make_features(buffer, lane_id(), d_red, d_green, d_blue);
-    const auto add_sums = [&](unsigned begin, int count) {   // of hits begin .. begin + count - 1
-        const int slot = lane_id() >> 2, q = lane_id() & 3;
-        const unsigned splat = ring.splats[(begin + slot) % RING];
-        const float2 offset = offset_of(ring, (begin + slot) % RING);
+    float4* const terms = buffer.terms + lane_id();
+    static_assert(MATRIX_SPLATS == 2 * UNROLL, "visit_hits calls add_sums after 2 UNROLL visits");
+    const auto add_sums = [&](unsigned slot, int count) {       // of `count` hits, whose terms are in the buffer
+        const int n = lane_id() >> 2, q = lane_id() & 3;
+        const unsigned splat = ring.splats[slot + n];
+        const float2 offset = offset_of(ring, slot + n);
         const MatrixSums sums = sum_terms(buffer, features, lane_id(), -3.5f - offset.x, -3.5f - offset.y);
-        if (slot >= count) return;
-        float* const row = d_splats + splat * SPLAT_SUMS;   // a 32-bit index suffices for 357 million splats
-        add_pair(row + 2 * q, sums.pair);
-        if (q == 0) atomicAdd(row + 8, sums.blue);
+        if (count < MATRIX_SPLATS && n >= count) return;
+        float* const pair = (float*)((float2*)d_splats + (splat * (SPLAT_SUMS / 2) + q));    // two columns per lane
+        add_pair(pair, sums.pair);
+        if (q == 0) atomicAdd(pair + 8, sums.blue);
     };
 #endif
-    const int num_hits = visit_hits(list, ring, camera, first, n, pixels, [&] { return any_light(T); },
-        [&](const Hit (&hits)[UNROLL], int number, int slot) {
+    visit_hits(list, ring, camera, first, n, pixels, [&] { return any_light(T); },
+        [&](const Hit (&hits)[UNROLL], unsigned place, unsigned slot) {
 #if !TENSOR_CORES
             vbool some_on = false;
             FOR_PIXELS(k) some_on = some_on | contributes(power_at(hits[0], pixels.u, pixels.v[k]), T[k]);
@@ -135,7 +141,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend_backw
                     backdrop[k] += alpha[i][k] * difference;
                 }
 #if TENSOR_CORES
-                buffer.terms[((unsigned)number % MATRIX_SPLATS + i) * TERMS_STRIDE + lane_id()] = matrix_terms(g, weight[i]);
+                terms[(place + i) * TERMS_STRIDE] = matrix_terms(g, weight[i]);
 #else
                 const unsigned splat = ring.splats[slot + i];
                 const float2 offset = offset_of(ring, slot + i);
@@ -176,12 +182,9 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, MIN_BLOCKS) blend_backw
 #endif
             }
         },
-        [&](int visited) {
+        [&](unsigned slot, int count) {
 #if TENSOR_CORES
-            if (visited % MATRIX_SPLATS == 0) add_sums(visited - MATRIX_SPLATS, MATRIX_SPLATS);
+            add_sums(slot, count);
 #endif
         });
-#if TENSOR_CORES
-    if (num_hits % MATRIX_SPLATS > 0) add_sums(num_hits / MATRIX_SPLATS * MATRIX_SPLATS, num_hits % MATRIX_SPLATS);
-#endif
 }

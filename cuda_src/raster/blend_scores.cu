@@ -72,5 +72,5 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) blend_scores(
 #endif
             }
         },
-        [](int) {});
+        [](unsigned, int) {});
 }

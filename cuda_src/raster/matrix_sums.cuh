@@ -96,9 +96,10 @@ __device__ __forceinline__ MatrixSums sum_terms(const MatrixBuffer& buffer, cons
     const float gx = __shfl_sync(0xffffffffu, c[1], lane - q), gy = __shfl_sync(0xffffffffu, c[0], lane - q + 1);
     const float about_x = gx - x * g, about_y = gy - y * g;
     const float factor = q == 2 ? y : x, moment = q == 0 ? g : q == 1 ? gx + about_x : gy + about_y;
+    const float xy = c[0] - x * gy - y * about_x, second = c[1] - factor * moment;  // in all lanes: branches take longer
     MatrixSums sums;
-    sums.pair.x = q == 0 ? g : q == 1 ? about_y : q == 2 ? c[0] - x * gy - y * about_x : c[2];
-    sums.pair.y = q == 3 ? c[3] : c[1] - factor * moment;
+    sums.pair.x = q == 0 ? g : q == 1 ? about_y : q == 2 ? xy : c[2];
+    sums.pair.y = q == 3 ? c[3] : second;
     sums.blue = c[2];
     return sums;
 }
