@@ -12,6 +12,7 @@ from splat_cli.render.tiles import TileLists
 
 SEGMENT = 256  # pairs between saved states, as in cuda_src/common.cuh
 FORWARD_WARPS, BACKWARD_WARPS = {False: 4, True: 8}, 4  # per block: 8 / PIXELS of the kernel. By FEW_TILES
+BACKWARD_BLOCKS = 4096, 2  # at most, or this many per tile: about as many as training has segments; each takes several
 MIN_TILES = 2000  # with fewer, a GPU is not occupied if a lane of `blend` has two pixels
 
 
@@ -136,7 +137,9 @@ def blend_backward(
     pixels = rendered.image, rendered.states, rendered.d_image
     inputs = cameras.array, state.array, *lists, *splats, *pixels
     kernel = tiles.backend.kernel("raster/blend_backward", "blend_backward", **defines)
-    kernel((rendered.max_segments,), (32, BACKWARD_WARPS), *inputs, projection.d_splats if fixed is None else fixed)
+    most, per_tile = BACKWARD_BLOCKS
+    blocks = min(rendered.max_segments, max(most, per_tile * cameras.extent.tiles))
+    kernel((blocks,), (32, BACKWARD_WARPS), *inputs, projection.d_splats if fixed is None else fixed)
     if fixed is not None:
         sums = projection.depths, projection.conic_opacity, fixed, projection.d_splats
         arrays = cameras.array, state.array, *sums

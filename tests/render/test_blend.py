@@ -121,6 +121,17 @@ def test_lists_of_several_segments(comparison: Comparison, backend: Backend, ker
     check_blend(comparison, device, scene)
 
 
+@pytest.mark.parametrize("kernel", ["blend_backward", "matrix_sums"])
+def test_blocks_take_several_segments(
+    comparison: Comparison, backend: Backend, kernel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("splat_cli.render.blend.BACKWARD_BLOCKS", (4, 0))
+    device = on_device(backend, layers(513, -4.3), Options())
+    device.forward()
+    assert device.state.read()["segments_in_bins"].sum() == 6
+    check_blend_backward(comparison, device, layers(513, -4.3), kernel)
+
+
 def test_splats_behind_the_end_of_all_pixels_have_no_gradient(comparison: Comparison, backend: Backend) -> None:
     scene = layers(64, 1.5)
     device = on_device(backend, scene, Options())
