@@ -50,6 +50,16 @@ def test_count_larger_than_the_file(model_folder, stem, count):
         read_model(model_folder)
 
 
+@pytest.mark.parametrize("stem", ["images", "points3D"])
+def test_count_smaller_than_the_file(model_folder, stem):
+    """Photographs or points would be missing without a word."""
+    path = model_folder / f"{stem}.bin"
+    (count,) = struct.unpack("<Q", path.read_bytes()[:8])
+    path.write_bytes(struct.pack("<Q", count - 1) + path.read_bytes()[8:])
+    with pytest.raises(SceneError, match=rf"{stem}\.bin declares {count - 1} .* bytes follow the last one"):
+        read_model(model_folder)
+
+
 @pytest.mark.parametrize("length", [5, 1 << 40, 1 << 62, (1 << 64) - 1])
 def test_track_longer_than_the_file(model_folder, length):
     path = model_folder / "points3D.bin"

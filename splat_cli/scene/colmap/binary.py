@@ -43,6 +43,14 @@ class Cursor:
             "copy or export the model again"
         )
 
+    def end(self, count: int, what: str) -> None:
+        """SceneError if bytes are left: the file has more items than the `count` that it declares."""
+        if left := len(self.data) - self.pos:
+            raise SceneError(
+                f"{self.path} declares {count} {what}, but {left} bytes follow the last one: it is damaged; copy or "
+                "export the model again"
+            )
+
     def take(self, layout: struct.Struct, what: str) -> tuple:
         """The next values."""
         if self.pos + layout.size > len(self.data):
@@ -142,13 +150,15 @@ def _images(path: Path) -> Iterator[tuple[Image, memoryview]]:
     """Images with the bytes of their 2D points."""
     cursor = Cursor(path)
     data = memoryview(cursor.data)
-    for number in range(1, cursor.take_count("images", IMAGE.size + 9) + 1):
+    num = cursor.take_count("images", IMAGE.size + 9)
+    for number in range(1, num + 1):
         image_id, *pose, camera_id = cursor.take(IMAGE, "an image")
         name = cursor.take_string("an image's name")
         size = OBSERVATION_BYTES * cursor.take_count(f"2D points of image {image_id}", OBSERVATION_BYTES)
         check_count(path, "images", number)
         yield Image(image_id, camera_id, name, tuple(pose[:4]), tuple(pose[4:])), data[cursor.pos : cursor.pos + size]
         cursor.skip(size)
+    cursor.end(num, "images")
 
 
 def read_points(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -184,6 +194,8 @@ def _point_starts(cursor: Cursor, num_points: int) -> np.ndarray:
         pos += POINT.itemsize + TRACK_BYTES * track_length_of(data, pos + to_length)[0]
     if pos > size:
         raise cursor.truncated(f"the track of point {num_points}")
+    cursor.pos = pos
+    cursor.end(num_points, "points")
     return starts
 
 
