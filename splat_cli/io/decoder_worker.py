@@ -24,8 +24,8 @@ from splat_cli.processes.child_process import limit_memory
 
 Answer = tuple[dict[str, Any], bytes]
 """Header, and pixels."""
-_CHANNELS = ("Z", "depth.Z", "depth", "Y", "V", "R")
-"""Channels of OpenEXR files, in order of preference: depth, grey, then a colour channel."""
+_CHANNELS, _COLORS = ("Z", "depth.Z", "depth", "Y", "V"), ("R", "G", "B")
+"""Channels of OpenEXR files, in order of preference: depth, then grey; colours that may all hold the depths."""
 _MEMORY, _MEMORY_PER_CORE, _MEMORY_PER_PIXEL = 1 << 30, 32 << 20, 64
 """Memory that decoding may use, in bytes: a base, the stacks of threads, and a picture with its copies."""
 
@@ -76,7 +76,7 @@ def _opened(file: Path | io.BytesIO) -> Image.Image:
 
 
 def _exr_header(path: Path | io.BytesIO) -> Answer:
-    """Size of the first part, and the channel with depths, or None.
+    """Size of the first part, the channel with depths, or None, and other channels that must be the same.
 
     `OpenEXR.File` would decode all parts; the header of `OpenEXR.InputFile` crashes on names that are not UTF-8.
     """
@@ -84,9 +84,27 @@ def _exr_header(path: Path | io.BytesIO) -> Answer:
 
     header = OpenEXR.File(str(path), separate_channels=True, header_only=True).header()
     (left, top), (right, bottom) = header["dataWindow"]
+    (first, upper), (last, lower) = header["displayWindow"]
+    is_inside = first <= left and upper <= top and right <= last and bottom <= lower
+    if is_inside and (right - left, bottom - top) != (last - first, lower - upper):
+        raise ValueError("it holds a part of its picture, the data window: write the whole picture")
     channels = {channel.name for channel in header["channels"]}
-    name = next((name for name in _CHANNELS if name in channels), min(channels, default=None))
-    return {"size": (int(right) - int(left) + 1, int(bottom) - int(top) + 1), "channel": name}, b""
+    channel, size = _exr_channel(channels), (int(right) - int(left) + 1, int(bottom) - int(top) + 1)
+    same = [name for name in ("G", "B") if name in channels and channel == "R"]
+    return {"size": size, "channel": channel, "same": same}, b""
+
+
+def _exr_channel(channels: set[str]) -> str | None:
+    """The channel with depths; None without any channel. ValueError if none is named like depths.
+
+    Layers have names before a full stop: `ViewLayer.Depth.Z` is Blender's, beside `ViewLayer.Combined.R`.
+    """
+    named = [name for name in _CHANNELS if name in channels]
+    named += sorted(name for name in channels if "depth" in name.lower())
+    named += ["R"] if "R" in channels else []
+    if not named and len(channels) > 1:
+        raise ValueError(f"it has {len(channels)} channels, none of depths: name one Z")
+    return next(iter([*named, *channels]), None)
 
 
 def _exr_pixels(path: Path | io.BytesIO) -> Answer:
@@ -97,7 +115,11 @@ def _exr_pixels(path: Path | io.BytesIO) -> Answer:
     header, _ = _exr_header(path)
     _limit_memory(header["size"])
     with closing(OpenEXR.InputFile(str(path))) as file:
-        return header, file.channel(header["channel"], Imath.PixelType(Imath.PixelType.FLOAT))
+        kind = Imath.PixelType(Imath.PixelType.FLOAT)
+        pixels: bytes = file.channel(header["channel"], kind)
+        if any(file.channel(name, kind) != pixels for name in header["same"]):
+            raise ValueError("it is a colour picture, expected depths in a channel Z")
+        return header, pixels
 
 
 def _limit_memory(size: tuple[int, int]) -> None:

@@ -39,6 +39,38 @@ def test_channels_of_exr(tmp_path, channel):
     np.testing.assert_array_equal(read_depths(tmp_path / "a.exr", MANY), VALUES)
 
 
+@pytest.mark.parametrize(
+    ("others", "window", "reason"),
+    [
+        (["ViewLayer.Combined.R", "ViewLayer.Combined.G", "ViewLayer.Normal.Z"], None, None),
+        (["A"], None, None),
+        (["G", "B"], None, "it is a colour picture, expected depths in a channel Z"),
+        (["normal.X", "normal.Y"], None, "it has 3 channels, none of depths: name one Z"),
+        ([], (10, 5), "it holds a part of its picture, the data window"),
+        ([], (0, 0), None),
+    ],
+    ids=["Blender's layers", "alpha", "colours", "no depths", "cropped", "window of another writer"],
+)
+def test_other_channels_and_windows_of_exr(tmp_path, others, window, reason):
+    exr = pytest.importorskip("OpenEXR", reason="OpenEXR files are read with OpenEXR (extra exr)")
+    named = {"ViewLayer.Combined.R": "ViewLayer.Depth.Z", "normal.X": "normal.Z"}.get(others[0] if others else "", "R")
+    header = {"compression": exr.ZIP_COMPRESSION, "type": exr.scanlineimage}
+    if window is not None:  # pixels 10 to 13 of 100; or all, although the header names a smaller picture
+        right, bottom = window[0] + VALUES.shape[1] - 1, window[1] + VALUES.shape[0] - 1
+        last = (99, 99) if any(window) else (1, 1)
+        header |= {"dataWindow": (window, (right, bottom)), "displayWindow": ((0, 0), last)}
+    channels = {named: VALUES, **dict.fromkeys(others, VALUES * 0.5)}
+    path = tmp_path / "a.exr"
+    exr.File(header, {name: np.ascontiguousarray(values, np.float32) for name, values in channels.items()}).write(
+        str(path)
+    )
+    if reason is None:
+        np.testing.assert_array_equal(read_depths(path, MANY), VALUES)
+    else:
+        with pytest.raises(ValueError, match=reason):
+            read_depths(path, MANY)
+
+
 def test_files_that_are_not_depth_maps(tmp_path):
     write_map(tmp_path / "color.png", np.random.default_rng(0).integers(0, 256, (3, 4, 3), np.uint8))
     write_map(tmp_path / "three.npy", np.zeros((3, 4, 3)))
