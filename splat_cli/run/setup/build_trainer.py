@@ -16,6 +16,7 @@ from splat_cli.ranks.protocol import Ranks
 from splat_cli.run.plan import RunPlan, resolve_plan
 from splat_cli.run.setup.memory_plan import MemoryPlan, plan_memory
 from splat_cli.run.setup.training_data import TrainingData
+from splat_cli.scene.points.initial_points import ANY_IN_VIEW, out_of_view
 from splat_cli.terminal.console import Display
 from splat_cli.terminal.phase_timer import PhaseTimer
 from splat_cli.train.initialization import initial_splats
@@ -78,6 +79,8 @@ def build_trainer(
         splats = limit_sh_degree(start, config.trained_sh_degree)
     else:
         splats, notices = initial_splats(backend, config, *start, rng, origin)
+        if config.init_from and (apart := out_of_view(inputs.images.views, splats.means, "splats", ANY_IN_VIEW)):
+            notices.append(f"of {config.init_from}, {apart}")
     sharding = None
     if ranks is not None and ranks.size > 1:
         sharding = leading(ranks, config, inputs.images.views, inputs.budget, inputs.points)

@@ -18,7 +18,7 @@ from splat_cli.scene.georeferenced import relative_crop
 from splat_cli.scene.images.downscale import small_copies, whole_mask
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.plane_sweep import MAX_VIEWS, MIN_POINTS, SIDE, pinhole_pictures, plane_sweep_points, sweep_copies
-from splat_cli.scene.points.initial_points import random_points, sky_points
+from splat_cli.scene.points.initial_points import ANY_IN_VIEW, out_of_view, random_points, sky_points
 from splat_cli.scene.poses import moved_views
 from splat_cli.scene.view import Scene
 from splat_cli.terminal.console import Display
@@ -40,6 +40,8 @@ def find_initial_state(
     SceneError with --free-space if no points are known to lie on surfaces.
     """
     frozen, offsets = frozen_splats(config, scene.origin, display.warn), None
+    if frozen and (apart := out_of_view(scene.views, frozen.means, "splats", ANY_IN_VIEW)):
+        display.warn(f"of {config.frozen}, {apart}")
     if config.pose_opt:
         offsets = align_poses(scene, training, config, backend, display)
         training = training._replace(views=moved_views(training.views, offsets))

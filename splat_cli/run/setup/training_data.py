@@ -27,14 +27,13 @@ from splat_cli.scene.images.image_set import ImageSet, lazy_images, load_images
 from splat_cli.scene.images.locate import DEPTH_FOLDERS
 from splat_cli.scene.lens.distortion import Equirectangular
 from splat_cli.scene.plausibility import refuse_scene
-from splat_cli.scene.points.initial_points import points_out_of_view
+from splat_cli.scene.points.initial_points import ANY_IN_VIEW, out_of_view
 from splat_cli.scene.points.point_cloud import is_point_cloud
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.split import Split, split_scene, unknown_names
 from splat_cli.scene.view import Scene, View
 from splat_cli.terminal.console import Display, first_of, left_out
 
-_ANY = 1e-9  # fraction of the points
 _BACKGROUNDS = {"auto": (0, 0, 0), "black": (0, 0, 0), "white": (255, 255, 255)}
 
 
@@ -245,7 +244,7 @@ def _report(scene: Scene, photographs: Sequence[ImageSet], points: str | None, d
     masks = f", {num_masks:,} with masks" if num_masks else ""
     display.say(f"Scene: {scene.found}, {len(scene.views):,} photographs{masks}")
     # photographs of a dataset may be missing: few of its points may then be in view, but at least some are
-    apart = points_out_of_view(scene) if points else points_out_of_view(scene, _ANY)
+    apart = out_of_view(scene.views, scene.points, "points", *([] if points else [ANY_IN_VIEW]))
     if apart is not None:
         display.warn(f"of {points or 'the dataset'}, {apart}")
     if scene.dropped_points:

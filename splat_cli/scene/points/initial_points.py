@@ -17,7 +17,7 @@ from splat_cli.scene.dataset import Points, SceneOptions
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.images.downscale import nearest_mask, small_copies
 from splat_cli.scene.images.image_set import ImageSet
-from splat_cli.scene.view import Scene, View, evenly_spread
+from splat_cli.scene.view import View, evenly_spread
 
 _SHARE_OF_DISTANCE = 0.5  # half side of the random cube / distance of the cameras from what they look at
 _BACKGROUND = 8.0  # maximum distance of points, in sides of the cube
@@ -66,20 +66,24 @@ def filters_without_effect(points: Points, options: SceneOptions) -> str:
     return f" ({' and '.join(missing)} did nothing: the points do not state it)" if missing else ""
 
 
-def points_out_of_view(scene: Scene, least: float = _MIN_IN_VIEW) -> str | None:
-    """Description of the problem if less than the fraction `least` of the points is in view, else None."""
-    some = scene.points[:: max(1, len(scene.points) // _CHECKED)].astype(np.float64)
+ANY_IN_VIEW = 1e-9
+"""Fraction that means: at least one."""
+
+
+def out_of_view(views: Sequence[View], points: np.ndarray, what: str, least: float = _MIN_IN_VIEW) -> str | None:
+    """Description of the problem if less than the fraction `least` of `points` [P, 3] is in view, else None."""
+    some = points[:: max(1, len(points) // _CHECKED)].astype(np.float64)
     if not len(some):
         return None
     seen = np.zeros(len(some), bool)
-    for view in scene.views:
+    for view in views:
         seen |= view.project(some)[2]
         if seen.mean() >= least:
             return None
-    spread, cameras = np.ptp(np.percentile(some, (5, 95), axis=0), axis=0).max(), scene_extent(scene.views)
+    spread, cameras = np.ptp(np.percentile(some, (5, 95), axis=0), axis=0).max(), scene_extent(views)
     return (
-        f"{seen.mean():.1%} of the {len(scene.points):,} points are in view of a camera; they spread over {spread:.3g} "
-        f"units, the cameras over {2 * cameras:.3g}: points must have the coordinates of the camera poses, and these "
+        f"{seen.mean():.1%} of the {len(points):,} {what} are in view of a camera; they spread over {spread:.3g} "
+        f"units, the cameras over {2 * cameras:.3g}: {what} must have the coordinates of the camera poses, and these "
         "the axes of their format (docs/datasets.md)"
     )
 

@@ -234,3 +234,15 @@ def test_filters_of_points_that_do_nothing_are_named(tmp_path):
     write_model(scene / "sparse/0", model, binary=False)
     (scene / "sparse/0/points3D.txt").write_text("\n".join(lines))
     assert "did nothing" not in read_scene(scene, SceneOptions(min_track_length=2, max_point_error=1.0)).found
+
+
+@pytest.mark.parametrize("option", ["--init-from", "--frozen"])
+def test_splats_out_of_view_are_warned_of(splat, tmp_path, option):
+    scene, splats = write_small_scene(tmp_path / "scene"), some_splats(50)
+    for shift in (0, 900):
+        splats.means += np.float32([0, shift, 0])
+        write_ply(tmp_path / "splats.ply", splats)
+        options = (option, tmp_path / "splats.ply", "--device", "cpu", "--steps", "1", "--no-report")
+        result = splat("train", scene, "-o", tmp_path / str(shift), *options)
+        assert result.code == 0
+        assert ("splats.ply, 0.0% of the 50 splats are in view of a camera" in result.err) == (shift > 0)
