@@ -23,7 +23,7 @@ def check_header(path: Path, wanted: str) -> dict[str, int]:
     """Number of elements by name ("vertex"), from the header.
 
     FormatError if the file is unreadable, not a PLY, has lists (except for zero faces, as MeshLab writes to point
-    clouds), or is shorter than its header states.
+    clouds), or is shorter than its header states or, in binary, longer by a whole row: rows would be left out.
     wanted: description of the expected file, for the message.
     """
     try:
@@ -36,12 +36,11 @@ def check_header(path: Path, wanted: str) -> dict[str, int]:
     if not start.startswith(b"ply") or end is None:
         raise FormatError(f"{path} is not a PLY file, or its header is damaged; give {wanted}")
     lines = [line.split() for line in start[: end.start()].decode("ascii", "replace").splitlines()]
-    counts, needed = _counts_and_bytes(path, lines, wanted)
+    counts, needed, row = _counts_and_bytes(path, lines, wanted)
     room = size - end.end()
-    if needed > room:
-        raise FormatError(
-            f"{path} declares {needed} bytes of data and holds {room}: it is truncated or damaged; export it again"
-        )
+    if needed > room or (row and room - needed >= row):
+        damage = "truncated or damaged" if needed > room else "damaged"
+        raise FormatError(f"{path} declares {needed} bytes of data and holds {room}: it is {damage}; export it again")
     return counts
 
 
@@ -80,19 +79,24 @@ def header_comments(path: Path) -> list[str]:
     return [line.removeprefix("comment").strip() for line in lines if line.startswith("comment ")]
 
 
-def _counts_and_bytes(path: Path, lines: list[list[str]], wanted: str) -> tuple[dict[str, int], int]:
-    """Number of elements by name, and the minimum number of their bytes."""
+def _counts_and_bytes(path: Path, lines: list[list[str]], wanted: str) -> tuple[dict[str, int], int, int]:
+    """Number of elements by name, the minimum number of their bytes, and those of the longest row; 0 for text."""
     is_text = ["format", "ascii", "1.0"] in lines
     counts: dict[str, int] = {}
-    needed = count = 0
+    needed = count = row = longest = 0
     for line in lines:
         match line:
             case ["element", name, number]:
                 if not number.isdecimal() or len(number) > 15:
                     raise FormatError(f"{path} declares {number[:40]} elements, which is not a number; export it again")
                 count = counts[name] = int(number)
+                row = 0
             case ["property", "list", *_] if count:
                 raise FormatError(f"{path} has list properties, like a mesh; give {wanted}")
             case ["property", kind, _]:
                 needed += count * (2 if is_text else TYPE_BYTES.get(kind, 1))  # in text: a digit and a space
-    return counts, needed - 1 if is_text and needed else needed  # the last newline is optional
+                row += TYPE_BYTES.get(kind, 1)
+                longest = max(longest, row)
+    if is_text:
+        return counts, max(needed - 1, 0), 0  # the last newline is optional
+    return counts, needed, longest

@@ -89,7 +89,8 @@ def read_point_cloud(path: Path) -> Points:
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # beyond float32 or not a number: dropped later
             vertices = plyfile.PlyData.read(str(path))["vertex"].data
-            if _OF_SPLATS & {*(vertices.dtype.names or ())}:
+            names = {*(vertices.dtype.names or ())}
+            if _OF_SPLATS & names and not any(names >= {*colors} for colors in _COLOR_NAMES):  # it would be grey
                 raise UsageError(f"{path} holds splats, not points: start from them with --init-from")
             columns = [vertices[name] for name in "xyz"]
             positions = np.stack(columns, axis=1, dtype=np.result_type(np.float32, *columns))
