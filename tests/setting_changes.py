@@ -18,7 +18,7 @@ ELSEWHERE = {
     "report",  # concerns the command, not the run: test_reports
     "report_size",  # likewise: tests/cli/test_report.py
     "trials",  # without --steps only: tests/run/setup/test_trials.py
-    "sky",  # at most two photographs of this scene show the same direction: test_initialization
+    "sky",  # at most two photographs of this scene show the same direction: test_initial_splats
 }
 
 # Setting -> its changed value, and the settings besides BASE without which it has no effect.

@@ -30,7 +30,7 @@ from splat_cli.scene.read import read_scene as read_scene_folder
 from splat_cli.scene.view import Scene
 from splat_cli.terminal.console import Display, Level, Progress
 from splat_cli.terminal.interrupt import Interrupted
-from splat_cli.train.initialization import check_source
+from splat_cli.train.initial_splats import check_source
 from splat_cli.train.trainer import Trainer
 
 _READING = frozenset(option.name for option in dataclasses.fields(SceneOptions)) | {"crop_start"}

@@ -36,7 +36,7 @@ from splat_cli.scene.formats import scene_folder
 from splat_cli.scene.split import write_split
 from splat_cli.terminal.console import Display
 from splat_cli.terminal.phase_timer import PhaseTimer
-from splat_cli.train.initialization import check_source
+from splat_cli.train.initial_splats import check_source
 
 
 def train_scene(

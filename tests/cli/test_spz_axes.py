@@ -10,7 +10,7 @@ from splat_cli.config import TrainConfig
 from splat_cli.gaussians.formats import write_splats
 from splat_cli.run.plan import resolve_plan
 from splat_cli.terminal.console import Display, Level
-from splat_cli.train.initialization import frozen_splats, initial_splats
+from splat_cli.train.initial_splats import frozen_splats, initial_splats
 from splat_cli.viewer.splat_source import open_source
 from tests.gaussians.formats.spz_files import write_unstated_rdf
 from tests.gaussians.some_splats import some_splats

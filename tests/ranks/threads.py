@@ -16,7 +16,7 @@ from splat_cli.ranks.protocol import RANK_BLOCK, Channel, RankError
 from splat_cli.ranks.shared_memory import SharedRanks, make_shared_memory
 from splat_cli.run.plan import resolve_plan
 from splat_cli.scene.images.image_set import ImageSet
-from splat_cli.train.initialization import initial_splats
+from splat_cli.train.initial_splats import initial_splats
 from splat_cli.train.ranked.sharded import Sharded, leading
 from splat_cli.train.trainer import Trainer, TrainingInputs
 from tests.views import ring_of_views

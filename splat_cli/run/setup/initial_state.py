@@ -23,7 +23,7 @@ from splat_cli.scene.poses import moved_views
 from splat_cli.scene.view import Scene
 from splat_cli.terminal.console import Display
 from splat_cli.terminal.phase_timer import PhaseTimer
-from splat_cli.train.initialization import frozen_splats
+from splat_cli.train.initial_splats import frozen_splats
 from splat_cli.train.trainer import Trainer, TrainingInputs
 
 SIZES = (128, 256)  # px of the longer side, coarse to fine; sizes above that of the photographs are skipped

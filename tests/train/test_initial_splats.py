@@ -17,7 +17,7 @@ from splat_cli.run.setup import initial_state
 from splat_cli.run.setup.initial_state import find_initial_state, starting_points
 from splat_cli.scene.view import Scene
 from splat_cli.terminal.console import Display
-from splat_cli.train.initialization import initial_splats
+from splat_cli.train.initial_splats import initial_splats
 from tests.textured_ball import photographs_of_ball, views_of_ball
 from tests.views import ring_of_views
 
