@@ -96,9 +96,10 @@ _ahead: list[tuple[int, RankWatch, list[int]]] = []
 def followers_ahead(size: int, backend: Backend) -> Iterator[None]:
     """Start the processes of the other ranks, which import modules and open their devices during other work.
 
-    `started_ranks` uses them within the context. One rank needs none.
+    `started_ranks` uses them within the context. One rank needs none; where ranks do not work, `check_ranks` tells why.
     """
-    started = None if size == 1 or inherited_links() else (size, *_start(size, backend))
+    is_needed = size > 1 and sys.platform == "linux" and not inherited_links()
+    started = (size, *_start(size, backend)) if is_needed else None
     if started:
         _ahead.append(started)
     try:
