@@ -82,9 +82,9 @@ def count_splats(path: Path) -> int:
     return check_header(path, "a splat PLY").get("vertex", 0)
 
 
-def read_ply(path: str | Path) -> SplatArrays:
+def read_ply(path: str | Path, first: int = 0) -> SplatArrays:
     """Read splats from a PLY of any encoding, property order and float width; `unread` names other properties
-    and elements.
+    and elements. first: number of splats at the beginning of the file to leave out.
 
     Red, green and blue may replace f_dc, as nerfstudio writes with `ns-export gaussian-splat
     --ply-color-mode rgb`. Without scale_2, as in files of 2D Gaussian splatting (Huang et al. 2024), splats are flat.
@@ -93,7 +93,7 @@ def read_ply(path: str | Path) -> SplatArrays:
     """
     path = Path(path)
     elements = check_header(path, "a splat PLY").keys() - {"vertex"} - _OF_CAMERA
-    vertices, comments = _with_plain_names(_read_vertices(path)), header_comments(path)
+    vertices, comments = _with_plain_names(_read_vertices(path)[first:]), header_comments(path)
     names = vertices.dtype.names or ()
     num_rest = sum(name.startswith("f_rest_") for name in names)
     _check_properties(path, names, num_rest)

@@ -52,6 +52,8 @@ def test_round_trip(tmp_path, monkeypatch, degree):
     found = read_ply(tmp_path / "a.ply")
     assert_same(splats, found)
     assert found.dropped_sh_degree == 0
+    for first in (5, len(splats)):
+        assert_same(splats.select(slice(first, None)), read_ply(tmp_path / "a.ply", first))
     assert len(splat_rows(splats).tobytes()) == ply_bytes(len(splats), 14 + NUM_REST[degree])
     assert [path.name for path in tmp_path.iterdir()] == ["a.ply"]
 

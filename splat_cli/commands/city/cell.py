@@ -238,10 +238,9 @@ def own_splats(out: Path, plan: CityPlan, number: int) -> SplatArrays:
     cells.
     """
     files = CellFiles.of(out, number)
-    trained = last_splats(files.run)
     with named_damage(files.folder):
         num_frozen = count_splats(files.frozen) if files.frozen.is_file() else 0
-    own = trained.select(np.arange(num_frozen, len(trained)))
+    own = last_splats(files.run, num_frozen)
     places = plan.ground(own.means)
     return own.select(plan.cells[number].cell.holds(places) | plan.filled(places, plan.before(number)))
 

@@ -224,10 +224,10 @@ def last_ply(run: RunDir) -> Path:
     return run.ply_path(steps[-1])
 
 
-def last_splats(run: RunDir) -> SplatArrays:
-    """The splats of `last_ply`. UsageError if the file is damaged."""
+def last_splats(run: RunDir, first: int = 0) -> SplatArrays:
+    """The splats of `last_ply`, without the `first` ones. UsageError if the file is damaged."""
     with named_damage(run.path):
-        return read_ply(last_ply(run))
+        return read_ply(last_ply(run), first)
 
 
 @contextmanager
