@@ -104,7 +104,7 @@ def _photographed(run: RunDir, scene: Path | None, backend: Backend, display: Di
     try:
         found = read_run_scene(run, scene)
         if len(found.points):
-            photographs = load_run_images(run, run.views("train"), scene, backend, display)
+            photographs = load_run_images(run, run.views("train"), found, backend, display)
             some = _some(photographs, _MEASURED)
             return Photographed(
                 photographs, found.points, found.colors, lambda splats: _psnr(run, some, splats, backend)

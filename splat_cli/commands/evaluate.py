@@ -82,12 +82,12 @@ def evaluate_run(
             f"{source} is not in the folder of a run, which records the photographs: name the run's folder"
         )
     config, step, distance = run.config(), step_of(ply), None if lpips is None else Lpips(lpips)
-    photographs = load_run_images(run, run.views("test"), scene, backend, display)
+    now = read_run_scene(run, scene)
+    photographs = load_run_images(run, run.views("test"), now, backend, display)
     splats, field = load_model(ply, backend) if source.is_dir() else (Splats.from_arrays(backend, read_ply(ply)), None)
     model = TrainedModel(splats, field, run.background(), run.responses())
     with _pictures(pictures, photographs, display) as on_render:
         scores = evaluate(model, photographs, config, on_render=on_render, with_flip=with_flip, lpips=distance)
-    now = read_run_scene(run, scene)
     views = {"": photographs.views, "_train": run.views("train")}
     free_space = free_space_metrics(backend, splats, views, now.points, config.antialias)
     extra = {"num_splats": splats.num, **free_space}

@@ -144,11 +144,12 @@ def drawn_to_points(splats: SplatArrays, run: RunDir, backend: Backend, display:
     if not steps or config.depth_weight:
         return splats
     try:
-        points = read_run_scene(run, None).points
-        photographs = load_run_images(run, run.views("train"), None, backend, display, for_training=True)
+        found = read_run_scene(run, None)
+        photographs = load_run_images(run, run.views("train"), found, backend, display, for_training=True)
     except UsageError as error:
         display.warn(f"surfaces are less exact, since splats are not drawn to points: {error}")
         return splats
+    points = found.points
     if not len(points):
         return splats
     seen = without_hidden(

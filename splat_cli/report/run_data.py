@@ -21,7 +21,7 @@ from splat_cli.processes.threads import run_in_threads
 from splat_cli.report.markup import shown
 from splat_cli.run.storage.load_run import load_run_images
 from splat_cli.run.storage.run_dir import RunDir, sum_phases
-from splat_cli.scene.view import View, evenly_spread
+from splat_cli.scene.view import Scene, View, evenly_spread
 from splat_cli.terminal.console import Display
 
 
@@ -97,12 +97,17 @@ class ComparedView:
 
 
 def compare_views(
-    data: RunData, splats: Splats, field: ColorField | None, backend: Backend, scene: Path | None, display: Display
+    data: RunData,
+    splats: Splats,
+    field: ColorField | None,
+    backend: Backend,
+    scene: Path | Scene | None,
+    display: Display,
 ) -> list[ComparedView]:
     """The worst and the best of the evaluated views, or some views if there are no scores.
 
     field: colour field of the splats, if any. FLIP is that of `splat eval`, if it was measured: of a picture of one
-    megapixel, it takes more than a second. SceneError if the photographs are missing.
+    megapixel, it takes more than a second. scene: see `load_run_images`. SceneError if the photographs are missing.
     """
     measured = data.measured.get("per_image", {})
     names = sorted(measured, key=lambda name: measured[name]["psnr"])

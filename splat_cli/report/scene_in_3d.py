@@ -24,7 +24,7 @@ from splat_cli.report.page import photograph_id
 from splat_cli.report.run_data import ComparedView, RunData
 from splat_cli.run.storage.load_run import load_run_images
 from splat_cli.scene.trajectories.focus import up_direction
-from splat_cli.scene.view import View, evenly_spread
+from splat_cli.scene.view import Scene, View, evenly_spread
 from splat_cli.terminal.console import Display, Level
 from splat_cli.viewer.html import NUM_STOPS, Stop, seen_points, splats_in_3d
 
@@ -37,10 +37,12 @@ _BYTES_PER_SPLAT = 13.0  # in SOG, without the palette of view-dependent colours
 _SPLATS_PER_ENTRY = 64  # maximum per entry of the palette; beyond it, splats are left out
 
 
-def stops_of(data: RunData, compared: Sequence[ComparedView], scene: Path | None, backend: Backend) -> list[Stop]:
+def stops_of(
+    data: RunData, compared: Sequence[ComparedView], scene: Path | Scene | None, backend: Backend
+) -> list[Stop]:
     """The first view, the compared ones and others from all over the scene, in the order of the run.
 
-    Photographs that are already in the page are not repeated. scene: see `write_report`.
+    Photographs that are already in the page are not repeated. scene: see `load_run_images`.
     """
     views = data.run.views("all")
     in_page = {one.view.name: one for one in compared}
@@ -55,7 +57,7 @@ def stops_of(data: RunData, compared: Sequence[ComparedView], scene: Path | None
     return [Stop(view, _remark(data, view, view.name in held_out), photographs.get(view.name)) for view in chosen]
 
 
-def _photographs(data: RunData, views: Sequence[View], scene: Path | None, backend: Backend) -> dict[str, str]:
+def _photographs(data: RunData, views: Sequence[View], scene: Path | Scene | None, backend: Backend) -> dict[str, str]:
     """Small photographs as data URLs, by name; empty if they are missing."""
     try:
         found = load_run_images(data.run, views, scene, backend, Display(level=Level.QUIET, bar=False))

@@ -11,8 +11,9 @@ from splat_cli.io.files import replacing
 from splat_cli.report.page import SCENE, page, refuse_other_file
 from splat_cli.report.run_data import ComparedView, RunData, compare_views, read_run_data
 from splat_cli.report.scene_in_3d import scene_in_3d, stops_of
-from splat_cli.run.storage.load_run import load_model
+from splat_cli.run.storage.load_run import load_model, read_run_scene
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.scene.view import Scene
 from splat_cli.terminal.console import Display
 
 
@@ -36,9 +37,10 @@ def write_report(
     data = read_run_data(run)
     steps = run.saved_steps()
     splats = read_ply(run.ply_path(steps[-1])) if steps else None
-    views = _compared(data, splats, backend, scene, display) if splats else []
+    found = _read(run, scene) if splats else None
+    views = _compared(data, splats, backend, found, display, is_needed=scene is not None) if splats else []
     most = 1e6 * (data.config.report_size if max_megabytes is None else max_megabytes)
-    document = _with_scene(data, splats, views, backend, scene, most) or page(data, splats, views)
+    document = _with_scene(data, splats, views, backend, found, most) or page(data, splats, views)
     path = path or run.report_path
     with replacing(path) as temporary:
         temporary.write_text(document, encoding="utf-8", errors="backslashreplace")
@@ -50,7 +52,7 @@ def _with_scene(
     splats: SplatArrays | None,
     compared: Sequence[ComparedView],
     backend: Backend,
-    scene: Path | None,
+    scene: Path | Scene | None,
     most: float,
 ) -> str | None:
     """The page with the scene in 3D, at most `most` bytes; None if hardly any splats would fit."""
@@ -74,14 +76,28 @@ def try_report(run: RunDir, backend: Backend, display: Display) -> Path | None:
         return None
 
 
+def _read(run: RunDir, scene: Path | None) -> Path | Scene | None:
+    """The scene, read once for all pictures of the page; `scene` if it cannot be read: its first use tells why."""
+    try:
+        return read_run_scene(run, scene)
+    except SplatError:
+        return scene
+
+
 def _compared(
-    data: RunData, splats: SplatArrays, backend: Backend, scene: Path | None, display: Display
+    data: RunData,
+    splats: SplatArrays,
+    backend: Backend,
+    scene: Path | Scene | None,
+    display: Display,
+    is_needed: bool,
 ) -> list[ComparedView]:
+    """The compared views. is_needed: whether missing photographs are an error; otherwise a warning."""
     try:
         trained = load_model(data.run.ply_path(data.run.saved_steps()[-1]), backend, splats)
         return compare_views(data, *trained, backend, scene, display)
     except SplatError as error:
-        if scene is not None:  # explicitly given, so pictures are expected
+        if is_needed:
             raise
         display.warn(f"the report has no pictures: {error}")
         return []

@@ -13,9 +13,13 @@ from splat_cli.eval.metrics import psnr
 from splat_cli.gaussians.formats.sog import write_sog
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.gaussians.splats import Splats
+from splat_cli.report import write
 from splat_cli.report.page import comparison
 from splat_cli.report.run_data import compare_views, read_run_data
 from splat_cli.report.scene_in_3d import _fitting, scene_in_3d, stops_of
+from splat_cli.report.write import write_report
+from splat_cli.run.storage import load_run
+from splat_cli.run.storage.load_run import read_run_scene
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.terminal.console import Display, Level
 from tests.gaussians.some_splats import some_splats
@@ -96,3 +100,12 @@ def test_expected_size_is_near(tmp_path, entries):
     write_sog(tmp_path / "a.sog", splats, entries)
     room = (tmp_path / "a.sog").stat().st_size * 4 / 3
     assert _fitting(room * 1.15, splats)[0] == 20_000
+
+
+def test_a_page_reads_the_scene_once(data, backend, monkeypatch, tmp_path):
+    """Of a large scene, that takes a second."""
+    read = []
+    for module in (write, load_run):
+        monkeypatch.setattr(module, "read_run_scene", lambda *arguments: read.append(1) or read_run_scene(*arguments))
+    path = write_report(data.run, backend, Display(level=Level.QUIET), path=tmp_path / "page.html")
+    assert (len(read), path.read_text().count("data:image/jpeg") > 3) == (1, True)

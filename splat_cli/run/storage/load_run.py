@@ -138,7 +138,7 @@ def load_model(ply: Path, backend: Backend, arrays: SplatArrays | None = None) -
 def load_run_images(
     run: RunDir,
     views: Sequence[View],
-    scene: Path | None,
+    scene: Path | Scene | None,
     backend: Backend,
     display: Display,
     *,
@@ -148,11 +148,12 @@ def load_run_images(
 
     Also warns of photographs, masks and cameras that have changed since training.
 
-    scene: folder of the scene, by default the one used in training. for_training: these changes are a UsageError.
-    Raises SceneError.
+    scene: the scene as `read_run_scene` returns it, or its folder, by default the one used in training. for_training:
+    these changes are a UsageError. Raises SceneError.
     """
-    config, scene_path = run.config(), scene or run.scene_path()
-    found = {view.name: view for view in read_run_scene(run, scene).views}
+    read = scene if isinstance(scene, Scene) else read_run_scene(run, scene)
+    config, scene_path = run.config(), scene if isinstance(scene, Path) else read.root
+    found = {view.name: view for view in read.views}
     present = [_with_photograph(view, found[view.name]) for view in views if view.name in found]
     if not present:
         raise SceneError(f"{scene_path} has none of the run's photographs: give the run's scene with --scene")
