@@ -23,6 +23,10 @@ def command(out: Path, number: int | None, gpus: int, device: str, display: "Dis
     """Prepare and train cell NUMBER of the city in OUT; without NUMBER, run the last pass."""
     timer = PhaseTimer("starting")
     from splat_cli.commands.city.cell import train_cell
+    from splat_cli.commands.city.city import read_city
+    from splat_cli.run.device import open_device
 
-    result = train_cell(out, number, device, gpus, display, timer)
+    city = read_city(out, device)
+    backend = open_device(device, city.config, display)
+    result = train_cell(city, number, backend, gpus, display, timer)
     return Output(result.lines(), result.to_dict())

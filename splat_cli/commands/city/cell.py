@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from PIL import Image as Picture
 
-from splat_cli.commands.city.city import City, read_city
+from splat_cli.commands.city.city import City
 from splat_cli.commands.city.coarse_views import CoarseViews, is_shown, picture_of_cell, without_exposure
 from splat_cli.commands.city.plan import CellFiles, CityPlan, last_splats, named_damage, read_plan
 from splat_cli.config import TrainConfig
@@ -26,7 +26,6 @@ from splat_cli.io.files import remove_leftovers
 from splat_cli.io.folder_lock import locked_folder
 from splat_cli.processes.threads import run_in_threads
 from splat_cli.run.checkpoints.checkpointer import newest_checkpoint
-from splat_cli.run.device import open_device
 from splat_cli.run.plan import resolve_plan
 from splat_cli.run.ranks import followers_ahead
 from splat_cli.run.resume import Resumption, free_memory, plan_resumption
@@ -49,39 +48,37 @@ _KEPT = 0.5  # fraction of the splats with which the last pass starts: docs/opti
 
 
 def train_cell(
-    out: Path, number: int | None, device: str, gpus: int, display: Display, timer: PhaseTimer
+    city: City, number: int | None, backend: Backend, gpus: int, display: Display, timer: PhaseTimer
 ) -> RunSummary:
-    """Prepare a cell of the city in `out`, and train it. The run is locked from the start. UsageError.
+    """Prepare a cell of a city, and train it. The run is locked from the start. UsageError.
 
     number: None for the last pass. gpus: number of GPUs that train it; one if some splats are frozen.
     """
-    city, plan, files = read_city(out, device), read_plan(out), CellFiles.of(out, number)
+    plan, files = read_plan(city.out), CellFiles.of(city.out, number)
     if plan is None or number not in (None, *range(len(plan.cells))):
-        raise UsageError(f"{out} has no cell {number}: `splat city` plans cells and starts this command for each")
+        raise UsageError(f"{city.out} has no cell {number}: `splat city` plans cells and starts this command for each")
     with locked_folder(files.run.path, make=True):
         remove_leftovers(files.folder)
         if files.run.result():
             return read_result(files.run)
-        backend = open_device(device, city.config, display)
         with followers_ahead(gpus, backend):
             with timer("preparation"):
                 if not files.start.is_file():
                     if number is None:
                         prepare_last_pass(city, plan, backend, display)
                     else:
-                        prepare_cell(city.coarse, out, plan, number, backend, display)
+                        prepare_cell(city.coarse, city.out, plan, number, backend, display)
                 free_memory(backend)  # training plans with the free memory
             config = city.cell_config(plan, number)
             config = dataclasses.replace(config, gpus=1 if config.frozen else gpus)
             return _train(files.scene, files.run, config, backend, display, timer)
 
 
-def train_coarse(city: City, gpus: int, display: Display, timer: PhaseTimer) -> RunSummary:
+def train_coarse(city: City, backend: Backend, gpus: int, display: Display, timer: PhaseTimer) -> RunSummary:
     """Train the coarse run of a city, or continue it, on `gpus` GPUs. UsageError."""
     run, config = city.coarse, dataclasses.replace(city.coarse_config(), gpus=gpus)
     lock = locked_run if is_run(run.path) else new_locked_run
     with lock(run.path):
-        backend = open_device(city.device, config, display)
         return _train(city.scene, run, config, backend, display, timer)
 
 

@@ -19,6 +19,7 @@ from splat_cli.commands.city.merge import finish, merge_cells
 from splat_cli.commands.city.plan import CellFiles, CityPlan, divide, read_plan
 from splat_cli.commands.city.seconds import show_job, show_run, timed
 from splat_cli.config import TrainConfig
+from splat_cli.device import Backend
 from splat_cli.engine import INTERRUPTED, Engine, open_engine
 from splat_cli.engine.engine import LOCK_PATIENCE
 from splat_cli.engine.job import Job, resumed_on, train_job
@@ -80,8 +81,7 @@ def _train_parts(city: City, plan: CityPlan | None, display: Display) -> CityPla
             _run_on_gpus(city, last_jobs(city), engine, display)
     if _lacks_last_pass(city):
         run = CellFiles.of(city.out, None).run
-        train = partial(train_cell, city.out, None, city.device)
-        _train_here(city, "last pass", run, train, city.gpus_of_last_pass(), display)
+        _train_here(city, "last pass", run, partial(train_cell, city, None), city.gpus_of_last_pass(), display)
     return plan
 
 
@@ -93,7 +93,7 @@ def _train_here(
     city: City,
     name: str,
     run: RunDir,
-    train: Callable[[int, Display, PhaseTimer], RunSummary],
+    train: Callable[[Backend, int, Display, PhaseTimer], RunSummary],
     sizes: Sequence[int],
     display: Display,
 ) -> None:
@@ -102,18 +102,22 @@ def _train_here(
     train: trains it on a number of GPUs. sizes: possible numbers, except 1. Continues on one GPU if several fail.
     SplatError, as `_run`; Interrupted.
     """
-    devices, start = device_environments(city.device), time.perf_counter()
+    devices, start, failure = device_environments(city.device), time.perf_counter(), None
+    backend = open_device(city.device, city.config, display)
     gpus = max((size for size in sizes if size <= len(devices)), default=1)
     with _as_stage(name):
         wait_until_unlocked(run.path, LOCK_PATIENCE, lambda: False, lambda text: display.say(f"{name}: {text}"))
         try:
-            result = train(gpus, display, PhaseTimer("starting"))
+            result = train(backend, gpus, display, PhaseTimer("starting"))
         except (SplatError, RuntimeError, MemoryError) as error:  # CuPy raises RuntimeErrors
             if gpus == 1 or isinstance(error, Interrupted):
                 raise
-            display.warn(f"{name} continues on one GPU: {one_line(error)}")
-            gpus, result = 1, train(1, display, PhaseTimer("starting"))
-    free_memory(open_device(city.device, city.config, display))  # for the cells
+            failure = one_line(error)  # not the error itself: it keeps the trainer's memory
+        free_memory(backend)  # the cells, the evaluation or one GPU need it
+        if failure is not None:
+            display.warn(f"{name} continues on one GPU: {failure}")
+            gpus, result = 1, train(backend, 1, display, PhaseTimer("starting"))
+            free_memory(backend)
     place = ", ".join(describe_device(one) for one in devices[:gpus])
     show_run(city.out, name, run, time.perf_counter() - start, place, result.num_splats, display)
 

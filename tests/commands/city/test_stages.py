@@ -145,16 +145,19 @@ def test_gpus_of_the_last_pass_divide_its_batch(city, batch, options, sizes):
 def test_gpus_of_a_run_in_this_process(city, capsys, monkeypatch, num, sizes, failing, tried, place):
     devices = [{"CUDA_VISIBLE_DEVICES": name} for name in "567"] if num > 1 else [{}]
     monkeypatch.setattr(stages, "device_environments", lambda device: devices)
-    sizes_tried = []
+    sizes_tried, used, freed = [], [], []
+    monkeypatch.setattr(stages, "free_memory", freed.append)
 
-    def train(gpus, display, timer):
+    def train(backend, gpus, display, timer):
         sizes_tried.append(gpus)
+        used.append(backend)
         if gpus in failing:
             raise UsageError("needs NCCL")
         return RunSummary(city.coarse, 9, 7, 1.0, None, {})
 
     _train_here(city, "coarse", city.coarse, train, sizes, Display(level=Level.NORMAL))
     assert sizes_tried == tried
+    assert freed == used  # only the backend that trained knows its memory of the host
     assert ("continues on one GPU: needs NCCL" in capsys.readouterr().err) == bool(failing)
     assert json.loads((city.out / "seconds.json").read_text())["coarse"]["place"] == place
 
@@ -170,7 +173,7 @@ def test_gpus_of_a_run_in_this_process(city, capsys, monkeypatch, num, sizes, fa
     ids=["SIGTERM", "Ctrl-C", "usage", "memory"],
 )
 def test_an_error_of_a_run_in_this_process_is_one_of_the_city(city, raised, kind, message, code):
-    def train(gpus, display, timer):
+    def train(backend, gpus, display, timer):
         raise raised
 
     with pytest.raises(kind, match=message) as error:
