@@ -38,7 +38,7 @@ from splat_cli.scene.colmap.binary import write_model
 from splat_cli.scene.colmap.model import Camera, Image, Model
 from splat_cli.scene.quaternion import quat_from_matrix
 from splat_cli.terminal.console import Display, Progress
-from splat_cli.train import initialization, trainer
+from splat_cli.train import initial_splats, trainer
 from splat_cli.train.allocation import make_model
 from splat_cli.train.ranked.ranked_views import RankedViews
 from splat_cli.train.ranked.shares import SharedSplats
@@ -190,7 +190,7 @@ def main(
             stack.enter_context(patch.object(trainer, "make_model", sorted_model))
         peak, out = stack.enter_context(PeakMemory()), stack.enter_context(tempfile.TemporaryDirectory(dir=folder))
         for owner, name in (
-            (initialization, "read_splats"),
+            (initial_splats, "read_splats"),
             (trainer, "make_model"),
             (Trainer, "__init__"),
             (SharedSplats, "load"),
