@@ -26,7 +26,7 @@ class RunSettings:
         True,
         "Without --steps and --free-space, decide by short runs on small photographs whether to train with "
         "--free-space 1 --dropout 0.3 and half the steps, twice the steps, a higher --splat-budget, or --appearance "
-        "exposure; only with 20 to 250 training photographs, and if splats alone are trained.",
+        "exposure; only with 10 to 250 training photographs, and if splats alone are trained.",
     )
     gpus: int = setting(
         1,

@@ -1,4 +1,4 @@
-"""Trial runs: two or three short trainings on small photographs that choose settings of a run.
+"""Trial runs: one to three short trainings on small photographs that choose settings of a run.
 
 All leave out some training photographs and are scored on them; the run itself then trains on all of them. Where poses
 are inexact, or few photographs show the background, splats in front of cameras overfit: a penalty on opacity in free
@@ -50,8 +50,9 @@ from splat_cli.scene.view import View, evenly_spread
 from splat_cli.terminal.console import Display
 from splat_cli.terminal.phase_timer import PhaseTimer
 
-VIEWS = (20, 250)  # training photographs: with fewer, too few are left out; more have never overfitted
-ENOUGH = 36  # from here on, trials are shorter, and also choose more steps and splats
+VIEWS = (10, 250)  # training photographs: with fewer, one at most is left out; more have never overfitted
+COMPARED = 20  # from here on, enough are left out to compare trials; before, one trial measures its error
+ENOUGH = 36  # from here on, trials are shorter, and poor scores also choose more steps and splats
 LEFT_OUT_EVERY, FIRST_LEFT_OUT = 6, 3
 MAX_PIXELS = 80_000  # per photograph; at most a quarter of the original's
 SHARE, MIN_STEPS = 1 / 3, 5_000  # steps of the trial without the penalty, relative to the default
@@ -159,7 +160,7 @@ class _Runner:
     def measuring_detail(self) -> Iterator[None]:
         """Context in which threads measure the fine detail of some photographs, while the trials train."""
         images = self.originals.images
-        with_detail = [] if self.few else evenly_spread(range(len(images)), DETAILED)
+        with_detail = evenly_spread(range(len(images)), DETAILED)
         pool = ThreadPoolExecutor()
         try:
             self.detail = pool.map(lambda index: fine_detail(images[index]), with_detail)
@@ -168,6 +169,17 @@ class _Runner:
             pool.shutdown(cancel_futures=True)
 
     def run(self) -> Trials:
+        is_compared = len(self.originals.views) >= COMPARED
+        trials, found = self._compared() if is_compared else ([self._trial(self.steps)], {"steps": self.default})
+        appearance = trials[-1].appearance
+        self._add_detail(found, max(one.psnr for one in trials if one.appearance == appearance))
+        chosen = {name: value for name, value in found.items() if getattr(self.config, name) is None}
+        if appearance != "none":
+            chosen["appearance"] = appearance
+        return Trials(*self.size, [view.name for view in self.left_out.views], trials, chosen)
+
+    def _compared(self) -> tuple[list[Trial], dict[str, Any]]:
+        """Trials, the last one with the better appearance, and the settings that follow from comparing them."""
         steps = self.default if self.few else self.steps  # few scores are noisy: differences must be larger
         trials = [plain := self._trial(steps)]
         is_free = self.config.gpus == 1 and self.config.appearance is None
@@ -176,14 +188,9 @@ class _Runner:
             plain = exposed if exposed.psnr > plain.psnr else plain
         trials.append(penalized := self._trial(self.steps // 2, PENALTY, plain.appearance))
         found = choose(plain, penalized, self.default)
-        if not self.few:
-            self._add_detail(found, max(plain.psnr, penalized.psnr))
-        elif "free_space" not in found:  # scores are poor because photographs are few
+        if self.few and "free_space" not in found:  # scores are poor because photographs are few
             found = {"steps": self.default}
-        chosen = {name: value for name, value in found.items() if getattr(self.config, name) is None}
-        if plain.appearance != "none":
-            chosen["appearance"] = plain.appearance
-        return Trials(*self.size, [view.name for view in self.left_out.views], trials, chosen)
+        return trials, found
 
     def _add_detail(self, found: dict[str, Any], psnr: float) -> None:
         """More steps and splats in `found` where fine detail is a large part of the error of a trial."""

@@ -69,10 +69,10 @@ def test_poor_scores_take_more_steps_and_splats(ssim, gained, chosen):
 @pytest.mark.parametrize(
     ("settings", "num_views", "expected"),
     [
-        ({}, 20, True),
+        ({}, 10, True),
         ({}, 30, True),
         ({}, 250, True),
-        ({}, 19, False),
+        ({}, 9, False),
         ({}, 251, False),
         ({"steps": 15_000}, 100, False),
         ({"trials": False}, 100, False),
@@ -241,7 +241,8 @@ def _runner(config=None, num_views=100, **methods):
     given["few"] = num_views < trials.ENOUGH
     data = SimpleNamespace(training=photographs, scene=SimpleNamespace(points=np.zeros((0, 3))))
     runner = SimpleNamespace(**given, originals=photographs, left_out=left_out, data=data, **methods)
-    runner._add_detail = functools.partial(trials._Runner._add_detail, runner)
+    for name in ("_add_detail", "_compared"):
+        setattr(runner, name, functools.partial(getattr(trials._Runner, name), runner))
     return runner
 
 
@@ -268,8 +269,28 @@ def test_few_photographs_choose_the_penalty_only(gained, chosen):
         return _trial(weight, 0.6 + (gained if weight else 0))
 
     expected = {"steps": chosen} | ({"free_space": 1.0, "dropout": 0.3} if gained > 0 else {})
-    assert trials._Runner.run(_runner(num_views=35, _trial=trial)).chosen == expected
+    runner = _runner(num_views=35, _trial=trial, _shares=lambda _: [0.0], _budget=lambda *_: None)
+    assert trials._Runner.run(runner).chosen == expected
     assert tried == [DEFAULT, 2_500]
+
+
+@pytest.mark.parametrize(("num_views", "num_trials"), [(19, 1), (20, 2), (35, 2)])
+def test_few_photographs_choose_more_splats_where_fine_detail_is_missing(num_views, num_trials):
+    """Under 20 photographs, by one trial, like the default, because too few score it to compare it with another."""
+    tried = []
+
+    def trial(steps, weight=0, appearance="none"):
+        tried.append((steps, weight))
+        return _trial(weight, 0.8 - weight / 10, psnr=25.0 - weight)
+
+    runner = _runner(
+        num_views=num_views,
+        _trial=trial,
+        _shares=lambda psnr: [psnr / 100],
+        _budget=lambda shares, steps: 12 * shares[0],
+    )
+    assert trials._Runner.run(runner).chosen == {"steps": DEFAULT, "splat_budget": 3.0}
+    assert tried == [(5_000, 0)] if num_trials == 1 else [(DEFAULT, 0), (2_500, 1)]
 
 
 @pytest.mark.parametrize(
