@@ -105,9 +105,17 @@ def small_kernels(request: pytest.FixtureRequest, open_device: Callable[..., Bac
     return open_device(request.param, Path(__file__).parent / "device" / "kernels")
 
 
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Any]:
+@pytest.fixture
+def chromium(running_chromium: Any) -> Iterator[Any]:
     """A headless browser without a GPU, driven with playwright; skips the test without a browser."""
+    yield running_chromium
+    for context in running_chromium.contexts:  # open pages go on rendering
+        context.close()
+
+
+@pytest.fixture(scope="session")
+def running_chromium() -> Iterator[Any]:
+    """The browser of all tests."""
     api = pytest.importorskip("playwright.sync_api", reason="browsers are driven with playwright (extra browser)")
     found = shutil.which("chromium") or shutil.which("google-chrome")
     if found is None:
