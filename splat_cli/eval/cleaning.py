@@ -108,7 +108,7 @@ def reasons_by_views(
     """The `Reason` of each splat, int8 [N], by the views on which the splats were trained.
 
     seen: None without photographs; no splat is then a floater. strength: factor of all limits, 1 by default.
-    on_view: called with 1 for each rendered view.
+    on_view: called with 1 for each view, when it is rendered first.
     """
     reasons = np.full(len(splats), Reason.NONE, np.int8)
     if len(splats) == 0:
@@ -119,7 +119,7 @@ def reasons_by_views(
     left = np.flatnonzero(reasons == Reason.NONE)
     pixels, num_views = support.pixels[left], support.num_views[left]
     if pixels.sum() < (1 - _HIDING) * support.pixels.sum():
-        support = _support(backend, splats.select(left), views, None, on_view)
+        support = _support(backend, splats.select(left), views, None, lambda count: None)
         pixels, num_views = support.pixels, support.num_views
     reasons[left[is_unneeded(pixels, strength)]] = Reason.UNNEEDED
     staying = reasons[left] == Reason.NONE

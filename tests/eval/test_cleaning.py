@@ -126,6 +126,9 @@ def test_hidden_splats_are_unneeded_also_behind_floaters(backend: Backend) -> No
     found = reasons(backend, photographed(backend, wall()), behind, curtain)
     assert found[:2].tolist() == [Reason.UNNEEDED] * 2
     assert (found[2:] == Reason.FLOATER).mean() > 0.9
+    counted: list[int] = []
+    reasons_by_views(backend, merged([wall(), curtain]), views(), photographed(backend, wall()), 1, counted.append)
+    assert sum(counted) == 6  # views, though they are rendered twice
 
 
 def test_splats_that_together_make_a_thousandth_of_the_pixels_are_unneeded() -> None:
