@@ -3,15 +3,19 @@
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from splat_cli.cli.param_types import WholeRange
 from splat_cli.config import REMOVED, REPLACED, SETTINGS, TrainConfig
 from splat_cli.config.presets import load_config
 from splat_cli.config.setting import Setting
 from splat_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from splat_cli.terminal.console import Display
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -94,6 +98,13 @@ def server_options(function: Function) -> Function:
         help="Port the viewer listens on; if taken, the next free one.",
     )
     return host(port(function))
+
+
+def warn_without_viewer(viewer: bool, display: "Display") -> None:
+    """Warn of `server_options` on the command line that do nothing, as there is no viewer."""
+    for name in () if viewer else ("host", "port"):
+        if click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            display.warn(f"--{name} does nothing without --viewer")
 
 
 _OPTIONS_OF_OTHERS = {

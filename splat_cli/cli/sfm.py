@@ -1,15 +1,18 @@
 """`splat sfm`."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from splat_cli.cli.display import Output, display_options
-from splat_cli.cli.options import PATH, frames_option
+from splat_cli.cli.options import PATH, frames_option, server_options, warn_without_viewer
 from splat_cli.cli.param_types import WholeRange
 
 if TYPE_CHECKING:
+    from splat_cli.scene.sfm import Placed
     from splat_cli.terminal.console import Display
 
 
@@ -64,6 +67,12 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Estimate poses even if panoramas or fisheye circles have a camera model for other lenses.",
 )
+@click.option(
+    "--viewer",
+    is_flag=True,
+    help="Show cameras in a browser as they are placed, until Ctrl-C; needs the extra `viewer`.",
+)
+@server_options
 @display_options
 def command(
     photos: Path,
@@ -76,6 +85,9 @@ def command(
     frames: int,
     seed: int,
     allow_implausible: bool,
+    viewer: bool,
+    host: str,
+    port: int,
     display: "Display",
 ) -> Output:
     """Estimate the camera poses of PHOTOS with COLMAP.
@@ -91,10 +103,12 @@ def command(
     from splat_cli.scene.plausibility import signs_of_wrong_poses
     from splat_cli.scene.sfm import SfmOptions, find_masks, make_scene
 
+    warn_without_viewer(viewer, display)
     refuse_run(photos)
     roots = [photos, photos.parent] if photos.name == "images" else [photos]
     options = SfmOptions(frames, matcher, camera_model, one_camera, seed, find_masks(roots, masks), invert_masks)
-    found = make_scene(photos, out, options, display.counting, display.say, allow_implausible)
+    with _viewer(host, port, display) if viewer else nullcontext() as watch:
+        found = make_scene(photos, out, options, display.counting, display.say, allow_implausible, watch)
     for sign in signs_of_wrong_poses(read_scene(out)):
         display.warn(f"the poses look wrong: {sign}")
     data = {
@@ -108,3 +122,9 @@ def command(
         "unregistered": found.unregistered,
     }
     return Output([found.summary(), *found.advice(), f"Scene: {out}"], data)
+
+
+def _viewer(host: str, port: int, display: "Display") -> "AbstractContextManager[Callable[[Placed], None]]":
+    from splat_cli.viewer.live import mapping_viewer
+
+    return mapping_viewer(host, port, display)

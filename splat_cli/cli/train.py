@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from splat_cli.cli.display import Output, display_options
 from splat_cli.cli.options import (
@@ -16,6 +15,7 @@ from splat_cli.cli.options import (
     given,
     server_options,
     setting_options,
+    warn_without_viewer,
 )
 from splat_cli.terminal.phase_timer import PhaseTimer
 
@@ -82,13 +82,14 @@ def command(
     from splat_cli.run.train_scene import train_scene
     from splat_cli.viewer.live import training_viewer
 
-    for name in () if viewer else ("host", "port"):
-        if click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            display.warn(f"--{name} does nothing without --viewer")
+    warn_without_viewer(viewer, display)
     request = TrainRequest(scene, out, resume, preset, given(options))
     if cluster is not None:
         return _output(request.train_on_cluster(cluster, device, viewer, display))
-    with training_viewer(viewer, host, port, display) as callback, request.run(display, timer) as (run, start):
+    with (
+        training_viewer(viewer, host, port, display) as callback,
+        request.run(display, timer, callback.show_placed if callback else None) as (run, start),
+    ):
         if start is None:
             result = read_result(run)
             write_report(run, open_device(device, run.config(), display), display)

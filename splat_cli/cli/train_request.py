@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from splat_cli.run.storage.find_run import locked_run, new_locked_run, numbered_
 from splat_cli.run.storage.result import RunSummary
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.formats import scene_folder
+from splat_cli.scene.sfm import Placed
 from splat_cli.terminal.console import Display
 from splat_cli.terminal.phase_timer import PhaseTimer
 
@@ -37,13 +38,15 @@ class TrainRequest:
     changes: dict[str, Any]
 
     @contextmanager
-    def run(self, display: Display, timer: PhaseTimer) -> Iterator[LockedRun]:
-        """Context with the run, locked for this process. Raises UsageError."""
+    def run(
+        self, display: Display, timer: PhaseTimer, watch: Callable[[Placed], None] | None = None
+    ) -> Iterator[LockedRun]:
+        """Context with the run, locked for this process. watch: see `make_scene`. Raises UsageError."""
         self._check()
         if self.resume:
             yield from self._resumed_run(self.resume, display)
         elif self.scene:
-            yield from self._new_run(self.scene, display, timer)
+            yield from self._new_run(self.scene, display, timer, watch)
 
     def train_on_cluster(self, cluster: str, device: str, viewer: bool, display: Display) -> RunSummary:
         """Train the run on the workers of a Dask cluster, which lock its folder. Raises UsageError."""
@@ -78,13 +81,15 @@ class TrainRequest:
                     raise
             yield run, start
 
-    def _new_run(self, scene: Path, display: Display, timer: PhaseTimer) -> Iterator[LockedRun]:
+    def _new_run(
+        self, scene: Path, display: Display, timer: PhaseTimer, watch: Callable[[Placed], None] | None
+    ) -> Iterator[LockedRun]:
         """Context with a new run, or an interrupted one to resume. First builds a scene from photographs or a video."""
         config = load_config(self.preset, self.changes)
         for line in unused_options(config, self.changes):
             display.warn(line)
         with timer("camera poses"):
-            prepared, config = prepared_scene(scene, config, display)
+            prepared, config = prepared_scene(scene, config, display, watch)
         is_made = prepared != scene
         scene, dataset_format = scene_folder(prepared, config.format)
         config = dataclasses.replace(config, format=dataset_format)

@@ -32,7 +32,7 @@ from splat_cli.scene.photograph import find_pairs
 from splat_cli.scene.plausibility import MIN_SHARED_POINTS, matched_photographs, signs_of_wrong_poses
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.sfm import is_video, rough_name, rough_scene
-from splat_cli.scene.sfm.mapping import why_uncertain
+from splat_cli.scene.sfm.mapping import num_camera_models, why_uncertain
 from splat_cli.scene.sfm.photographs import source_files
 from splat_cli.scene.sfm.video import extract_frames
 from splat_cli.scene.view import Scene, View
@@ -183,12 +183,13 @@ def _check_scene(source: Path, counting: Counting) -> Checked:
     photographs = measured(source, list(name_of), counting)
     pairs = find_pairs(photographs, any(isinstance(view.distortion, Equirectangular) for view in scene.views))
     names = [name_of[one.path] for one in photographs]
-    findings = [*undecoded(photographs, name_of), *look(photographs, pairs, names)]
+    num_cameras = num_camera_models([one.path for one in photographs])
+    findings = [*undecoded(photographs, name_of), *look(photographs, pairs, names, num_cameras)]
     shared = shared_points(scene)
     if shared is not None:
-        findings.append(overlap([view.name for view in scene.views], shared >= MIN_SHARED_POINTS))
+        findings.append(overlap([view.name for view in scene.views], shared >= MIN_SHARED_POINTS, num_cameras))
     else:
-        findings.append(links_of_photographs(names, pairs))
+        findings.append(links_of_photographs(names, pairs, num_cameras))
     findings.append(directions(gaps(scene.views)))
     findings += [Finding("poses", False, sign) for sign in signs_of_wrong_poses(scene)]
     pixels = float(np.mean([view.width * view.height for view in scene.views]))

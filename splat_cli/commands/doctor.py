@@ -23,7 +23,7 @@ _EXTRAS = {
     "las": ("point clouds in LAS and LAZ files", ("laspy", "lazrs")),
     "exr": ("depth maps in OpenEXR files", ("OpenEXR",)),
     "video": ("splat render --video", ("imageio_ffmpeg",)),
-    "viewer": ("splat view, splat train --viewer", ("viser",)),
+    "viewer": ("splat view, splat train --viewer, splat sfm --viewer", ("viser",)),
     "tensorboard": ("splat train --tensorboard", ("tensorboard",)),
     "cluster": ("splat batch --cluster", ("distributed", "dask_jobqueue")),
     "flip": ("splat eval and splat compare with FLIP", ("flip_evaluator",)),

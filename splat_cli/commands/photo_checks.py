@@ -21,7 +21,7 @@ from splat_cli.scene.colmap.model import SPHERE
 from splat_cli.scene.coverage import Place
 from splat_cli.scene.photograph import Pair, Photograph, find_pairs, measure
 from splat_cli.scene.plausibility import are_panoramas, panoramas_or_fisheyes
-from splat_cli.scene.sfm.mapping import EXHAUSTIVE_LIMIT
+from splat_cli.scene.sfm.mapping import EXHAUSTIVE_LIMIT, num_camera_models
 from splat_cli.scene.sfm.photographs import MIN_PHOTOGRAPHS
 from splat_cli.scene.view import Scene, natural_order
 from splat_cli.terminal.console import Counting, first_of
@@ -31,6 +31,7 @@ _ALL_SOFT = 0.04  # sharpness of these
 _MAX_BLURRED, _MAX_DUPLICATES, _MAX_WEAK, _MAX_MOVING = 0.03, 0.2, 0.15, 0.25  # fractions without an alarm
 _STOPS, _MAX_UNEVEN = 1.0, 0.1  # minimum difference of uneven exposures; maximum fraction of such pairs
 _SAME_PICTURE, _SAME_PLACE = 2.0, 0.003  # of 255: difference of thumbnails; shift relative to the width
+_MANY_CAMERAS, _MAX_STRAYS = 5, 0.5  # models, from which photographs are other people's; fraction of weak ones then
 _LINK = 12  # points that two photographs share, of small copies
 _MIN_LINKS = 2
 _PHOTOGRAPH_SECONDS, _PAIR_SECONDS, _PAIRS_IN_ORDER = 0.6, 0.16, 15  # of one core: SIFT at 2 megapixels, matching
@@ -103,7 +104,12 @@ def check_photographs(source: Path, paths: Sequence[Path], counting: Counting) -
     pairs = find_pairs(photographs, are_spheres)
     root = Path(os.path.commonpath([path.parent for path in paths]))
     names = [one.path.relative_to(root).as_posix() for one in photographs]
-    findings = [*undecoded(photographs, paths), *look(photographs, pairs, names), links_of_photographs(names, pairs)]
+    num_cameras = num_camera_models([one.path for one in photographs])
+    findings = [
+        *undecoded(photographs, paths),
+        *look(photographs, pairs, names, num_cameras),
+        links_of_photographs(names, pairs, num_cameras),
+    ]
     if cause := panoramas_or_fisheyes([one.path for one in photographs], SPHERE if are_spheres else ""):
         findings.append(Finding("lens", False, f"the photographs {cause}"))
     pixels = float(np.mean([one.width * one.height for one in photographs]))
@@ -129,12 +135,14 @@ def undecoded(photographs: Sequence[Photograph], paths: Iterable[Path]) -> list[
     return [Finding("files", False, text, tuple(names))] if names else []
 
 
-def look(photographs: Sequence[Photograph], pairs: Sequence[Pair], names: Sequence[str]) -> list[Finding]:
+def look(
+    photographs: Sequence[Photograph], pairs: Sequence[Pair], names: Sequence[str], num_cameras: int = 1
+) -> list[Finding]:
     """Blur, exposure, duplicates, moving things."""
     found = [_blur(photographs, names)]
     linked = [pair for pair in pairs if pair.num_shared >= _LINK]
     if linked:
-        found += [_exposure(linked, names), _moving(linked, names)]
+        found += [_exposure(linked, names, num_cameras), _moving(linked, names)]
     return [*found, _duplicates(photographs, pairs, names)]
 
 
@@ -151,11 +159,14 @@ def _blur(photographs: Sequence[Photograph], names: Sequence[str]) -> Finding:
     return Finding("blur", ok, f"{len(blurred)} of {len(names)} blurred: {first_of(blurred)}{advice}", tuple(blurred))
 
 
-def _exposure(pairs: Sequence[Pair], names: Sequence[str]) -> Finding:
+def _exposure(pairs: Sequence[Pair], names: Sequence[str], num_cameras: int) -> Finding:
     uneven = [pair for pair in pairs if abs(pair.stops) > _STOPS]
     if len(uneven) <= _MAX_UNEVEN * len(pairs):
         return Finding("exposure", True, "even")
     most = max(abs(pair.stops) for pair in uneven)
+    if num_cameras >= _MANY_CAMERAS:
+        text = f"differs by up to {most:.1f} stops among {num_cameras} cameras: train with --preset phototourism"
+        return Finding("exposure", True, text, _of_pairs(uneven, names))
     text = f"jumps by up to {most:.1f} stops: fix the exposure of the camera, or train with --appearance exposure"
     return Finding("exposure", False, text, _of_pairs(uneven, names))
 
@@ -188,18 +199,21 @@ def _of_pairs(pairs: Iterable[Pair], names: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted({names[number] for pair in pairs for number in (pair.first, pair.second)}))
 
 
-def links_of_photographs(names: Sequence[str], pairs: Sequence[Pair]) -> Finding:
+def links_of_photographs(names: Sequence[str], pairs: Sequence[Pair], num_cameras: int = 1) -> Finding:
     """Overlap by matches."""
     if not pairs:
         return Finding("overlap", True, "not measured: pip install -U 'splat-cli[sfm]'")
     linked = np.zeros((len(names), len(names)), bool)
     for pair in pairs:
         linked[pair.first, pair.second] = linked[pair.second, pair.first] = pair.num_shared >= _LINK
-    return overlap(names, linked)
+    return overlap(names, linked, num_cameras)
 
 
-def overlap(names: Sequence[str], linked: np.ndarray) -> Finding:
-    """Photographs with too few others that show the same. linked: bool [N, N]."""
+def overlap(names: Sequence[str], linked: np.ndarray, num_cameras: int = 1) -> Finding:
+    """Photographs with too few others that show the same. linked: bool [N, N].
+
+    Photographs of many cameras were collected, not taken for this: some of them are always strays.
+    """
     np.fill_diagonal(linked, False)
     away = ~_largest_group(linked)
     few = linked.sum(axis=1) < _MIN_LINKS
@@ -207,6 +221,12 @@ def overlap(names: Sequence[str], linked: np.ndarray) -> Finding:
     if len(weak) <= _MAX_WEAK * len(names):
         some = f"; little in {first_of(weak)}" if weak else ""
         return Finding("overlap", True, f"enough{some}", tuple(weak))
+    if num_cameras >= _MANY_CAMERAS and len(weak) <= _MAX_STRAYS * len(names):
+        text = (
+            f"{len(weak)} of {len(names)}, by {num_cameras} cameras, have hardly any points in common with the others "
+            f"and may get no pose: {first_of(weak)}"
+        )
+        return Finding("overlap", True, text, tuple(weak))
     text = (
         f"{len(weak)} of {len(names)} have hardly any points in common with the others: {first_of(weak)}; "
         "take more that overlap by two thirds"

@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -21,7 +22,7 @@ from splat_cli.scene.images.locate import given_image_folder
 from splat_cli.scene.photograph import import_pycolmap
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.readers.transforms import without_training_frames
-from splat_cli.scene.sfm import SfmOptions, find_masks, is_video, job_record, make_scene
+from splat_cli.scene.sfm import Placed, SfmOptions, find_masks, is_video, job_record, make_scene
 from splat_cli.scene.sfm.mapping import require_pycolmap
 from splat_cli.scene.sfm.photographs import MIN_PHOTOGRAPHS, source_files
 from splat_cli.scene.sfm.scene_folder import can_be_made, has_files_of, is_made_of
@@ -52,12 +53,14 @@ def lacks_poses(path: Path) -> bool:
     return not scenes and has_photographs(path)
 
 
-def prepared_scene(path: Path, config: TrainConfig, display: Display) -> tuple[Path, TrainConfig]:
+def prepared_scene(
+    path: Path, config: TrainConfig, display: Display, watch: Callable[[Placed], None] | None = None
+) -> tuple[Path, TrainConfig]:
     """The scene to train on, and the settings for it.
 
     The scene is `path` itself, or is made in scenes/NAME from a zip file, photographs or a video. A scene made from the
-    photographs of --images and masks of --masks stores them in its own folders: the settings are then None. Raises
-    UsageError, SceneError and Interrupted.
+    photographs of --images and masks of --masks stores them in its own folders: the settings are then None. watch: see
+    `make_scene`. Raises UsageError, SceneError and Interrupted.
     """
     refuse_run(path)
     if is_zipped_scene(path):
@@ -66,7 +69,7 @@ def prepared_scene(path: Path, config: TrainConfig, display: Display) -> tuple[P
     if photographs is None:
         return path, config
     masks = NO_MASKS if config.masks == NO_MASKS else None
-    prepared = _with_poses(path, photographs, config, display)
+    prepared = _with_poses(path, photographs, config, display, watch)
     return prepared, dataclasses.replace(config, images=None, masks=masks, invert_masks=False)
 
 
@@ -137,7 +140,13 @@ def _sfm_options(source: Path, photographs: Path, config: TrainConfig) -> SfmOpt
     return SfmOptions(seed=config.seed, masks=masks, invert_masks=config.invert_masks)
 
 
-def _with_poses(source: Path, photographs: Path, config: TrainConfig, display: Display) -> Path:
+def _with_poses(
+    source: Path,
+    photographs: Path,
+    config: TrainConfig,
+    display: Display,
+    watch: Callable[[Placed], None] | None,
+) -> Path:
     """The scene of a video or of a folder of photographs, by structure from motion."""
     options = _sfm_options(source, photographs, config)
     record = job_record(photographs, options)
@@ -157,7 +166,9 @@ def _with_poses(source: Path, photographs: Path, config: TrainConfig, display: D
         with ThreadPoolExecutor(1) as pool:
             checked = None if is_video(source) else pool.submit(_say_advice, photographs, display, interrupted)
             try:
-                found = make_scene(photographs, scene, options, display.counting, display.say, config.allow_implausible)
+                found = make_scene(
+                    photographs, scene, options, display.counting, display.say, config.allow_implausible, watch
+                )
             except Interrupted:
                 interrupted.set()
                 raise
@@ -165,7 +176,7 @@ def _with_poses(source: Path, photographs: Path, config: TrainConfig, display: D
             checked.result()
     except FolderInUse:  # another job of a batch uses these photographs, or others with this name
         wait_until_unlocked(scene, math.inf, lambda: False, display.say)
-        return _with_poses(source, photographs, config, display)
+        return _with_poses(source, photographs, config, display, watch)
     except SplatError:
         with suppress(OSError):  # the folder holds other scenes
             SCENES.rmdir()

@@ -1,16 +1,22 @@
-"""Live viewer of a training run, as a training callback that takes a bounded share of the time."""
+"""Live viewer of camera poses while they are estimated, and of a training run: a callback that takes little time."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.scene.sfm import Placed
+from splat_cli.scene.trajectories.focus import look_at, perpendicular
+from splat_cli.scene.view import View
 from splat_cli.terminal.console import Display, Progress
 from splat_cli.train.trainer import Trainer
-from splat_cli.viewer.server import serving
+from splat_cli.viewer.panels import CAMERA_COLOR, FRUSTUM
+from splat_cli.viewer.server import move_camera, serving
 from splat_cli.viewer.splat_source import LiveSource
 from splat_cli.viewer.window import Window, serve_until_interrupt
 
@@ -40,6 +46,11 @@ class Throttle:
 
 _NUM_VIEWS = 4
 """Views over which opacities are averaged in each update."""
+_GRAY = 180
+"""Level of points before their colours are known."""
+_FRAMED, _DISTANCE = 0.8, 2.0  # share of cameras and of points within a radius; distance of the overview, in radii
+_BEHIND, _ABOVE = 0.9, 0.45  # the same, in distances, from the middle
+_ALL_AROUND = 0.1  # length of the mean direction of cameras that look into all
 
 
 @contextmanager
@@ -54,6 +65,90 @@ def training_viewer(wanted: bool, host: str, port: int, display: Display) -> Ite
         viewer.wait_until_interrupt()
 
 
+class MappingViewer:
+    """Shows cameras and points while `splat sfm` places photographs."""
+
+    def __init__(self, server: ViserServer) -> None:
+        self._server = server
+        self._folder = server.gui.add_folder("Camera poses")
+        with self._folder:
+            self._status = server.gui.add_markdown("")
+        self._shown: list[Any] = []
+        self._moved: dict[int, np.ndarray] = {}  # browser -> where its camera was put
+
+    def show(self, placed: Placed) -> None:
+        """Show what is placed, to browsers whose camera nobody has moved as a whole."""
+        self._status.content = f"**{len(placed.w2c):,}** photographs placed  \n{len(placed.points):,} points shown"
+        overview, distance = _overview(placed)
+        colors = placed.colors if placed.colors.any() else np.full_like(placed.colors, _GRAY)
+        scene, size = self._server.scene, FRUSTUM * distance
+        with self._server.atomic():
+            self._shown = [
+                scene.add_point_cloud("/placed/points", placed.points, colors, point_size=size / 20),
+                scene.add_line_segments(
+                    "/placed/cameras", _pyramids(placed, size), CAMERA_COLOR, thickness=1.5, thickness_units="screen"
+                ),
+            ]
+            scene.set_up_direction(_up(placed))
+        for number, client in self._server.get_clients().items():
+            last = self._moved.get(number)
+            if last is None or np.linalg.norm(client.camera.position - last) < 1e-3 * distance:
+                move_camera(client, overview, distance)
+                self._moved[number] = overview.center
+
+    def remove(self) -> None:
+        """Remove everything again."""
+        for one in (*self._shown, self._folder):
+            one.remove()
+
+
+def _up(placed: Placed) -> np.ndarray:
+    up = -placed.w2c[:, 1, :3].mean(axis=0, dtype=float)
+    return up / max(float(np.linalg.norm(up)), 1e-9)
+
+
+def _centers(placed: Placed) -> np.ndarray:
+    """Positions of the cameras, float32 [N, 3]."""
+    return -np.einsum("nji,nj->ni", placed.w2c[:, :, :3], placed.w2c[:, :, 3])
+
+
+def _overview(placed: Placed) -> tuple[View, float]:
+    """A camera behind most of the placed ones and above them, which sees most of what is placed; its distance."""
+    centers, up = _centers(placed), _up(placed)
+    middle = np.median(np.concatenate([centers, placed.points]), axis=0).astype(float)
+    parts = [np.linalg.norm(part - middle, axis=1) for part in (centers, placed.points) if len(part)]
+    radius = max(float(np.quantile(away, _FRAMED)) for away in parts) or 1.0
+    ahead = placed.w2c[:, 2, :3].mean(axis=0, dtype=float)
+    ahead -= (ahead @ up) * up
+    length = float(np.linalg.norm(ahead))
+    back = -ahead / length if length > _ALL_AROUND else perpendicular(up)
+    distance = _DISTANCE * radius
+    w2c = look_at(middle + distance * (_BEHIND * back + _ABOVE * up), middle, up)
+    return View("overview", None, 960, 720, 720.0, 720.0, 480.0, 360.0, w2c), distance
+
+
+def _pyramids(placed: Placed, size: float) -> np.ndarray:
+    """Edges of the cameras' pyramids, `size` deep: float32 [8 N, 2, 3]."""
+    corners = np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)], np.float32) * placed.slopes[:, None]
+    rays = np.concatenate([corners, np.ones_like(corners[..., :1])], axis=2)
+    centers = np.repeat(_centers(placed)[:, None], 4, axis=1)
+    ends = centers + size * np.einsum("nji,nkj->nki", placed.w2c[:, :, :3], rays)
+    sides = np.stack([centers, ends], axis=2)
+    bases = np.stack([ends, np.roll(ends, -1, axis=1)], axis=2)
+    return np.concatenate([sides, bases], axis=1).reshape(-1, 2, 3)
+
+
+@contextmanager
+def mapping_viewer(host: str, port: int, display: Display) -> Iterator[Callable[[Placed], None]]:
+    """Context with a function that shows what is placed; afterwards it is served until Ctrl-C. UsageError."""
+    with serving(host, port, display) as server:
+        yield MappingViewer(server).show
+        display.say("Camera poses are done; press Ctrl-C to close the viewer")
+        with suppress(KeyboardInterrupt):
+            while True:
+                time.sleep(1)
+
+
 class TrainingViewer:
     """Training callback (run/session.py) that shows the splats in browsers and pauses training on request.
 
@@ -65,6 +160,7 @@ class TrainingViewer:
         self._throttle = Throttle()
         self._source = LiveSource()
         self._window: Window | None = None
+        self._mapping: MappingViewer | None = None
         self._shown_step = -1
         self._last = (time.perf_counter(), 0)
         with server.gui.add_folder("Training"):
@@ -73,8 +169,16 @@ class TrainingViewer:
         self._paused = False
         self._pause.on_click(lambda _: self._toggle())
 
+    def show_placed(self, placed: Placed) -> None:
+        """Show cameras and points while poses are estimated, before training."""
+        self._mapping = self._mapping or MappingViewer(self._server)
+        self._mapping.show(placed)
+
     def begin(self, trainer: Trainer, run: RunDir) -> None:
         """Show the initial splats."""
+        if self._mapping is not None:
+            self._mapping.remove()
+            self._mapping = None
         self._source.trainer = trainer
         self._last = (time.perf_counter(), trainer.step)
         if self._window is None:

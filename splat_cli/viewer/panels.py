@@ -31,7 +31,7 @@ FRUSTUM = 0.04
 """Size of a pyramid, relative to the scene's extent."""
 _CLEAR = 4
 """Pyramids within this distance of the selected camera, relative to their size, are hidden."""
-_CAMERA_COLOR = (255, 160, 40)
+CAMERA_COLOR = (255, 160, 40)
 
 
 class Cameras:
@@ -83,7 +83,7 @@ class Cameras:
             view.width / view.height,
             thickness=1.5,
             thickness_units="screen",
-            color=_CAMERA_COLOR,
+            color=CAMERA_COLOR,
             position=position,
             wxyz=rotation,
             cast_shadow=False,

@@ -21,6 +21,7 @@ from splat_cli.scene.lens.distortion import Equirectangular
 from splat_cli.scene.photograph import Pair
 from splat_cli.scene.sfm.photographs import source_files
 from splat_cli.terminal.console import Display
+from tests.scene.sfm.exif import camera_exif
 from tests.textured_ball import photographs_all_around
 from tests.views import ring_of_views
 from tests.wide_picture import crops
@@ -102,6 +103,21 @@ def test_exposures_that_jump(capture, tmp_path):
     finding = checked(tmp_path / "photos")["exposure"]
     assert not finding.ok
     assert "jumps by up to 2." in finding.text
+
+
+@pytest.mark.parametrize(("num_cameras", "ok"), [(4, False), (5, True)])
+def test_photographs_of_many_cameras_have_other_exposures(capture, tmp_path, num_cameras, ok):
+    """Nobody can take them again: the preset for such collections is named instead."""
+    pytest.importorskip("pycolmap")
+    for number, path in enumerate(copied(capture, tmp_path / "photos")):
+        darker = Image.open(path).point(lambda value, by=1 + number % 2: value // by).convert("RGB")
+        darker.save(path.with_suffix(".jpg"), quality=95, exif=camera_exif(f"Phone {number % num_cameras}"))
+        path.unlink()
+    found = checked(tmp_path / "photos")
+    assert found["exposure"].ok == ok
+    assert len(found["exposure"].photographs) == 12
+    assert (f"among {num_cameras} cameras: train with --preset phototourism" in found["exposure"].text) == ok
+    assert found["overlap"].ok
 
 
 def test_duplicates(capture, tmp_path):
@@ -337,6 +353,16 @@ def test_overlap_counts_links_and_ways():
     finding = overlap(names, alone)
     assert not finding.ok
     assert finding.photographs == ("0.jpg", "1.jpg", "2.jpg", "3.jpg")
+    assert not overlap(names, alone, 4).ok
+    of_many = overlap(names, alone, 5)
+    assert (of_many.ok, of_many.photographs) == (True, finding.photographs)
+    assert of_many.text.startswith(
+        "4 of 20, by 5 cameras, have hardly any points in common with the others and may get"
+    )
+    alone[:, :10] = alone[:10] = False
+    assert overlap(names, alone, 5).ok
+    alone[:, :11] = alone[:11] = False
+    assert not overlap(names, alone, 5).ok, "most photographs are strays"
     group = chain(20)
     group[:5, 5:] = group[5:, :5] = False
     assert overlap(names, group).photographs == ("0.jpg", "1.jpg", "2.jpg", "3.jpg", "4.jpg"), "a second place"

@@ -24,7 +24,7 @@ from tests.scene.transforms_files import write_blender
 from tests.subprocesses import HANG
 
 FIGURES = {"models": 1, "unregistered": [], "points": 300, "error": 0.5, "track_length": 3.0}
-FIGURES |= {"gps_error": None, "spread": 0.0}
+FIGURES |= {"gps_error": None, "spread": 0.0, "turns": {}}
 OPTIONS = ("--device", "cpu", "--steps", "4", "--save-at", "2", "--init", "points")
 
 
@@ -39,7 +39,7 @@ def colmap(scene, monkeypatch):
     """Replaces COLMAP by known camera poses; lists the calls."""
     calls = []
 
-    def run_colmap(job, counting):
+    def run_colmap(job, counting, watch):
         calls.append(job)
         shutil.copytree(scene / "sparse", f"{job['scene']}/sparse")
         return FIGURES
@@ -222,7 +222,7 @@ def test_processes_that_begin_with_the_same_photographs_share_their_poses(photos
     begun, waiting = threading.Event(), threading.Event()
     estimate = mapping.run_colmap
 
-    def run_colmap(job, counting):
+    def run_colmap(job, counting, watch):
         begun.set()
         assert waiting.wait(HANG)
         return estimate(job, counting)

@@ -1,15 +1,19 @@
-"""The viewer during training, without a browser: updates, pauses, speed, refused hosts."""
+"""The viewer of camera poses and of training, without a browser: updates, pauses, speed, refused hosts."""
 
 import sys
+from contextlib import nullcontext
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from splat_cli.cli.main import run
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.terminal.console import Display, Progress
 from splat_cli.viewer import live
+from splat_cli.viewer.live import MappingViewer, Placed, _overview, _pyramids
 from tests.viewer.stand_ins import Panel
+from tests.views import ring_of_views
 
 
 def test_updates_take_a_twentieth_of_the_time(monkeypatch):
@@ -25,11 +29,13 @@ def test_updates_take_a_twentieth_of_the_time(monkeypatch):
     assert paced.due()
 
 
+@pytest.mark.parametrize("command", [["train", "."], ["sfm", ".", "-o", "scene"]])
 @pytest.mark.parametrize("host", ["300.1.1.1", "192.0.2.1"])
-def test_host_of_another_machine_is_refused(capsys, host, tmp_path):
+def test_host_of_another_machine_is_refused(capsys, host, tmp_path, command, monkeypatch):
     """192.0.2.1 is reserved for documentation: no machine has this address."""
     pytest.importorskip("viser")
-    assert run(["train", str(tmp_path), "--viewer", "--host", host]) == 2
+    monkeypatch.chdir(tmp_path)
+    assert run([*command, "--viewer", "--host", host]) == 2
     assert f"no viewer at {host}:8080: " in capsys.readouterr().err
 
 
@@ -109,9 +115,105 @@ def test_pause_lasts_until_continue_or_interrupt(watching):
     assert window.times >= 2  # the last step is always shown
 
 
-@pytest.mark.parametrize("command", [["view", "."], ["train", ".", "--viewer"]])
+@pytest.mark.parametrize(
+    "command",
+    [["view", ".", "--device", "cpu"], ["train", ".", "--viewer"], ["sfm", ".", "-o", "scene", "--viewer"]],
+)
 def test_missing_viser_is_reported_with_the_extra(command, monkeypatch, capsys, tmp_path):
     monkeypatch.setitem(sys.modules, "viser", None)
     monkeypatch.chdir(tmp_path)
-    assert run([*command, "--device", "cpu"]) == 2
+    assert run(command) == 2
     assert capsys.readouterr().err == "Error: the viewer needs viser: pip install 'splat-cli[viewer]'\n"
+
+
+def placed(views, points=((0.0, 0.0, 0.0), (0.2, 0.0, 0.1)), color=0):
+    """What mapping shows of these cameras."""
+    return Placed(
+        np.array([view.w2c[:3] for view in views], np.float32),
+        np.array([(view.width / 2 / view.fx, view.height / 2 / view.fy) for view in views], np.float32),
+        np.array(points, np.float32),
+        np.full((len(points), 3), color, np.uint8),
+    )
+
+
+@pytest.mark.parametrize("views", [ring_of_views(12), ring_of_views(40)[:9], ring_of_views(12)[:1]])
+def test_the_overview_shows_cameras_and_points(views):
+    """Also before other cameras are placed, which are farther away than the points."""
+    overview, distance = _overview(placed(views))
+    everything = np.array([*(view.center for view in views), (0.0, 0.0, 0.0), (0.2, 0.0, 0.1)])
+    shown = overview.project(everything)[2]
+    assert shown.mean() >= 0.8
+    assert np.linalg.norm(overview.center) == pytest.approx(distance, rel=0.6)
+    up = -np.mean([view.w2c[1, :3] for view in views], axis=0)
+    assert (overview.center - np.median(everything, axis=0)) @ up > 0
+    assert -overview.w2c[1, :3] @ up > 0.8
+
+
+def test_pyramids_have_the_rays_of_corners():
+    view = ring_of_views(12)[5]
+    edges = _pyramids(placed([view]), 0.5)
+    assert edges.shape == (8, 2, 3)
+    np.testing.assert_allclose(edges[:4, 0], np.tile(view.center, (4, 1)), atol=1e-6)
+    corners = edges[:4, 1] @ view.w2c[:3, :3].T + view.w2c[:3, 3]
+    np.testing.assert_allclose(corners[:, 2], 0.5, atol=1e-6)
+    np.testing.assert_allclose(np.abs(corners[:, :2]), np.tile((0.5 * 20 / 35, 0.5 * 15 / 36), (4, 1)), atol=1e-6)
+    np.testing.assert_allclose(np.sort(edges[4:], axis=0).sum(axis=(0, 1)), 2 * edges[:4, 1].sum(axis=0), atol=1e-5)
+
+
+class Scene(Panel):
+    """Records what is drawn, and what is removed."""
+
+    def __init__(self, clients):
+        super().__init__(clients)
+        self.drawn, self.removed, self.atomic = {}, [], nullcontext
+
+    def _added(self, name, *args, **options):
+        self.drawn[name] = args
+        return SimpleNamespace(remove=lambda: self.removed.append(name))
+
+    add_point_cloud = add_line_segments = _added
+
+    def add_folder(self, name, **options):
+        folder = nullcontext()
+        folder.remove = lambda: self.removed.append(name)
+        return folder
+
+
+def browser(position=(9.0, 9.0, 9.0)):
+    camera = SimpleNamespace(position=np.array(position), aspect=1.0)
+    return SimpleNamespace(camera=camera, atomic=nullcontext)
+
+
+def test_cameras_are_shown_as_they_are_placed():
+    """Browsers follow until somebody moves the camera; points are gray until their colours are known."""
+    idle, moving = browser(), browser()
+    scene = Scene({1: idle, 2: moving})
+    viewer = MappingViewer(scene)
+    few, all_of_them = placed(ring_of_views(40)[:9]), placed(ring_of_views(40), color=7)
+    viewer.show(few)
+    first = idle.camera.position
+    assert len(scene.drawn["/placed/cameras"][0]) == 9 * 8
+    assert (scene.drawn["/placed/points"][1] == 180).all()
+    np.testing.assert_allclose(first, _overview(few)[0].center)
+    moving.camera.position = moving.camera.position + 0.5
+    here = moving.camera.position
+    viewer.show(all_of_them)
+    assert len(scene.drawn["/placed/cameras"][0]) == 40 * 8
+    assert (scene.drawn["/placed/points"][1] == 7).all()
+    np.testing.assert_allclose(idle.camera.position, _overview(all_of_them)[0].center)
+    assert not np.allclose(idle.camera.position, first)
+    assert moving.camera.position is here
+    assert viewer._status.content.startswith("**40** photographs placed")
+    viewer.remove()
+    assert sorted(scene.removed) == ["/placed/cameras", "/placed/points", "Camera poses"]
+
+
+def test_training_takes_the_place_of_mapping(monkeypatch, tmp_path):
+    monkeypatch.setattr(live, "Window", Shown)
+    scene = Scene({})
+    viewer = live.TrainingViewer(scene, Display())
+    viewer.show_placed(placed(ring_of_views(9)))
+    viewer.show_placed(placed(ring_of_views(12)))
+    assert scene.removed == []
+    viewer.begin(SimpleNamespace(config=SimpleNamespace(steps=100), step=0), RunDir(tmp_path))
+    assert sorted(scene.removed) == ["/placed/cameras", "/placed/points", "Camera poses"]

@@ -12,6 +12,7 @@ from splat_cli.io.image_files import open_image
 from splat_cli.scene.colmap.model import SPHERE
 from splat_cli.scene.plausibility import are_panoramas, refuse_photographs
 from splat_cli.scene.read import read_scene
+from splat_cli.scene.sfm.colmap_process import Placed
 from splat_cli.scene.sfm.colmap_worker import DATABASE
 from splat_cli.scene.sfm.mapping import DEFAULT_MODEL, Mapping, SfmOptions, map_photographs, require_pycolmap
 from splat_cli.scene.sfm.photographs import (
@@ -29,7 +30,17 @@ from splat_cli.scene.view import Scene
 from splat_cli.terminal.console import Counting
 from splat_cli.terminal.interrupt import Interrupted
 
-__all__ = ["Mapping", "SfmOptions", "find_masks", "is_video", "job_record", "make_scene", "rough_name", "rough_scene"]
+__all__ = [
+    "Mapping",
+    "Placed",
+    "SfmOptions",
+    "find_masks",
+    "is_video",
+    "job_record",
+    "make_scene",
+    "rough_name",
+    "rough_scene",
+]
 
 _SHOWN = 5
 _ROUGH_SIDE, _ROUGH_QUALITY = 800, 92  # longer side in pixels; of JPEG
@@ -42,10 +53,12 @@ def make_scene(
     counting: Counting,
     say: Callable[[str], None],
     allow_implausible: bool = False,
+    watch: Callable[[Placed], None] | None = None,
 ) -> Mapping:
     """Create `scene`, a new or empty folder, from a folder of photographs or a video; removed after a UsageError.
 
-    Continues a call for the same files and options that was interrupted or failed in another way. UsageError;
+    Continues a call for the same files and options that was interrupted or failed in another way. watch: called with
+    cameras and points while photographs are placed. UsageError;
     SceneError, for photographs of another kind than the camera model only without `allow_implausible`; SplatError if
     COLMAP crashes; after Ctrl-C or SIGTERM, Interrupted.
     """
@@ -65,7 +78,7 @@ def make_scene(
             if options.masks is not None:
                 num_masks = collect_masks(options.masks, options.invert_masks, scene, names)
                 say(f"Masks: {num_masks} of {len(names)} photographs, from {options.masks}")
-            return map_photographs(scene, names, options, counting, is_video(source))
+            return map_photographs(scene, names, options, counting, is_video(source), watch=watch)
     except KeyboardInterrupt as error:
         raise Interrupted("Interrupted; the same command again continues", error) from None
 

@@ -7,8 +7,12 @@ import subprocess
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+
+import numpy as np
 
 from splat_cli.errors import SplatError
 from splat_cli.io.files import require_space
@@ -35,22 +39,43 @@ _MIN_SPACE = 4 << 20
 _PROGRAM = f"from {colmap_worker.__name__} import main; main()"
 
 
-def run_colmap(job: Mapping[str, Any], counting: Counting) -> dict[str, Any]:
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """Cameras and points that mapping has placed so far, of the largest model.
+
+    w2c: world to camera, float32 [N, 3, 4]; slopes: of rays at half the width and the height, float32 [N, 2]; points:
+    float32 [P, 3]; colors: uint8 [P, 3], all 0 until mapping ends.
+    """
+
+    w2c: np.ndarray
+    slopes: np.ndarray
+    points: np.ndarray
+    colors: np.ndarray
+
+
+def run_colmap(
+    job: Mapping[str, Any], counting: Counting, watch: Callable[[Placed], None] | None = None
+) -> dict[str, Any]:
     """Run the job (see colmap_worker.py) in a child process; returns the child's last message.
+
+    watch: called with what is placed, at times and at the end.
 
     The child ends with this function, also after Ctrl-C, and with this process. SplatError if it crashes, or DiskError
     if the disk of the scene is then full.
     """
     log: deque[str] = deque(maxlen=_NUM_KEPT)
     result: dict[str, Any] = {}
-    with _child(job) as process, ExitStack() as shown:
+    with TemporaryDirectory() as folder, _child(_watched(job, folder, watch)) as process, ExitStack() as shown:
         assert process.stdout is not None
         progress = _Progress(lambda label, total: shown.enter_context(counting(label, total)), shown.close)
         for line in process.stdout:
             if line.startswith(colmap_worker.MARK):
                 message = json.loads(line.removeprefix(colmap_worker.MARK))
                 result = message if "models" in message else result
-                progress.message(message)
+                if watch and "placed" in message:
+                    watch(_read_placed(message["placed"]))
+                else:
+                    progress.message(message)
             elif line.strip():
                 progress.log(line)
                 log.append(line.strip())
@@ -61,6 +86,16 @@ def run_colmap(job: Mapping[str, Any], counting: Counting) -> dict[str, Any]:
             f"{job['scene']} to start again"
         )
     return result
+
+
+def _watched(job: Mapping[str, Any], folder: str, watch: Callable[[Placed], None] | None) -> Mapping[str, Any]:
+    """The job; a watched one with a file of what is placed: its lines would break those of COLMAP's threads."""
+    return {**job, "placed": str(Path(folder) / "placed.npz")} if watch else job
+
+
+def _read_placed(path: str) -> Placed:
+    with np.load(path) as arrays:
+        return Placed(**arrays)
 
 
 @contextmanager

@@ -45,6 +45,8 @@ MODELS = ".models"
 """Suffix of the folder beside a database, with the models found so far."""
 _SAVE_SECONDS = 10.0  # between two saves of these models
 _SAVE_SHARE = 20.0  # and at least this many times the time that a save takes
+_SHOWN_POINTS = 20_000  # at most, to whoever watches
+_SHOW_SECONDS, _SHOW_SHARE = 0.5, 20.0  # the same as for saves
 _LARGE = 1.5e6  # pixels of photographs that may have enough features without the finest
 _ENOUGH = 3000  # features
 _SAMPLE = 4  # photographs
@@ -113,6 +115,7 @@ def main() -> None:
     for model in models:
         _color_points(model, images)
     written = _write(pycolmap, models, scene / "sparse", job)
+    Shown(job).write(models)
     turns = _turns_of_few(pycolmap, database, models, job)
     _send(models=len(models), spread=_spread_if_known(pycolmap, models, job), turns=turns, **written)
     SavedModels(database).remove()
@@ -304,7 +307,7 @@ def _map(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any], ph
     """The models of the scene's parts, the largest first; continues models that an interrupted process has saved."""
     num, seed = len(job["names"]), job["seed"]
     _send(phase=phase, total=num)
-    saved = SavedModels(database)
+    saved, shown = SavedModels(database), Shown(job)
     models = _saved_models(pycolmap, saved)
     begun = [models.pop()] if models else []
     while True:
@@ -316,7 +319,7 @@ def _map(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any], ph
             options.min_num_matches = _FEW_MATCHES
             options.mapper.init_min_num_inliers = _FEW_INITIAL
             options.mapper.abs_pose_min_num_inliers = _FEW_INLIERS
-        models += _mapped(pycolmap, database, options, models, saved.folders()[-1:] if begun else [], saved)
+        models += _mapped(pycolmap, database, options, models, saved.folders()[-1:] if begun else [], saved, shown)
         if not begun or len(_placed(models)) > num - _MIN_MODEL_SIZE:
             for model in models:
                 _adjust(pycolmap, model, num, _LEAST_LAST_GAIN)
@@ -643,7 +646,13 @@ def _saved_models(pycolmap: Any, saved: "SavedModels") -> list[Any]:
 
 
 def _mapped(
-    pycolmap: Any, database: Path, options: Any, finished: Sequence[Any], begun: Sequence[Path], saved: "SavedModels"
+    pycolmap: Any,
+    database: Path,
+    options: Any,
+    finished: Sequence[Any],
+    begun: Sequence[Path],
+    saved: "SavedModels",
+    shown: "Shown",
 ) -> list[Any]:
     """Models that COLMAP finds, or that of the folder `begun`, continued; saved at times, with the finished ones."""
     manager, opened = pycolmap.ReconstructionManager(), pycolmap.Database.open(database)
@@ -655,6 +664,7 @@ def _mapped(
         models = [*finished, *map(manager.get, range(manager.size()))]
         _send(done=len(_placed(models)))
         saved.write_at_times(models)
+        shown.write_at_times(models)
 
     events = pycolmap.IncrementalPipelineCallback
     for event in (events.INITIAL_IMAGE_PAIR_REG_CALLBACK, events.NEXT_IMAGE_REG_CALLBACK):
@@ -667,6 +677,44 @@ def _mapped(
 def _placed(models: Sequence[Any]) -> set[str]:
     """Names of the photographs that have a pose in a model."""
     return {model.images[number].name for model in models for number in model.reg_image_ids()}
+
+
+class Shown:
+    """The file in which a watched job shows cameras and points of the largest model; see `Placed`."""
+
+    def __init__(self, job: Mapping[str, Any]) -> None:
+        self._path = Path(job["placed"]) if job.get("placed") else None
+        self._next = 0.0
+
+    def write_at_times(self, models: Sequence[Any]) -> None:
+        """Write the file, unless that was a short time ago, relative to the time that it takes."""
+        start = time.monotonic()
+        if self._path and start >= self._next:
+            self.write(models)
+            now = time.monotonic()
+            self._next = now + max(_SHOW_SECONDS, _SHOW_SHARE * (now - start))
+
+    def write(self, models: Sequence[Any]) -> None:
+        """Write the file, in place of that before, and say so."""
+        if not (self._path and models):
+            return
+        model = max(models, key=lambda one: one.num_reg_images())
+        images = [model.images[number] for number in sorted(model.reg_image_ids())]
+        focals = np.array([image.camera.mean_focal_length() for image in images]).reshape(-1, 1)
+        sizes = np.array([(image.camera.width, image.camera.height) for image in images]).reshape(-1, 2)
+        numbers = sorted(model.point3D_ids())
+        points = [model.points3D[number] for number in numbers[:: ceil_div(len(numbers), _SHOWN_POINTS) or 1]]
+        part = self._path.with_suffix(".part")
+        with part.open("wb") as file:
+            np.savez(
+                file,
+                w2c=np.array([image.cam_from_world().matrix() for image in images], np.float32).reshape(-1, 3, 4),
+                slopes=(sizes / 2 / focals).astype(np.float32),
+                points=np.array([point.xyz for point in points], np.float32).reshape(-1, 3),
+                colors=np.array([point.color for point in points], np.uint8).reshape(-1, 3),
+            )
+        part.replace(self._path)
+        _send(placed=str(self._path))
 
 
 class SavedModels:

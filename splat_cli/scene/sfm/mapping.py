@@ -3,7 +3,7 @@
 import math
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -21,7 +21,7 @@ from splat_cli.scene.colmap.model import SPHERE
 from splat_cli.scene.dataset import sanitize_name
 from splat_cli.scene.images.decode import decode_photo, image_size
 from splat_cli.scene.plausibility import has_panorama_size
-from splat_cli.scene.sfm.colmap_process import run_colmap
+from splat_cli.scene.sfm.colmap_process import Placed, run_colmap
 from splat_cli.scene.view import evenly_spread, natural_order
 from splat_cli.terminal.console import Counting, first_of
 
@@ -100,6 +100,11 @@ def _by_size(images: Path, names: Sequence[str]) -> dict[tuple[int, int], list[s
 def _spheres(images: Path, names: Sequence[str]) -> list[list[str]]:
     """Photographs that are twice as wide as high, by size; others in the same folder are from another camera."""
     return [group for size, group in _by_size(images, names).items() if has_panorama_size(*size)]
+
+
+def num_camera_models(paths: Sequence[Path]) -> int:
+    """Number of different makes and models of cameras in the EXIF data of photographs."""
+    return len({camera[:2] for path in paths if (camera := _camera(path)) is not None})
 
 
 def _camera(path: Path) -> tuple[str, ...] | None:
@@ -294,12 +299,13 @@ def map_photographs(
     is_video: bool = False,
     pairs: Sequence[tuple[str, str]] | None = None,
     are_enlarged: bool = False,
+    watch: Callable[[Placed], None] | None = None,
 ) -> Mapping:
     """Create scene/sparse/0 from scene/images; keeps scene/database.db, and continues with an existing one.
 
     is_video: whether the photographs are the frames of a video. pairs: pairs of small copies to match; by default the
-    matcher chooses. are_enlarged: whether features are searched in enlarged copies. UsageError if pycolmap is missing,
-    SceneError if no two photographs match.
+    matcher chooses. are_enlarged: whether features are searched in enlarged copies. watch: see `run_colmap`. UsageError
+    if pycolmap is missing, SceneError if no two photographs match.
     """
     require_pycolmap()
     spheres = _spheres(scene / "images", names) if options.camera_model == SPHERE else []
@@ -326,7 +332,7 @@ def map_photographs(
         "are_small": pairs is not None,
         "are_enlarged": are_enlarged,
     }
-    found = run_colmap(job, counting)
+    found = run_colmap(job, counting, watch)
     if not found["models"]:
         raise SceneError(
             f"no two of the {len(names)} photographs fit together: {_why_none_fit(scene / 'images', names)}"

@@ -110,7 +110,7 @@ def begun_scene(tmp_path, monkeypatch, error):
         Image.new("RGB", (8, 6)).save(tmp_path / "photos" / f"{number}.png")
     scene = tmp_path / "scene"
 
-    def fails(folder, *args):
+    def fails(folder, *args, **options):
         (folder / "database.db").write_text("features of hours")
         for name in ("confirmed.db", "notes.txt"):
             (folder / name).touch()
@@ -447,3 +447,23 @@ def test_a_gpu_is_used_if_colmap_and_the_driver_have_one(monkeypatch, has_cuda, 
     monkeypatch.setattr(colmap_worker.ctypes, "CDLL", load)
     library = SimpleNamespace(has_cuda=has_cuda, Device=SimpleNamespace(cpu="cpu", cuda="cuda"))
     assert colmap_worker._device(library) == expected
+
+
+def test_cameras_and_points_are_shown_as_they_are_placed(sample, tmp_path):
+    """The last are those of the model that is written, with colours."""
+    pytest.importorskip("pycolmap")
+    (tmp_path / "photos").mkdir()
+    for view in sample[:6]:
+        shutil.copy(view.path, tmp_path / "photos")
+    found = []
+    options = SfmOptions(camera_model="SIMPLE_PINHOLE")
+    made = make_scene(tmp_path / "photos", tmp_path / "scene", options, Display().counting, print, watch=found.append)
+    first, last = found[0], found[-1]
+    assert 1 <= len(first.w2c) < len(last.w2c) == made.num_registered
+    assert not first.colors.any()
+    assert last.colors.any()
+    scene = read_scene(tmp_path / "scene")
+    np.testing.assert_allclose(last.w2c, [view.w2c[:3] for view in scene.views], atol=1e-4)
+    slopes = [(view.width / 2 / view.fx, view.height / 2 / view.fy) for view in scene.views]
+    np.testing.assert_allclose(last.slopes, slopes, rtol=1e-4)
+    assert len(last.points) == len(last.colors) == made.num_points

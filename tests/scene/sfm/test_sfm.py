@@ -187,7 +187,7 @@ def test_frames_of_an_interrupted_attempt_are_kept(tmp_path, monkeypatch):
             Image.radial_gradient("L").resize((64, 32)).save(images / name)
         return ["frame_00001.jpg", "frame_00002.jpg"]
 
-    def interrupted(scene, names, options, *args):
+    def interrupted(scene, names, options, *args, **more):
         mapped.append((names, options.camera_model, options.one_camera))
         if len(extracted) == 2:
             (scene / "database.db").touch()
@@ -314,9 +314,10 @@ def test_photographs_of_one_size_may_share_a_camera(tmp_path, monkeypatch, one_c
     found = {"models": 1, "unregistered": [], "points": 9, "error": 0.5, "track_length": 4.0} | {
         "gps_error": None,
         "spread": 0.0,
+        "turns": {},
     }
     monkeypatch.setattr(mapping, "require_pycolmap", lambda: None)
-    monkeypatch.setattr(mapping, "run_colmap", lambda job, counting: jobs.append(job) or found)
+    monkeypatch.setattr(mapping, "run_colmap", lambda job, *args: jobs.append(job) or found)
     (tmp_path / "images").mkdir()
     for name in names:
         Image.new("RGB", (8, 6)).save(tmp_path / "images" / name)
@@ -329,7 +330,7 @@ def test_photographs_of_one_size_may_share_a_camera(tmp_path, monkeypatch, one_c
 def test_photographs_without_a_pose_are_listed(tmp_path, monkeypatch):
     found = {"models": 1, "unregistered": ["b\n.jpg", "c.jpg"], "points": 9, "error": 0.5, "track_length": 4.0}
     monkeypatch.setattr(mapping, "require_pycolmap", lambda: None)
-    monkeypatch.setattr(mapping, "run_colmap", lambda job, counting: found | {"gps_error": None, "spread": 0.3})
+    monkeypatch.setattr(mapping, "run_colmap", lambda *args: found | {"gps_error": None, "spread": 0.3, "turns": {}})
     made = map_photographs(tmp_path, ["a.jpg", "b\n.jpg", "c.jpg", "d.jpg"], SfmOptions(), Display().counting)
     assert (made.num_registered, made.unregistered, made.spread) == (2, ["b\n.jpg", "c.jpg"], 0.3)
     assert (tmp_path / "unregistered.txt").read_text() == "b\\n.jpg\nc.jpg\n"
