@@ -72,9 +72,9 @@ class MappingViewer:
         self._server = server
         self._folder = server.gui.add_folder("Camera poses")
         with self._folder:
-            self._status = server.gui.add_markdown("")
+            self._status = server.gui.add_markdown("Features and matches ...")
         self._shown: list[Any] = []
-        self._moved: dict[int, np.ndarray] = {}  # browser -> where its camera was put
+        self._places: dict[int, list[np.ndarray]] = {}  # of a browser's camera, unless somebody moved it
 
     def show(self, placed: Placed) -> None:
         """Show what is placed, to browsers whose camera nobody has moved as a whole."""
@@ -91,10 +91,11 @@ class MappingViewer:
             ]
             scene.set_up_direction(_up(placed))
         for number, client in self._server.get_clients().items():
-            last = self._moved.get(number)
-            if last is None or np.linalg.norm(client.camera.position - last) < 1e-3 * distance:
+            here = np.array(client.camera.position)  # a slow browser still states an earlier one
+            places = self._places.setdefault(number, [here])
+            if min(np.linalg.norm(here - place) for place in places) < 1e-3 * distance:
                 move_camera(client, overview, distance)
-                self._moved[number] = overview.center
+                places.append(overview.center)
 
     def remove(self) -> None:
         """Remove everything again."""

@@ -186,8 +186,9 @@ def browser(position=(9.0, 9.0, 9.0)):
 
 def test_cameras_are_shown_as_they_are_placed():
     """Browsers follow until somebody moves the camera; points are gray until their colours are known."""
-    idle, moving = browser(), browser()
-    scene = Scene({1: idle, 2: moving})
+    idle, slow, moving = browser(), browser(), browser()
+    start = slow.camera.position
+    scene = Scene({1: idle, 2: moving, 3: slow})
     viewer = MappingViewer(scene)
     few, all_of_them = placed(ring_of_views(40)[:9]), placed(ring_of_views(40), color=7)
     viewer.show(few)
@@ -197,11 +198,13 @@ def test_cameras_are_shown_as_they_are_placed():
     np.testing.assert_allclose(first, _overview(few)[0].center)
     moving.camera.position = moving.camera.position + 0.5
     here = moving.camera.position
+    slow.camera.position = start  # it has not moved yet
     viewer.show(all_of_them)
     assert len(scene.drawn["/placed/cameras"][0]) == 40 * 8
     assert (scene.drawn["/placed/points"][1] == 7).all()
     np.testing.assert_allclose(idle.camera.position, _overview(all_of_them)[0].center)
     assert not np.allclose(idle.camera.position, first)
+    np.testing.assert_array_equal(slow.camera.position, idle.camera.position)
     assert moving.camera.position is here
     assert viewer._status.content.startswith("**40** photographs placed")
     viewer.remove()
