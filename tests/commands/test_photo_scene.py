@@ -225,7 +225,7 @@ def test_processes_that_begin_with_the_same_photographs_share_their_poses(photos
     def run_colmap(job, counting, watch):
         begun.set()
         assert waiting.wait(HANG)
-        return estimate(job, counting)
+        return estimate(job, counting, watch)
 
     def say(display, line):
         if line.startswith("waits for another process"):
