@@ -204,7 +204,7 @@ def test_process_that_is_killed_fails_alone(splat, scene, tmp_path):
 
 def test_a_scene_that_another_batch_trains_is_waited_for(splat, scene, tmp_path, monkeypatch):
     """Two commands on one folder: both end with success, and each scene is trained once."""
-    monkeypatch.setattr(engine, "_LOCK_PATIENCE", 0.1)
+    monkeypatch.setattr(engine, "LOCK_PATIENCE", 0.1)
     run, log = RunDir(tmp_path / "out" / scene.name), tmp_path / "out" / f"{scene.name}.log"
     arguments = ["batch", scene, "-o", tmp_path / "out", "--device", "cpu", "--save-at", "", "--steps", 300]
     arguments += ["--no-report", "--checkpoint-every", 10]
