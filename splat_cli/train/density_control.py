@@ -50,10 +50,10 @@ class DensityControl:
         """Whether a round follows step `step`; no round follows the last step."""
         return step < self.config.steps and self.strategy.due(step)
 
-    def next_pause(self, step: int) -> int:
-        """The first step after `step` at which a round or the constraints of `densify_interval` are due."""
+    def next_pause(self, step: int, last: int) -> int:
+        """The first step after `step` at which a round or the constraints of `densify_interval` are due, or `last`."""
         step += 1
-        while step % self.config.densify_interval and not self.strategy.due(step):
+        while step < last and step % self.config.densify_interval and not self.strategy.due(step):
             step += 1
         return step
 

@@ -189,7 +189,7 @@ class Trainer:
         while self.step < step:
             begin = time.perf_counter()
             try:
-                self._together("advance", min(step, self.step + chunk, self.density.next_pause(self.step)))
+                self._together("advance", self.density.next_pause(self.step, min(step, self.step + chunk)))
                 if self.density.due(self.step):
                     with self.timer("density control"):
                         random = self.density.rng.bit_generator.state  # only rank 0 makes initial splats and resumes

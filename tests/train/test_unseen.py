@@ -127,3 +127,10 @@ def test_resumed_runs_relocate_alike(backend):
     for name, plane in whole.model.planes().items():
         expected, found = backend.download(plane), backend.download(resumed.model.planes()[name])
         np.testing.assert_array_equal(found[:, : resumed.model.num], expected[:, : whole.model.num], err_msg=name)
+
+
+def test_an_interval_longer_than_the_run_takes_no_time(backend):
+    """The next round was searched for step by step, up to this number."""
+    trainer = noise_trainer(backend, 60, **SETTINGS | {"densify_interval": 2**31 - 1, "steps": 4})
+    trainer.run_until(4)
+    assert (trainer.step, trainer.density.next_pause(1, 4), trainer.density.next_pause(3, 9)) == (4, 4, 9)
