@@ -3,6 +3,7 @@
 import pytest
 
 from splat_cli.scene.sfm.mapping import Mapping, are_frames, choose_matcher, sequential_pairs
+from splat_cli.scene.view import natural_order
 
 FRAMES = [f"frame_{number:05d}.jpg" for number in range(1, 151)]
 PHOTOGRAPHS = [f"{number * number}.jpg" for number in range(150)]
@@ -58,3 +59,9 @@ def test_advice_names_the_matcher_only_after_sequential_matching():
     few = (10, ["a.jpg"] * 5, 100, 0.5, 4.0, 2, None)
     assert not any("--matcher" in line for line in Mapping(*few, "exhaustive").advice())
     assert any("--matcher exhaustive" in line for line in Mapping(*few, "sequential").advice())
+
+
+def test_numbers_order_names_and_other_digits_do_not():
+    """A superscript two is a digit to `str.isdigit`, and no number to `int`."""
+    names = ["a10.jpg", "a2.jpg", "1\u00b22.jpg"]
+    assert sorted(names, key=natural_order) == ["a2.jpg", "a10.jpg", "1\u00b22.jpg"]
