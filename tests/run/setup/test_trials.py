@@ -379,9 +379,10 @@ def test_trials_leave_out_what_scores_them(large_scene, monkeypatch):
     assert trained | scored == {view.name for view in data.training.views}
 
 
-def test_no_thread_measures_detail_beside_the_run(large_scene, monkeypatch):
-    """... if a trial runs out of memory."""
-    threads = []
+@pytest.mark.parametrize("num_views", [30, 42])
+def test_no_thread_measures_detail_beside_the_run(tmp_path, num_views, monkeypatch):
+    """... if a trial runs out of memory. It is also measured with few photographs."""
+    scene, threads = write_small_scene(tmp_path / "scene", num_views=num_views), []
     monkeypatch.setattr(trials, "fine_detail", lambda image: threads.append(threading.current_thread()))
 
     def fail(runner):
@@ -390,7 +391,7 @@ def test_no_thread_measures_detail_beside_the_run(large_scene, monkeypatch):
 
     monkeypatch.setattr(trials._Runner, "run", fail)
     config, backend, display = TrainConfig(init="points"), open_backend("cpu"), Display(io.StringIO())
-    choose_settings(config, read_data(large_scene, config, backend, display), backend, display)
+    choose_settings(config, read_data(scene, config, backend, display), backend, display)
     assert len(threads) == trials.DETAILED
     assert not any(thread.is_alive() for thread in threads)
 
