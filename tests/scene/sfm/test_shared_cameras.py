@@ -195,7 +195,7 @@ def test_the_mapping_with_more_photographs_is_kept(tmp_path, monkeypatch, num_se
 
 @pytest.mark.parametrize("is_refined", [True, False])
 def test_lenses_are_refined_before_models_are_written(monkeypatch, tmp_path, is_refined):
-    """And these before the spread of poses is measured, which may fail."""
+    """And these before what may fail: rotations by pairs, and the spread of poses."""
     written, colored = [], []
     monkeypatch.setattr(colmap_worker, "_color_points", lambda model, images: colored.append(model))
     for name in ("_register", "_extract", "_match", "_verify", "_send", "end_with_parent"):
@@ -204,6 +204,7 @@ def test_lenses_are_refined_before_models_are_written(monkeypatch, tmp_path, is_
     monkeypatch.setattr(colmap_worker, "_without_lookalikes", lambda library, models, *args: ["model"] * len(models))
     monkeypatch.setattr(colmap_worker, "_with_refined_lens", lambda library, found, num: f"{found} of {num}, refined")
     monkeypatch.setattr(colmap_worker, "_write", lambda library, models, *args: written.extend(models) or {})
+    monkeypatch.setattr(colmap_worker, "_turns_of_few", lambda *args: written.append("turns"))
     monkeypatch.setattr(colmap_worker, "_spread_if_known", lambda *args: written.append("spread"))
     job = {
         "seed": 0,
@@ -216,7 +217,8 @@ def test_lenses_are_refined_before_models_are_written(monkeypatch, tmp_path, is_
     monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(job) + "\n"))
     monkeypatch.setitem(sys.modules, "pycolmap", MagicMock())
     colmap_worker.main()
-    assert written == [*colored, "spread"] == ["model of 2, refined" if is_refined else "model", "spread"]
+    assert written == [*colored, "turns", "spread"]
+    assert colored == ["model of 2, refined" if is_refined else "model"]
 
 
 @pytest.mark.parametrize(
