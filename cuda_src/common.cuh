@@ -4,7 +4,7 @@
 #define TILE 16                     // px; a tile is 16x16 pixels
 #define TILE_PIXELS (TILE * TILE)
 #define COUNT_STRIDE 8              // words per counter of a tile: a memory sector each, because atomics of a sector wait for each other
-#define SEGMENT 256                 // pairs between two saved states of a pixel; one block of the backward pass handles one segment
+#define SEGMENT 256                 // pairs between two saved states of a pixel; the work of a block of the backward pass at a time
 #define SEGMENT_BINS 4              // segments are listed in bins by their work (raster/blend.cuh)
 #define NEAR_PLANE 0.001f           // world units; small, because some scenes are smaller than one unit
 #define ALPHA_MIN (1.0f / 255.0f)   // contributions below this are skipped
