@@ -114,7 +114,7 @@ def test_floaters_that_the_photographs_need_stay_largest_first(backend: Backend)
     """Four floaters, each of which costs 0.005 dB, of which 0.012 may be lost at this strength."""
     floaters = [balls(((-1.2 + 0.8 * n), 0, 2), 0.05 + 0.02 * n, -2) for n in range(4)]
     seen = photographed(backend, wall(), loss=0.005)
-    found = reasons(backend, seen, *floaters, strength=0.6)
+    found = reasons(backend, seen, *floaters, strength=0.8)
     assert found.tolist() == [Reason.FLOATER] * 2 + [Reason.NONE] * 2
 
 
