@@ -79,6 +79,8 @@ def train_coarse(city: City, backend: Backend, gpus: int, display: Display, time
     run, config = city.coarse, dataclasses.replace(city.coarse_config(), gpus=gpus)
     lock = locked_run if is_run(run.path) else new_locked_run
     with lock(run.path):
+        if run.result():  # of another command, for which this one waited
+            return read_result(run)
         return _train(city.scene, run, config, backend, display, timer)
 
 

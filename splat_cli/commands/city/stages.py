@@ -24,7 +24,7 @@ from splat_cli.engine import INTERRUPTED, Engine, open_engine
 from splat_cli.engine.engine import LOCK_PATIENCE
 from splat_cli.engine.job import Job, resumed_on, train_job
 from splat_cli.engine.process import describe_device, device_environments
-from splat_cli.errors import SplatError, UsageError, one_line
+from splat_cli.errors import KernelError, SplatError, UsageError, one_line, reason_of
 from splat_cli.io.files import entries, remove_leftovers
 from splat_cli.io.folder_lock import wait_until_unlocked
 from splat_cli.run.device import open_device
@@ -109,8 +109,8 @@ def _train_here(
         wait_until_unlocked(run.path, LOCK_PATIENCE, lambda: False, lambda text: display.say(f"{name}: {text}"))
         try:
             result = train(backend, gpus, display, PhaseTimer("starting"))
-        except (SplatError, RuntimeError, MemoryError) as error:  # CuPy raises RuntimeErrors
-            if gpus == 1 or isinstance(error, Interrupted):
+        except (SplatError, MemoryError) as error:  # after CuPy's RuntimeErrors, this process can use no GPU
+            if gpus == 1 or isinstance(error, (Interrupted, KernelError)):
                 raise
             failure = one_line(error)  # not the error itself: it keeps the trainer's memory
         free_memory(backend)  # the cells, the evaluation or one GPU need it
@@ -135,6 +135,8 @@ def _as_stage(name: str) -> Iterator[None]:
         raise Interrupted(INTERRUPTED, error) from None
     except SplatError as error:
         raise _failure([(name, {"error": str(error), "exit_code": error.exit_code})]) from None
+    except (RuntimeError, MemoryError) as error:  # CuPy raises RuntimeErrors
+        raise _failure([(name, {"error": reason_of(error), "exit_code": 1})]) from error
 
 
 def _run_on_gpus(city: City, jobs: dict[int, Job], engine: Engine, display: Display) -> None:

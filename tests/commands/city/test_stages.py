@@ -7,15 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from splat_cli.commands.city import stages
+from splat_cli.commands.city import cell, stages
 from splat_cli.commands.city.city import City
 from splat_cli.commands.city.stages import _run, _run_on_gpus, _train_here, coarse_jobs, last_jobs
 from splat_cli.config import TrainConfig
+from splat_cli.device import open_backend
 from splat_cli.engine.job import Job, JobResult
-from splat_cli.errors import OutOfMemory, SplatError, UsageError
+from splat_cli.errors import KernelError, OutOfMemory, SplatError, UsageError, kernel_error_before
 from splat_cli.run.storage.result import RunSummary
+from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.terminal.console import Display, Level
 from splat_cli.terminal.interrupt import Interrupted, Terminated
+from splat_cli.terminal.phase_timer import PhaseTimer
 
 
 class RecordingEngine:
@@ -162,6 +165,32 @@ def test_gpus_of_a_run_in_this_process(city, capsys, monkeypatch, num, sizes, fa
     assert json.loads((city.out / "seconds.json").read_text())["coarse"]["place"] == place
 
 
+@pytest.mark.parametrize("raised", [RuntimeError("illegal access"), KernelError("illegal access")], ids=repr)
+def test_a_process_whose_device_failed_tries_no_other_number_of_gpus(city, monkeypatch, raised):
+    """All that it does on a GPU fails then; the same command starts a new one."""
+    devices = [{"CUDA_VISIBLE_DEVICES": name} for name in "01"]
+    monkeypatch.setattr(stages, "device_environments", lambda device: devices)
+    tried = []
+
+    def train(backend, gpus, display, timer):
+        tried.append(gpus)
+        raise raised
+
+    with pytest.raises(SplatError, match="^coarse: illegal access; the same command continues") as error:
+        _train_here(city, "coarse", city.coarse, train, [2], Display(level=Level.QUIET))
+    assert tried == [2]
+    assert kernel_error_before(error.value) is (raised if isinstance(raised, KernelError) else None)
+
+
+def test_the_coarse_run_that_another_command_finished_is_taken(city, monkeypatch):
+    finished = RunSummary(city.coarse, 9, 7, 1.0, None, {})
+    monkeypatch.setattr(cell, "is_run", lambda path: False)
+    monkeypatch.setattr(RunDir, "result", lambda run: {"steps": 9})
+    monkeypatch.setattr(cell, "read_result", lambda run: finished if run == city.coarse else None)
+    backend, display = open_backend("cpu"), Display(level=Level.QUIET)
+    assert cell.train_coarse(city, backend, 1, display, PhaseTimer("starting")) is finished
+
+
 @pytest.mark.parametrize(
     ("raised", "kind", "message", "code"),
     [
@@ -169,8 +198,10 @@ def test_gpus_of_a_run_in_this_process(city, capsys, monkeypatch, num, sizes, fa
         (KeyboardInterrupt(), Interrupted, "^Interrupted; run the same", 130),
         (UsageError("no photograph"), UsageError, "^coarse: no photograph$", 2),
         (OutOfMemory("splats"), SplatError, "^coarse: splats; the same command continues", 1),
+        (MemoryError(), SplatError, "^coarse: MemoryError; the same command continues", 1),
+        (RuntimeError("CUDA"), SplatError, "^coarse: CUDA; the same command continues", 1),
     ],
-    ids=["SIGTERM", "Ctrl-C", "usage", "memory"],
+    ids=["SIGTERM", "Ctrl-C", "usage", "memory of the device", "memory", "CUDA"],
 )
 def test_an_error_of_a_run_in_this_process_is_one_of_the_city(city, raised, kind, message, code):
     def train(backend, gpus, display, timer):
