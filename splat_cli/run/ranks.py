@@ -43,7 +43,7 @@ def check_ranks(config: TrainConfig, backend: Backend) -> None:
     if sys.platform != "linux":
         raise UsageError(f"--gpus {config.gpus} needs Linux, this is {sys.platform}")
     if backend.name == "cuda":
-        count = backend.xp.cuda.runtime.getDeviceCount()
+        count = _num_visible(backend)
         if count < config.gpus and inherited_links() is None:
             raise UsageError(
                 f"--gpus {config.gpus}: this process sees {count} (nvidia-smi, CUDA_VISIBLE_DEVICES); give at most "
@@ -99,6 +99,7 @@ def followers_ahead(size: int, backend: Backend) -> Iterator[None]:
     `started_ranks` uses them within the context. One rank needs none; where ranks do not work, `check_ranks` tells why.
     """
     is_needed = size > 1 and sys.platform == "linux" and not inherited_links()
+    is_needed = is_needed and (backend.name != "cuda" or size <= _num_visible(backend))
     started = (size, *_start(size, backend)) if is_needed else None
     if started:
         _ahead.append(started)
@@ -108,6 +109,10 @@ def followers_ahead(size: int, backend: Backend) -> Iterator[None]:
         if started in _ahead:
             _ahead.remove(started)
             _end(*started[1:])
+
+
+def _num_visible(backend: Backend) -> int:
+    return int(backend.xp.cuda.runtime.getDeviceCount())
 
 
 def _followers(size: int, backend: Backend) -> tuple[RankWatch, list[int]]:

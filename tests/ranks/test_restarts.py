@@ -5,11 +5,13 @@ import re
 import signal
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 
 from splat_cli.config import TrainConfig
 from splat_cli.device import open_backend
+from splat_cli.errors import UsageError
 from splat_cli.ranks import watch
 from splat_cli.ranks.protocol import RankError
 from splat_cli.run import resume, train_scene
@@ -144,3 +146,17 @@ def test_processes_started_ahead_serve_one_run(monkeypatch):
     monkeypatch.setattr(sys, "platform", "win32")
     with followers_ahead(2, backend):
         assert not children()
+
+
+def test_no_process_starts_ahead_on_too_few_gpus(monkeypatch):
+    """`started_ranks` tells that they are too few."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    runtime = SimpleNamespace(getDeviceCount=lambda: 2)
+    backend = SimpleNamespace(name="cuda", xp=SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)))
+    with (
+        pytest.raises(UsageError, match="--gpus 4: this process sees 2"),
+        followers_ahead(4, backend),
+        started_ranks(TrainConfig(gpus=4, batch=4), backend),
+    ):
+        pass
+    assert not children()
