@@ -5,9 +5,10 @@ are inexact, or few photographs show the background, splats in front of cameras 
 space, half the steps and more dropout are better there, but worse on other scenes. One trial therefore has the penalty
 and half as many steps as the other, which trains like the defaults (docs/experiments/validation.md); with fewer than 36
 photographs, a quarter, because the other has all steps of a run. Where neither comes close to the photographs, more
-steps and splats are better; where fine detail of the photographs is a large part of the error, more splats, and more
-steps if it is larger still (docs/experiments/densification.md). Where exposures change from one camera to the next,
-splats learn them as view-dependent colours: a third trial fits them (docs/experiments/appearance.md).
+steps and splats are better; where fine detail of the photographs is a large part of the error, more splats, and with
+36 photographs or more, more steps if it is larger still (docs/experiments/densification.md). Where exposures change
+from one camera to the next, splats learn them as view-dependent colours: a third trial fits them
+(docs/experiments/appearance.md).
 """
 
 from __future__ import annotations
@@ -150,8 +151,9 @@ class _Runner:
         rest = small_copies(data.training, [i for i in everything if i not in left_out], side, whole_mask)
         self.size = rest.views[0].width, rest.views[0].height
         self.data = TrainingData(data.scene, rest, None, Split(rest.views, []))
-        background = data.plan(config).config.background  # to find it, photographs are decoded: once, not for each plan
-        self.config = dataclasses.replace(config, background=background)
+        run = data.plan(config).config  # for the background, photographs are decoded: once, not for each plan
+        start = {name: getattr(run, name) for name in ("background", "init_opacity", "init_scale")}
+        self.config = dataclasses.replace(config, **start)
         plan = self.data.plan(self._settings(self.steps, 0.0))
         self.start = find_initial_state(data.scene, rest, plan.config, backend, _silent())
         self.detail: Iterable[tuple[float, float]] = ()
@@ -193,9 +195,9 @@ class _Runner:
         return trials, found
 
     def _add_detail(self, found: dict[str, Any], psnr: float) -> None:
-        """More steps and splats in `found` where fine detail is a large part of the error of a trial."""
+        """More splats in `found` where a trial's error is largely fine detail; with many photographs, more steps."""
         shares = self._shares(psnr)
-        if "free_space" not in found:
+        if "free_space" not in found and not self.few:
             found["steps"] = steps_by_detail(shares, found["steps"])
         if budget := self._budget(shares, found["steps"]):
             found["splat_budget"] = max(budget, found.get("splat_budget", 0.0))
@@ -221,8 +223,8 @@ class _Runner:
             gc.collect()  # cycles with captured graphs keep arrays; their memory serves the next trainer
 
     def _settings(self, steps: int, free_space: float, appearance: str = "none") -> TrainConfig:
-        """Settings of a trial, which starts like a long run."""
-        opacity, scale, noise = LONG_START
+        """Settings of a trial, which starts like the run itself."""
+        _, _, noise = LONG_START
         views = len(self.data.training.views)
         config = dataclasses.replace(self.config, appearance=appearance)  # with exposures, batches are smaller
         budget = BUDGET if config.splat_budget is None else config.splat_budget
@@ -235,8 +237,6 @@ class _Runner:
             gpus=1,
             batch=default_batch(config, self.default, views) if config.batch is None else config.batch,
             strategy="copies" if config.strategy == "default" else config.strategy,
-            init_opacity=opacity if config.init_opacity is None else config.init_opacity,
-            init_scale=scale if config.init_scale is None else config.init_scale,
             noise_scale=noise if config.noise_scale is None else config.noise_scale,
             depth_weight=0.0,
             save_at=None,

@@ -122,9 +122,25 @@ def test_trials_start_like_the_long_run_that_follows(given):
     views = SimpleNamespace(training=SimpleNamespace(views=[None] * 100))
     runner = SimpleNamespace(config=config, default=DEFAULT, data=views, few=False)
     found = trials._Runner._settings(runner, 2_500, 1.0)
-    expected = {"strategy": "copies", "batch": 4, "init_opacity": 0.5, "init_scale": 0.1, "noise_scale": 30_000}
+    expected = {"strategy": "copies", "batch": 4, "noise_scale": 30_000}
     expected |= {"steps": 2_500, "free_space": 1.0, "gpus": 1, "depth_weight": 0.0, "save_at": None} | given
     assert {name: getattr(found, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("is_large", "given", "expected"),
+    [(True, {}, (0.1, 1.0)), (False, {}, (0.5, 0.1)), (True, {"init_scale": 0.3}, (0.1, 0.3))],
+)
+def test_splats_of_trials_are_as_large_at_the_start_as_those_of_the_run(
+    large_scene, monkeypatch, is_large, given, expected
+):
+    """The photographs of the run decide, not those that are left in trials."""
+    num_views = len(read_data(large_scene, TrainConfig(), open_backend("cpu"), Display(io.StringIO())).training.views)
+    monkeypatch.setattr(plan, "starts_large", lambda number, overlap: is_large and number == num_views)
+    config, backend, display = TrainConfig(init="points", **given), open_backend("cpu"), Display(io.StringIO())
+    runner = trials._Runner(config, read_data(large_scene, config, backend, display), backend, display)
+    found = runner.data.plan(runner._settings(5_000, 0.0)).config
+    assert (found.init_opacity, found.init_scale) == expected
 
 
 def test_trials_with_exposures_have_the_batch_of_the_run_that_follows():
@@ -247,11 +263,20 @@ def _runner(config=None, num_views=100, **methods):
 
 
 @pytest.mark.parametrize(
-    ("share", "ssim", "expected"), [(1.3, 0.8, 15_000), (1.1, 0.8, DEFAULT), (1.3, 0.9, DEFAULT // 2)]
+    ("num_views", "share", "ssim", "expected"),
+    [
+        (100, 1.3, 0.8, 15_000),
+        (100, 1.1, 0.8, DEFAULT),
+        (100, 1.3, 0.9, DEFAULT // 2),
+        (36, 1.3, 0.8, 15_000),
+        (35, 1.3, 0.8, DEFAULT),
+        (19, 1.3, 0.8, DEFAULT),
+    ],
 )
-def test_much_fine_detail_takes_more_steps_without_the_penalty(share, ssim, expected):
+def test_much_fine_detail_of_many_photographs_takes_more_steps_without_the_penalty(num_views, share, ssim, expected):
     """ssim: of the trial with the penalty; the other has 0.85."""
     runner = _runner(
+        num_views=num_views,
         _trial=lambda _, weight=0, appearance=None: _trial(weight, ssim if weight else 0.85),
         _shares=lambda psnr: [share - 0.5, share + 0.5],
         _budget=lambda shares, steps: None,
