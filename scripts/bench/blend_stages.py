@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from splat_cli.device import Backend, DeviceArray
-from splat_cli.render.blend import BACKWARD_WARPS, blend_backward
+from splat_cli.render.blend import BACKWARD_WARPS, backward_blocks, blend_backward
 from splat_cli.render.camera import TILE
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import SPLAT_SUMS
@@ -134,7 +134,7 @@ def _ours_in_wide_rows(raster: Rasterizer, state: IterState, last: DeviceArray, 
     tiles, projection, rendered = raster.tiles, raster.projection, raster.rendered
     assert rendered.segments is not None
     raster.backend.kernel("raster/blend_backward", "blend_backward", SPLAT_SUMS=WIDE_ROW)(
-        (rendered.max_segments,),
+        (backward_blocks(rendered, raster.cameras),),
         (32, BACKWARD_WARPS),
         raster.cameras.array,
         state.array,

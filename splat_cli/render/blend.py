@@ -12,7 +12,7 @@ from splat_cli.render.tiles import TileLists
 
 SEGMENT = 256  # pairs between saved states, as in cuda_src/common.cuh
 FORWARD_WARPS, BACKWARD_WARPS = {False: 4, True: 8}, 4  # per block: 8 / PIXELS of the kernel. By FEW_TILES
-BACKWARD_BLOCKS = 4096, 2  # at most, or this many per tile: about as many as training has segments; each takes several
+BACKWARD_BLOCKS = 4096, 2  # maximum, but at least this many per tile: most segments have a block of their own
 MIN_TILES = 2000  # with fewer, a GPU is not occupied if a lane of `blend` has two pixels
 
 
@@ -111,6 +111,12 @@ def blend_scores(
     kernel((blocks,), (32, BACKWARD_WARPS), cameras.array, state.array, *lists, *inputs, scores)
 
 
+def backward_blocks(rendered: RenderBuffers, cameras: CameraTable) -> int:
+    """Number of blocks of `blend_backward`; with more segments, blocks take several."""
+    most, per_tile = BACKWARD_BLOCKS
+    return min(rendered.max_segments, max(most, per_tile * cameras.extent.tiles))
+
+
 def blend_backward(
     cameras: CameraTable,
     state: IterState,
@@ -137,8 +143,7 @@ def blend_backward(
     pixels = rendered.image, rendered.states, rendered.d_image
     inputs = cameras.array, state.array, *lists, *splats, *pixels
     kernel = tiles.backend.kernel("raster/blend_backward", "blend_backward", **defines)
-    most, per_tile = BACKWARD_BLOCKS
-    blocks = min(rendered.max_segments, max(most, per_tile * cameras.extent.tiles))
+    blocks = backward_blocks(rendered, cameras)
     kernel((blocks,), (32, BACKWARD_WARPS), *inputs, projection.d_splats if fixed is None else fixed)
     if fixed is not None:
         sums = projection.depths, projection.conic_opacity, fixed, projection.d_splats
