@@ -133,7 +133,7 @@ def is_unneeded(pixels: np.ndarray, strength: float) -> np.ndarray:
     order = np.argsort(pixels, kind="stable")
     sums = np.cumsum(pixels[order], dtype=np.float64)
     found = np.zeros(len(pixels), bool)
-    found[order] = sums <= strength * _LIGHT * sums[-1]
+    found[order] = sums <= strength * _LIGHT * sums[-1:]  # an array, which may be empty
     return found
 
 

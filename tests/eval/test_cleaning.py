@@ -137,6 +137,7 @@ def test_splats_that_together_make_a_thousandth_of_the_pixels_are_unneeded() -> 
     assert is_unneeded(pixels, 1).tolist() == [False, True, True, True, False, False]
     assert is_unneeded(pixels, 0.4).tolist() == [False, True, False, True, False, False]
     assert is_unneeded(pixels, 3.2).tolist() == [False, True, True, True, False, True]
+    assert is_unneeded(pixels[:0], 1).tolist() == []
 
 
 def test_a_lone_splat_that_few_views_see_is_removed(backend: Backend) -> None:
