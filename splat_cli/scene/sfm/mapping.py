@@ -11,6 +11,7 @@ from itertools import chain, combinations, pairwise
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 from PIL.ExifTags import GPS, IFD, Base
 
 from splat_cli.errors import SceneError, UsageError
@@ -111,7 +112,8 @@ def _camera(path: Path) -> tuple[str, ...] | None:
     """Key of the camera that took a photograph; None if unknown."""
     try:
         with open_image(path) as image:
-            size, exif = image.size, image.getexif()
+            # not image.getexif(), which decodes all pixels of a PNG to search for EXIF data behind them
+            size, exif = image.size, Image.Image.getexif(image)
         details = exif.get_ifd(IFD.Exif)
     except Exception:  # damaged EXIF data: exceptions of any type
         return None

@@ -8,10 +8,12 @@ import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from PIL import Image
+from PIL.PngImagePlugin import PngImageFile
 
 from splat_cli.errors import DiskError, UsageError
 from splat_cli.scene import read_scene, sfm
@@ -87,6 +89,17 @@ def test_photographs_of_one_camera_are_found(tmp_path):
     Image.new("RGB", (8, 7)).save(tmp_path / "large.jpg", exif=camera_exif("Phone 7"))
     assert camera_groups(tmp_path, [*names, "large.jpg"]) == [["a.jpg", "b.jpg", "sub/c.jpg"]]
     assert size_groups(tmp_path, [*names, "large.jpg"]) == [["none1.jpg", "none2.jpg"]]
+
+
+def test_cameras_of_png_files_are_sought_without_decoding_them(tmp_path, monkeypatch):
+    names, others = ["a.png", "b.png"], ["c.png", "d.png"]
+    for name in (*names, *others):
+        Image.new("RGB", (8, 6)).save(tmp_path / name, **({"exif": camera_exif("Phone 7")} if name in names else {}))
+    decode = Mock()
+    monkeypatch.setattr(PngImageFile, "load", decode)
+    assert camera_groups(tmp_path, [*names, *others]) == [names]
+    assert size_groups(tmp_path, [*names, *others]) == [others]
+    decode.assert_not_called()
 
 
 def test_photographs_are_collected_and_others_named(tmp_path):
