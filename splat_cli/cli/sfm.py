@@ -109,8 +109,12 @@ def command(
     options = SfmOptions(frames, matcher, camera_model, one_camera, seed, find_masks(roots, masks), invert_masks)
     with _viewer(host, port, display) if viewer else nullcontext() as watch:
         found = make_scene(photos, out, options, display.counting, display.say, allow_implausible, watch)
-    for sign in signs_of_wrong_poses(read_scene(out)):
-        display.warn(f"the poses look wrong: {sign}")
+        for sign in signs_of_wrong_poses(read_scene(out)):
+            display.warn(f"the poses look wrong: {sign}")
+        lines = [found.summary(), *found.advice()]
+        if viewer:  # before the viewer waits for Ctrl-C
+            for line in lines:
+                display.say(line)
     data = {
         "scene": out,
         "photographs": found.num_photographs,
@@ -121,7 +125,7 @@ def command(
         "gps_error": found.gps_error,
         "unregistered": found.unregistered,
     }
-    return Output([found.summary(), *found.advice(), f"Scene: {out}"], data)
+    return Output([*lines, f"Scene: {out}"], data)
 
 
 def _viewer(host: str, port: int, display: "Display") -> "AbstractContextManager[Callable[[Placed], None]]":

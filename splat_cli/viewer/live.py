@@ -50,6 +50,7 @@ _GRAY = 180
 """Level of points before their colours are known."""
 _FRAMED, _DISTANCE = 0.8, 2.0  # share of cameras and of points within a radius; distance of the overview, in radii
 _BEHIND, _ABOVE = 0.9, 0.45  # the same, in distances, from the middle
+_NO_UP = 1e-6  # length of the mean up direction of cameras that are half upside down
 _ALL_AROUND = 0.1  # length of the mean direction of cameras that look into all
 
 
@@ -66,10 +67,11 @@ def training_viewer(wanted: bool, host: str, port: int, display: Display) -> Ite
 
 
 class MappingViewer:
-    """Shows cameras and points while `splat sfm` places photographs."""
+    """Shows cameras and points while photographs are placed."""
 
-    def __init__(self, server: ViserServer) -> None:
-        self._server = server
+    def __init__(self, server: ViserServer, display: Display) -> None:
+        self._server, self._display = server, display
+        self._is_broken = False
         self._folder = server.gui.add_folder("Camera poses")
         with self._folder:
             self._status = server.gui.add_markdown("Features and matches ...")
@@ -77,7 +79,16 @@ class MappingViewer:
         self._places: dict[int, list[np.ndarray]] = {}  # of a browser's camera, unless somebody moved it
 
     def show(self, placed: Placed) -> None:
-        """Show what is placed, to browsers whose camera nobody has moved as a whole."""
+        """Show what is placed, to browsers whose camera nobody has moved as a whole. A failure is told once."""
+        if self._is_broken:
+            return
+        try:
+            self._draw(placed)
+        except Exception as error:  # of any type: the estimate is worth more than its picture
+            self._is_broken = True
+            self._display.warn(f"the viewer shows no further camera poses, their estimate continues: {error!r}")
+
+    def _draw(self, placed: Placed) -> None:
         self._status.content = f"**{len(placed.w2c):,}** photographs placed  \n{len(placed.points):,} points shown"
         overview, distance = _overview(placed)
         colors = placed.colors if placed.colors.any() else np.full_like(placed.colors, _GRAY)
@@ -105,7 +116,9 @@ class MappingViewer:
 
 def _up(placed: Placed) -> np.ndarray:
     up = -placed.w2c[:, 1, :3].mean(axis=0, dtype=float)
-    return up / max(float(np.linalg.norm(up)), 1e-9)
+    if np.linalg.norm(up) < _NO_UP:
+        up = -placed.w2c[0, 1, :3].astype(float)
+    return up / float(np.linalg.norm(up))
 
 
 def _centers(placed: Placed) -> np.ndarray:
@@ -143,7 +156,7 @@ def _pyramids(placed: Placed, size: float) -> np.ndarray:
 def mapping_viewer(host: str, port: int, display: Display) -> Iterator[Callable[[Placed], None]]:
     """Context with a function that shows what is placed; afterwards it is served until Ctrl-C. UsageError."""
     with serving(host, port, display) as server:
-        yield MappingViewer(server).show
+        yield MappingViewer(server, display).show
         display.say("Camera poses are done; press Ctrl-C to close the viewer")
         with suppress(KeyboardInterrupt):
             while True:
@@ -172,7 +185,7 @@ class TrainingViewer:
 
     def show_placed(self, placed: Placed) -> None:
         """Show cameras and points while poses are estimated, before training."""
-        self._mapping = self._mapping or MappingViewer(self._server)
+        self._mapping = self._mapping or MappingViewer(self._server, self._display)
         self._mapping.show(placed)
 
     def begin(self, trainer: Trainer, run: RunDir) -> None:

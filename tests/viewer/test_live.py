@@ -1,14 +1,16 @@
 """The viewer of camera poses and of training, without a browser: updates, pauses, speed, refused hosts."""
 
 import sys
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 from splat_cli.cli.main import run
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.scene.sfm.mapping import Mapping
 from splat_cli.terminal.console import Display, Progress
 from splat_cli.viewer import live
 from splat_cli.viewer.live import MappingViewer, Placed, _overview, _pyramids
@@ -149,6 +151,18 @@ def test_the_overview_shows_cameras_and_points(views):
     assert -overview.w2c[1, :3] @ up > 0.8
 
 
+def test_the_overview_of_cameras_that_are_half_upside_down():
+    views = ring_of_views(12)
+    up = placed(views[:1]).w2c[0, 1, :3]
+    shown = placed(views[:1] * 2)
+    shown.w2c[1, :2] *= -1
+    overview, distance = _overview(shown)
+    assert np.isfinite(overview.w2c).all()
+    assert np.linalg.det(overview.w2c[:3, :3]) == pytest.approx(1)
+    assert distance > 0
+    assert overview.w2c[1, :3] @ up > 0.5
+
+
 def test_pyramids_have_the_rays_of_corners():
     view = ring_of_views(12)[5]
     edges = _pyramids(placed([view]), 0.5)
@@ -189,7 +203,7 @@ def test_cameras_are_shown_as_they_are_placed():
     idle, slow, moving = browser(), browser(), browser()
     start = slow.camera.position
     scene = Scene({1: idle, 2: moving, 3: slow})
-    viewer = MappingViewer(scene)
+    viewer = MappingViewer(scene, Display())
     few, all_of_them = placed(ring_of_views(40)[:9]), placed(ring_of_views(40), color=7)
     viewer.show(few)
     first = idle.camera.position
@@ -209,6 +223,34 @@ def test_cameras_are_shown_as_they_are_placed():
     assert viewer._status.content.startswith("**40** photographs placed")
     viewer.remove()
     assert sorted(scene.removed) == ["/placed/cameras", "/placed/points", "Camera poses"]
+
+
+def test_a_viewer_that_fails_does_not_end_the_estimate(monkeypatch):
+    scene, display = Scene({}), Display()
+    viewer = MappingViewer(scene, display)
+    monkeypatch.setattr(scene, "add_line_segments", Mock(side_effect=RuntimeError("no buffer")))
+    for _ in range(2):
+        viewer.show(placed(ring_of_views(9)))
+    assert len(display.warnings) == 1
+    assert "no buffer" in display.warnings[0]
+
+
+def test_poses_are_judged_before_the_viewer_waits(monkeypatch, splat, tmp_path):
+    @contextmanager
+    def viewer(host, port, display):
+        yield None
+        display.say("press Ctrl-C")
+
+    found = Mapping(9, ["a.jpg"], 100, 0.5, 4.0, 1)
+    monkeypatch.setattr("splat_cli.cli.sfm._viewer", viewer)
+    monkeypatch.setattr("splat_cli.scene.sfm.make_scene", lambda *args: found)
+    monkeypatch.setattr("splat_cli.scene.read_scene", lambda path: None)
+    monkeypatch.setattr("splat_cli.scene.plausibility.signs_of_wrong_poses", lambda scene: ["they cross"])
+    said = splat("sfm", tmp_path, "-o", tmp_path / "scene", "--viewer").err
+    before = said.partition("press Ctrl-C")[0]
+    assert "the poses look wrong: they cross" in before
+    assert "8 of 9 photographs registered" in before
+    assert "press Ctrl-C" in said
 
 
 def test_training_takes_the_place_of_mapping(monkeypatch, tmp_path):

@@ -71,10 +71,8 @@ _MIN_ERROR = 0.9  # with a camera each, relative to that of a shared camera; 0.9
 _MIN_ZOOM = 1.15  # 90th over 10th percentile; 1.01 to 1.07 for photographs of one camera
 _CELLS = 12  # along the longer side of a photograph, to see how much of it a pair's matches cover
 _NEAREST, _MUTUAL = 3, 5  # pairs of a photograph that cover most; of both photographs
-_AGREEING, _MAX_ERROR = (
-    0.5,
-    4.0,
-)  # least share of a pair's matches, or of all pairs; pixels from the epipolar line, as COLMAP verifies
+_AGREEING = 0.5  # least share of a pair's matches, or of all pairs
+_MAX_ERROR = 4.0  # pixels from the epipolar line, as COLMAP verifies
 _MAX_CONTRADICTED = 0.02  # of the cells of strong pairs; up to 0.019 in nine scenes, 0.03 to 0.08 in a folded one
 _OWN_CAMERA = 1_000_000  # added to an image's id
 _SPLITS = 4  # of points into halves, to see how far poses depend on the half
@@ -704,16 +702,19 @@ class Shown:
         sizes = np.array([(image.camera.width, image.camera.height) for image in images]).reshape(-1, 2)
         numbers = sorted(model.point3D_ids())
         points = [model.points3D[number] for number in numbers[:: ceil_div(len(numbers), _SHOWN_POINTS) or 1]]
+        arrays = {
+            "w2c": np.array([image.cam_from_world().matrix() for image in images], np.float32).reshape(-1, 3, 4),
+            "slopes": (sizes / 2 / focals).astype(np.float32),
+            "points": np.array([point.xyz for point in points], np.float32).reshape(-1, 3),
+            "colors": np.array([point.color for point in points], np.uint8).reshape(-1, 3),
+        }
         part = self._path.with_suffix(".part")
-        with part.open("wb") as file:
-            np.savez(
-                file,
-                w2c=np.array([image.cam_from_world().matrix() for image in images], np.float32).reshape(-1, 3, 4),
-                slopes=(sizes / 2 / focals).astype(np.float32),
-                points=np.array([point.xyz for point in points], np.float32).reshape(-1, 3),
-                colors=np.array([point.color for point in points], np.uint8).reshape(-1, 3),
-            )
-        part.replace(self._path)
+        try:
+            with part.open("wb") as file:
+                np.savez(file, **arrays)
+            part.replace(self._path)
+        except OSError:  # the disk of temporary files is full: mapping does not need them
+            return
         _send(placed=str(self._path))
 
 

@@ -449,6 +449,13 @@ def test_a_gpu_is_used_if_colmap_and_the_driver_have_one(monkeypatch, has_cuda, 
     assert colmap_worker._device(library) == expected
 
 
+def test_mapping_continues_if_what_is_placed_cannot_be_written(tmp_path, capfd):
+    model = SimpleNamespace(num_reg_images=lambda: 0, reg_image_ids=list, point3D_ids=list, images={}, points3D={})
+    for folder, is_told in ((tmp_path, True), (tmp_path / "gone", False)):
+        colmap_worker.Shown({"placed": str(folder / "placed.npz")}).write([model])
+        assert ("placed.npz" in capfd.readouterr().out) == is_told
+
+
 def test_cameras_and_points_are_shown_as_they_are_placed(sample, tmp_path):
     """The last are those of the model that is written, with colours."""
     pytest.importorskip("pycolmap")
