@@ -217,6 +217,7 @@ def test_files_of_nerfstudio_with_colours(tmp_path, kind, white):
     colors = 0.5 + SH_C0 * found.sh0
     np.testing.assert_allclose(colors, np.column_stack([np.ones(20), np.zeros(20), np.arange(20) / 255]), atol=1e-6)
     np.testing.assert_array_equal(found.log_scales, splats.log_scales)
+    np.testing.assert_allclose(read_point_cloud(tmp_path / "a.ply").colors, np.rint(255 * colors), atol=1)
     of_points = recfunctions.repack_fields(rows[["x", "y", "z", "red", "green", "blue"]])
     plyfile.PlyData([plyfile.PlyElement.describe(of_points, "vertex")]).write(str(tmp_path / "points.ply"))
     np.testing.assert_allclose(read_point_cloud(tmp_path / "points.ply").colors, np.rint(255 * colors), atol=1)

@@ -81,7 +81,8 @@ def is_point_cloud(path: Path) -> bool:
 def read_point_cloud(path: Path) -> Points:
     """Vertices of a PLY of any encoding, or points of a LAS or LAZ file.
 
-    FormatError if the file is damaged or has no positions; UsageError if it holds splats or laspy is missing.
+    FormatError if the file is damaged or has no positions; UsageError if it holds splats without
+    colours or laspy is missing.
     """
     if path.suffix.lower() in LAS_SUFFIXES:
         return read_las(path)
