@@ -149,7 +149,8 @@ class ExportJob:
             before = ", before scale, rotation and translation" if moved else ""
             origin = ", ".join(f"{value:.15g}" for value in splats.origin)
             note = f"coordinates are relative to {origin}{before}"
-            self.notes.extend([note] * (note not in self.notes))  # one per level of detail is too many
+            if note not in self.notes:  # one per level of detail is too many
+                self.notes.append(note)
         too_many = edits.max_splats is not None and len(splats) > edits.max_splats
         runs = [run for _, run in found]
         if edits.min_contribution is not None and None in runs:

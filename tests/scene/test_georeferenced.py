@@ -166,6 +166,13 @@ def test_an_export_names_the_origin_that_was_subtracted(splat, there, tmp_path, 
     assert "relative to" not in splat("export", tmp_path / "utm.ply", tmp_path / name).out
 
 
+def test_levels_of_detail_name_the_origin_once(splat, there, tmp_path):
+    assert splat("train", there, "-o", tmp_path / "run", "--steps", "1", *OPTIONS).code == 0
+    written = splat("export", tmp_path / "run", tmp_path / "a.spz", "--lod", "3", "--lod-steps", "1")
+    assert (written.code, written.out.count("coordinates are relative to")) == (0, 1)
+    assert (tmp_path / "a_lod2.spz").is_file()
+
+
 def test_splats_of_a_scene_with_another_origin_are_moved_by_the_difference(there):
     origin = np.rint(UTM)
     splats = dataclasses.replace(some_splats(50), origin=tuple(origin))
