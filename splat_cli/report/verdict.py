@@ -84,7 +84,8 @@ def _grade(data: RunData) -> Iterator[Markup]:
         views = f"{num} photographs" if num != 1 else "a photograph"
         seen = "that training has not seen" if data.config.eval else "that it was trained on"
         size = f", at 1/{data.config.downscale} of their size" if data.config.downscale > 1 else ""
-        yield join(tag("b", f"PSNR {psnr:.1f} dB"), f" over {views} {seen}{size}: ", tag("b", _words(psnr)), ".")
+        limit = f", at most {data.config.max_size} pixels wide or high" if data.config.max_size else ""
+        yield join(tag("b", f"PSNR {psnr:.1f} dB"), f" over {views} {seen}{size}{limit}: ", tag("b", _words(psnr)), ".")
     elif training is not None:
         yield prose(f"Photographs that it was trained on have a PSNR of {training:.1f} dB.")
     if measured or training is not None:

@@ -55,6 +55,8 @@ def test_grade(data, psnr, words):
     assert f"PSNR {psnr:.1f} dB over 8 photographs that training has not seen: {words}" in text
     text = told(dataclasses.replace(changed(data, downscale=4), metrics={100: scores([psnr] * 8)}))
     assert f"PSNR {psnr:.1f} dB over 8 photographs that training has not seen, at 1/4 of their size: {words}" in text
+    text = told(dataclasses.replace(changed(data, max_size=800), metrics={100: scores([psnr] * 8)}))
+    assert f"that training has not seen, at most 800 pixels wide or high: {words}" in text
 
 
 @pytest.mark.parametrize(("saved", "psnr"), [((), 28), ((50,), 20), ((50, 100), 28), ((50, 100, 110), None)])

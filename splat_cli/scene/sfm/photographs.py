@@ -81,14 +81,15 @@ def collect_photographs(source: Path, images: Path, masks: Path | None = None) -
 def lost_colors(source: Path, masks: Path | None = None) -> Iterator[str]:
     """Remarks on colours that the copies of photographs in formats that COLMAP does not read no longer state."""
     names: dict[str, list[str]] = {}
-    for path in source_files(source, masks):
+    paths = source_files(source, masks)
+    for path in paths:
         if path.suffix.lower() in _CONVERTED:
             with suppress(ValueError):  # skipped by `collect_photographs`
                 for remark in ignored_by(path):
                     if remark is not TURNED:  # the copies keep EXIF data
                         names.setdefault(remark, []).append(path.name)
     for remark, found in names.items():
-        yield f"{len(found):,} photographs {remark} ({first_of(found)})"
+        yield f"{len(found):,} of {len(paths):,} photographs {remark} ({first_of(found)})"
 
 
 def _utf8_name(name: str) -> str:

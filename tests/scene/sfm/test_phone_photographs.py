@@ -164,4 +164,4 @@ def test_colors_that_converted_photographs_lose_are_named(tmp_path):
     content = path.read_bytes()
     at = content.index(b"nclx") + 4
     path.write_bytes(content[:at] + struct.pack(">HH", 9, 18) + content[at + 4 :])
-    assert list(lost_colors(tmp_path)) == [f"1 photographs {COLORS.format('HDR (HLG)')} (b.heic)"]
+    assert list(lost_colors(tmp_path)) == [f"1 of 3 photographs {COLORS.format('HDR (HLG)')} (b.heic)"]
