@@ -214,9 +214,11 @@ def _next(data: RunData, steps: Sequence[Markup]) -> Iterator[Markup]:
         steps = [prose("For the last bit of detail, train with `--preset quality`.")]
         yield from steps
     if any(">--" in step for step in steps):
-        yield prose(f"Add such options to the command of this training: `{_training(data)}`.")
+        yield prose(f"Add such options, several at once if you like, to `{_training(data)}`.")
     page, ply, glb = (shlex.quote(data.run.path.resolve().name + suffix) for suffix in (".html", ".ply", ".glb"))
-    yield prose(f"Show the scene to others: `splat export {run} {page}` writes a page.")
+    yield prose(
+        f"Show the scene to others: send this file, which works offline, or the page of `splat export {run} {page}`."
+    )
     yield prose(
         f"Open it in other programs: `splat export {run} {ply}` writes splats for any viewer, and for Blender, "
         f"Unity and Unreal with a plugin for splats; `splat mesh {run} {glb}` writes triangles, which need none."
@@ -224,7 +226,7 @@ def _next(data: RunData, steps: Sequence[Markup]) -> Iterator[Markup]:
 
 
 def _training(data: RunData) -> str:
-    """The beginning of the command that trained the run."""
+    """The beginning of a command that trains the scene."""
     return f"splat train {shlex.quote(data.provenance.get('scene', 'SCENE'))}" + " --eval" * data.config.eval
 
 

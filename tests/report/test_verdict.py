@@ -83,8 +83,8 @@ def test_good_run_is_shared(data):
     text = told(data)
     assert "No view falls far behind. The worst are 0.jpg (28.0 dB), 1.jpg (28.0 dB), 2.jpg (28.0 dB)." in text
     assert "far from their cameras, the scene is blurred" in text
-    assert "quality.Add such options to the command of this training: splat train photos/garden --eval.Show" in text
-    assert "my run&#x27; &#x27;my run.html&#x27; writes a page" in text
+    assert "quality.Add such options, several at once if you like, to splat train photos/garden --eval.Show" in text
+    assert "my run&#x27; &#x27;my run.html&#x27;.Open" in text
     assert "my run&#x27; &#x27;my run.ply&#x27; writes splats" in text
     assert "my run&#x27; &#x27;my run.glb&#x27; writes triangles" in text
     assert not re.search("--resume|--eval holds|--pose-opt|--free-space|--appearance|--downscale", text)
