@@ -35,6 +35,8 @@ class Interrupted(SplatError):
 
 def interrupt_code(cause: BaseException | None) -> int:
     """Exit code of an interrupted program: 128 and the signal's number, 130, 143 or 129."""
+    if isinstance(cause, Interrupted):
+        return cause.exit_code
     return 128 + (cause.number if isinstance(cause, Terminated) else signal.SIGINT)
 
 

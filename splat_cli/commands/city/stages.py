@@ -127,11 +127,7 @@ def _as_stage(name: str) -> Iterator[None]:
     """Context that trains a run: its errors are those of a stage with this name."""
     try:
         yield
-    except Interrupted as error:
-        again = Interrupted(INTERRUPTED)
-        again.exit_code = error.exit_code
-        raise again from None
-    except KeyboardInterrupt as error:
+    except (Interrupted, KeyboardInterrupt) as error:
         raise Interrupted(INTERRUPTED, error) from None
     except SplatError as error:
         raise _failure([(name, {"error": str(error), "exit_code": error.exit_code})]) from None
