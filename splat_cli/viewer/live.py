@@ -11,7 +11,7 @@ import numpy as np
 
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.sfm import Placed
-from splat_cli.scene.trajectories.focus import look_at, perpendicular
+from splat_cli.scene.trajectories.focus import look_at, mean_up, perpendicular
 from splat_cli.scene.view import View
 from splat_cli.terminal.console import Display, Progress
 from splat_cli.train.trainer import Trainer
@@ -50,7 +50,6 @@ _GRAY = 180
 """Level of points before their colours are known."""
 _FRAMED, _DISTANCE = 0.8, 2.0  # share of cameras and of points within a radius; distance of the overview, in radii
 _BEHIND, _ABOVE = 0.9, 0.45  # the same, in distances, from the middle
-_NO_UP = 1e-6  # length of the mean up direction of cameras that are half upside down
 _ALL_AROUND = 0.1  # length of the mean direction of cameras that look into all
 
 
@@ -100,7 +99,7 @@ class MappingViewer:
                     "/placed/cameras", _pyramids(placed, size), CAMERA_COLOR, thickness=1.5, thickness_units="screen"
                 ),
             ]
-            scene.set_up_direction(_up(placed))
+            scene.set_up_direction(mean_up(placed.w2c))
         for number, client in self._server.get_clients().items():
             here = np.array(client.camera.position)  # a slow browser still states an earlier one
             places = self._places.setdefault(number, [here])
@@ -114,13 +113,6 @@ class MappingViewer:
             one.remove()
 
 
-def _up(placed: Placed) -> np.ndarray:
-    up = -placed.w2c[:, 1, :3].mean(axis=0, dtype=float)
-    if np.linalg.norm(up) < _NO_UP:
-        up = -placed.w2c[0, 1, :3].astype(float)
-    return up / float(np.linalg.norm(up))
-
-
 def _centers(placed: Placed) -> np.ndarray:
     """Positions of the cameras, float32 [N, 3]."""
     return -np.einsum("nji,nj->ni", placed.w2c[:, :, :3], placed.w2c[:, :, 3])
@@ -128,7 +120,7 @@ def _centers(placed: Placed) -> np.ndarray:
 
 def _overview(placed: Placed) -> tuple[View, float]:
     """A camera behind most of the placed ones and above them, which sees most of what is placed; its distance."""
-    centers, up = _centers(placed), _up(placed)
+    centers, up = _centers(placed), mean_up(placed.w2c)
     middle = np.median(np.concatenate([centers, placed.points]), axis=0).astype(float)
     parts = [np.linalg.norm(part - middle, axis=1) for part in (centers, placed.points) if len(part)]
     radius = max(float(np.quantile(away, _FRAMED)) for away in parts) or 1.0

@@ -158,13 +158,17 @@ def up_direction(views: Sequence[View], points: np.ndarray | None = None) -> np.
     are level relative to it, otherwise the mean up axis.
     """
     right = np.array([view.w2c[0, :3] for view in views])
-    mean = -np.mean([view.w2c[1, :3] for view in views], axis=0)
-    mean = _unit(mean) if np.linalg.norm(mean) > 1e-3 else -views[0].w2c[1, :3]
-    up = _level(right, mean, _LEVEL_WEIGHT)
+    up = _level(right, mean_up(np.array([view.w2c for view in views])), _LEVEL_WEIGHT)
     ground = None if points is None else ground_normal(points, up)
     if ground is not None and _roll(right, ground) < _GROUND_TOLERANCE * max(_roll(right, up), _MIN_ROLL):
         return _level(right, ground, 10 * _LEVEL_WEIGHT)
     return up
+
+
+def mean_up(w2c: np.ndarray) -> np.ndarray:
+    """Mean up axis, float64 [3], unit length, of cameras with poses w2c [N, 3 or 4, 4]; if they cancel, the first's."""
+    mean = -w2c[:, 1, :3].mean(axis=0, dtype=float)
+    return _unit(mean) if np.linalg.norm(mean) > 1e-3 else -w2c[0, 1, :3].astype(float)
 
 
 def _level(right: np.ndarray, expected: np.ndarray, weight: float) -> np.ndarray:
