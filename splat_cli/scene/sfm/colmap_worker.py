@@ -16,6 +16,7 @@ import shutil
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
@@ -43,10 +44,9 @@ CONFIRMED = "confirmed.db"
 """Database without some of the pairs, beside that of the scene while photographs are mapped again."""
 MODELS = ".models"
 """Suffix of the folder beside a database, with the models found so far."""
-_SAVE_SECONDS = 10.0  # between two saves of these models
-_SAVE_SHARE = 20.0  # and at least this many times the time that a save takes
+_SAVE_SECONDS, _SHOW_SECONDS = 10.0, 0.5  # between two saves of these models, or two pictures for whoever watches
+_SAVE_SHARE = 20.0  # and at least this many times the time that one takes
 _SHOWN_POINTS = 20_000  # at most, to whoever watches
-_SHOW_SECONDS, _SHOW_SHARE = 0.5, 20.0  # the same as for saves
 _LARGE = 1.5e6  # pixels of photographs that may have enough features without the finest
 _ENOUGH = 3000  # features
 _SAMPLE = 4  # photographs
@@ -677,23 +677,34 @@ def _placed(models: Sequence[Any]) -> set[str]:
     return {model.images[number].name for model in models for number in model.reg_image_ids()}
 
 
-class Shown:
+class _Written(ABC):
+    """Models that COLMAP maps, written at times. seconds: least time between two writes; first: before the first."""
+
+    def __init__(self, seconds: float, first: float) -> None:
+        self._seconds, self._next = seconds, time.monotonic() + first
+
+    def write_at_times(self, models: Sequence[Any]) -> None:
+        """`write`, unless that was a short time ago, relative to the time that it takes."""
+        start = time.monotonic()
+        if start >= self._next:
+            self.write(models)
+            now = time.monotonic()
+            self._next = now + max(self._seconds, _SAVE_SHARE * (now - start))
+
+    @abstractmethod
+    def write(self, models: Sequence[Any]) -> None:
+        """Write the models."""
+
+
+class Shown(_Written):
     """The file in which a watched job shows cameras and points of the largest model; see `Placed`."""
 
     def __init__(self, job: Mapping[str, Any]) -> None:
+        super().__init__(_SHOW_SECONDS, first=0.0)
         self._path = Path(job["placed"]) if job.get("placed") else None
-        self._next = 0.0
-
-    def write_at_times(self, models: Sequence[Any]) -> None:
-        """Write the file, unless that was a short time ago, relative to the time that it takes."""
-        start = time.monotonic()
-        if self._path and start >= self._next:
-            self.write(models)
-            now = time.monotonic()
-            self._next = now + max(_SHOW_SECONDS, _SHOW_SHARE * (now - start))
 
     def write(self, models: Sequence[Any]) -> None:
-        """Write the file, in place of that before, and say so."""
+        """Write the file instead of the former one, and say so."""
         if not (self._path and models):
             return
         model = max(models, key=lambda one: one.num_reg_images())
@@ -718,26 +729,23 @@ class Shown:
         _send(placed=str(self._path))
 
 
-class SavedModels:
+class SavedModels(_Written):
     """Models of a database that is being mapped, saved beside it: NUMBER/0, 1, ... in a folder, the newest complete.
 
     The last model of them is not finished.
     """
 
     def __init__(self, database: Path) -> None:
+        super().__init__(_SAVE_SECONDS, first=_SAVE_SECONDS)
         self.folder = database.with_suffix(MODELS)
-        self._next_save = time.monotonic() + _SAVE_SECONDS
 
     def folders(self) -> list[Path]:
         """A folder for each model; empty without any."""
         newest = max(self._versions(), key=lambda path: int(path.name), default=None)
         return sorted(newest.iterdir(), key=lambda path: int(path.name)) if newest else []
 
-    def write_at_times(self, models: Sequence[Any]) -> None:
-        """Save the models, unless that was a short time ago, relative to the time that it takes."""
-        start = time.monotonic()
-        if start < self._next_save:
-            return
+    def write(self, models: Sequence[Any]) -> None:
+        """Save the models, and remove those saved before."""
         old = self._versions()
         target = self.folder / str(max([int(path.name) for path in old], default=0) + 1)
         part = target.with_suffix(".part")
@@ -748,8 +756,6 @@ class SavedModels:
         part.rename(target)
         for path in old:
             shutil.rmtree(path)
-        now = time.monotonic()
-        self._next_save = now + max(_SAVE_SECONDS, _SAVE_SHARE * (now - start))
 
     def remove(self) -> None:
         """Remove what is saved."""

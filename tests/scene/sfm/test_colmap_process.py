@@ -367,7 +367,7 @@ def test_models_are_saved_at_times(tmp_path, monkeypatch):
         found.append([str(path.relative_to(tmp_path)) for path in saved.folders()])
     kept = ["database.models/1/0", "database.models/1/1"]
     assert found == [[], kept, kept, kept]
-    saved._next_save = 0
+    saved._next = 0
     saved.write_at_times([model])
     (tmp_path / "database.models/3.part/0").mkdir(parents=True)
     assert [str(path.relative_to(tmp_path)) for path in saved.folders()] == ["database.models/2/0"]
