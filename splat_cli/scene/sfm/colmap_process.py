@@ -6,7 +6,7 @@ import signal
 import subprocess
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -65,7 +65,8 @@ def run_colmap(
     """
     log: deque[str] = deque(maxlen=_NUM_KEPT)
     result: dict[str, Any] = {}
-    with TemporaryDirectory() as folder, _child(_watched(job, folder, watch)) as process, ExitStack() as shown:
+    temporary: AbstractContextManager[str | None] = TemporaryDirectory() if watch else nullcontext()
+    with temporary as folder, _child(_watched(job, folder)) as process, ExitStack() as shown:
         assert process.stdout is not None
         progress = _Progress(lambda label, total: shown.enter_context(counting(label, total)), shown.close)
         for line in process.stdout:
@@ -88,9 +89,9 @@ def run_colmap(
     return result
 
 
-def _watched(job: Mapping[str, Any], folder: str, watch: Callable[[Placed], None] | None) -> Mapping[str, Any]:
+def _watched(job: Mapping[str, Any], folder: str | None) -> Mapping[str, Any]:
     """The job; a watched one with a file of what is placed: its lines would break those of COLMAP's threads."""
-    return {**job, "placed": str(Path(folder) / "placed.npz")} if watch else job
+    return {**job, "placed": str(Path(folder) / "placed.npz")} if folder else job
 
 
 def _read_placed(path: str) -> Placed:

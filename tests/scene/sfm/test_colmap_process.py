@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -97,6 +98,11 @@ def test_a_crash_is_one_line(counts, capfd, program, reason):
         counts(program)
     assert "\n" not in str(raised.value)
     assert capfd.readouterr() == ("", "")  # no lines of COLMAP's log
+
+
+def test_without_a_viewer_nothing_is_written_to_the_temporary_folder(counts, monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    assert counts(printing('@splat {"models": 1}'))[0] == {"models": 1}
 
 
 def names_in(folder):
