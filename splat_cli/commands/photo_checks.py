@@ -16,7 +16,7 @@ from splat_cli.device import num_cores
 from splat_cli.device.cuda import why_no_cuda
 from splat_cli.errors import SceneError
 from splat_cli.run.device import in_words, step_seconds
-from splat_cli.run.plan import BUDGET_OF_FEW, apply_splat_budget, default_steps, is_sparse_capture
+from splat_cli.run.plan import SPARSE_BUDGET, apply_splat_budget, default_steps, is_sparse_capture
 from splat_cli.scene.colmap.model import SPHERE
 from splat_cli.scene.coverage import Place
 from splat_cli.scene.photograph import Pair, Photograph, find_pairs, measure
@@ -256,5 +256,5 @@ def training_seconds(num: int, pixels: float) -> float | None:
     if not why_no_cuda():
         return None
     is_sparse = is_sparse_capture(num, overlap=0)  # not known before poses are
-    config = apply_splat_budget(TrainConfig(), num, int(num * pixels), BUDGET_OF_FEW if is_sparse else None)
+    config = apply_splat_budget(TrainConfig(), num, int(num * pixels), SPARSE_BUDGET if is_sparse else None)
     return default_steps(num, is_sparse) * step_seconds(pixels, config.max_splats, num_cores())

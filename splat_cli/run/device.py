@@ -15,8 +15,8 @@ from splat_cli.joint.depth.free_space import FREE_SPACE_KERNELS
 from splat_cli.render.project import batch_size_defines
 from splat_cli.render.tiles import SORT_DEFINES
 from splat_cli.run.plan import (
-    MIN_BUDGET,
-    MIN_VIEWS_OF_BATCH,
+    BATCH_MIN_VIEWS,
+    MIN_SPLATS,
     STEPS_RANGE,
     default_batch,
     resolve_schedule,
@@ -64,7 +64,7 @@ def kernels_of_run(config: TrainConfig, device: str) -> list[Unit]:
 
 def _batch_size(config: TrainConfig) -> int:
     """Number of views per batch; before the plan of a run sets it, that of most scenes."""
-    return config.batch or default_batch(config, config.steps or STEPS_RANGE[0], MIN_VIEWS_OF_BATCH)
+    return config.batch or default_batch(config, config.steps or STEPS_RANGE[0], BATCH_MIN_VIEWS)
 
 
 def _step_kernels(config: TrainConfig, device: str) -> list[Unit]:
@@ -154,7 +154,7 @@ def _advice(config: ResolvedConfig, pixels: float, num_views: int, num_cores: in
     (low, high), total = _ADVISED_STEPS, num_views * pixels
     for downscale in _DOWNSCALES:
         fewer = unit_of_budget(num_views, total / downscale**2) / unit_of_budget(num_views, total)
-        splats = max(int(config.max_splats * fewer), min(config.max_splats, MIN_BUDGET))
+        splats = max(int(config.max_splats * fewer), min(config.max_splats, MIN_SPLATS))
         step = step_seconds(pixels / downscale**2, splats, num_cores)
         steps = min(int(_SHORT / step) // 500 * 500, high)
         if steps >= low:

@@ -18,44 +18,14 @@ from splat_cli.processes.threads import run_in_threads
 from splat_cli.scene.images.decode import has_alpha
 from splat_cli.scene.view import View, evenly_spread
 
-REFERENCE_STEPS = 30_000  # growth_rate and learning rates are given for runs of this length
-MAX_LR_FACTOR = 5.0  # upper bound in short runs
-MAX_GROWTH = 0.2  # per round, upper bound in short runs
+SHORT_RUN = 5_000  # steps; shorter runs start with large splats and split them, which converges sooner
+# A long run has at least this many steps and photographs. There, more splats gain more than more steps, and larger
+# batches cost no quality: docs/experiments/optimizer.md#bonsai-to-304-db
+LONG_STEPS, LONG_VIEWS = 15_000, 167
 MIN_UPDATES = 1_000  # with fewer steps, batches reduce quality
-BUDGET, MIN_BUDGET = 1.74, 20_000  # default of splat_budget, and lower bound in splats, for few pixels
-# small photographs need as many splats as those of this size, in pixels: docs/experiments/densification.md
-MIN_BUDGETED_SIZE, PIXELS_PER_UNIT = 700_000, 87  # bound for tiny ones: pixels per splat with a budget of 1
-# with a larger share of fine detail in the error, up to MAX_MORE times the splats pay, then also more steps: same page
-MIN_DETAIL, MAX_MORE, LONG_DETAIL = 0.3, 2.5, 1.2
-MAX_DECODED = 32  # photographs that are decoded to see whether they are transparent
-MIN_SIDE = 4  # px of the smallest photograph at a reduced resolution
 DEPTH_WEIGHT = 0.1  # with depth maps: docs/experiments/depth.md
 FREE_SPACE_WEIGHT = 0.1  # with --appearance grid: docs/experiments/appearance.md
-STEPS_PER_VIEW = 120  # default maximum; with more steps, held-out views get worse
-STEPS_RANGE = (10_000, 20_000)
-# with this many photographs, runs have the maximum number of steps. Then more splats gain more than more steps, and
-# larger batches cost no quality: docs/experiments/optimizer.md#bonsai-to-304-db
-MANY_VIEWS, MANY_STEPS = 167, 15_000
-BATCH_OF_MANY, COARSE_OF_MANY, BUDGET_OF_MANY = 8, 0.45, 2.15
-# where few photographs show each point, runs with more steps or splats overfit: docs/experiments/validation.md
-FEW_VIEWS, FEW_SHARE, FEW_PER_POINT = 30, 0.56, 5.0  # of the views, and views, that show a point
-STEPS_OF_FEW, BUDGET_OF_FEW, MIN_BUDGET_OF_FEW, DROPOUT_OF_FEW = 5_000, BUDGET / 4, 5_000, 0.3
-MORE_SHARE = 0.42  # of the views that show a point, from which twice that budget is better
-LARGE_SHARE, MAX_OF_LARGE = (0.42, 0.9), 10.0  # of the views, and views, with which large initial splats are better
-# coarse_until and coarse_levels by pixels per photograph: docs/experiments/start_and_images.md
-COARSE_UNTIL, COARSE_PIXELS = 0.3, 200_000
-COARSE_OF_LARGE, LEVELS_OF_LARGE, LARGE_PIXELS, MIN_STEPS_OF_LARGE = 0.6, 2, 1_000_000, 10_000
-SHORT_RUN = 5_000  # steps; shorter runs start with large splats and split them, which converges sooner
-SHORT_START, LONG_START = (0.1, 1.0, 0.0), (0.5, 0.1, 30_000.0)  # init_opacity, init_scale, noise_scale
-BATCH, MIN_VIEWS_OF_BATCH = 4, 40  # with 17 photographs, batches reduce quality: docs/experiments/optimizer.md
-REFERENCE_OVERLAP = 30.0  # lr_shN is given for this number of views per point
-SH_FACTOR_RANGE = (0.3, 4.0)  # bounds of the factor of lr_shN by views per point
-SH_POWER_OF_VISITS, MAX_SH_FACTOR_OF_VISITS = 0.75, 3.0
-DROPOUT, MAX_DROPOUT = 2.5e-5, 0.25  # per splat and photograph: docs/experiments/densification.md
-ENOUGH_VIEWS = 120  # with more, dropout falls with the square of the number of photographs
-DROPOUT_PER_VISIT, MAX_DROPOUT_OF_VISITS = 6e-5, 0.05  # beyond HARMLESS_VISITS of each photograph
-HARMLESS_VISITS = 150
-_SAMPLED_POINTS = 2_000
+MAX_DECODED = 32  # photographs that are decoded to see whether they are transparent
 
 
 @dataclass(frozen=True)
@@ -120,8 +90,8 @@ def resolve_plan(
     requested = with_whole_batches(requested, steps)
     steps = requested.num_steps
     num_pixels = sum(view.width * view.height for view in views)
-    few = budget_of_few(len(views), overlap) if is_sparse else None
-    budgeted = apply_splat_budget(requested, len(views), num_pixels, few)
+    sparse = sparse_budget(len(views), overlap) if is_sparse else None
+    budgeted = apply_splat_budget(requested, len(views), num_pixels, sparse)
     is_large = not from_splats and starts_large(len(views), overlap)
     resolved: dict[str, Any] = vars(budgeted) | resolve_schedule(budgeted, steps, from_splats, is_large)
     resolved |= coarse_start(requested, views, from_splats)
@@ -158,23 +128,70 @@ def with_whole_batches(config: TrainConfig, steps: int) -> TrainConfig:
     return dataclasses.replace(config, steps=ceil_div(steps, size) * size, save_at=save_at, batch=size)
 
 
-def apply_splat_budget(config: TrainConfig, num_views: int, num_pixels: int, few: float | None = None) -> TrainConfig:
+# Number of steps, batches.
+STEPS_PER_VIEW = 120  # default maximum; with more steps, held-out views get worse
+STEPS_RANGE = (10_000, 20_000)
+SPARSE_STEPS = 5_000  # see `is_sparse_capture`
+BATCH, BATCH_MIN_VIEWS = 4, 40  # with 17 photographs, batches reduce quality: docs/experiments/optimizer.md
+LONG_BATCH = 8
+
+
+def default_steps(num_views: int, is_sparse: bool = False) -> int:
+    """Default number of training steps: proportional to the number of views, within bounds; fewer for few views."""
+    if is_sparse:
+        return SPARSE_STEPS
+    low, high = STEPS_RANGE
+    return min(max(STEPS_PER_VIEW * num_views, low), high)
+
+
+def is_long(steps: int | None, num_views: int) -> bool:
+    """Whether a run has at least LONG_STEPS steps and LONG_VIEWS photographs. steps: None by default."""
+    return num_views >= LONG_VIEWS and (steps is None or steps >= LONG_STEPS)
+
+
+def default_batch(config: TrainConfig, steps: int, num_views: int) -> int:
+    """Default number of views of a batch, a multiple of `gpus`: batches converge better in long runs.
+
+    One view per GPU in short runs, with few photographs, and with options for which we did not measure batches.
+    """
+    if steps < SHORT_RUN or num_views < BATCH_MIN_VIEWS or not trains_in_batches(config):
+        return config.gpus
+    return config.gpus * ceil_div(LONG_BATCH if is_long(steps, num_views) else BATCH, config.gpus)
+
+
+# Number of splats: docs/experiments/densification.md.
+BUDGET, LONG_BUDGET = 1.74, 2.15  # splat_budget
+MIN_SPLATS = 20_000  # default of runs on few pixels
+MIN_VIEW_PIXELS = 700_000  # smaller photographs need as many splats as those of this size
+MIN_PIXELS_PER_SPLAT = 87  # with a budget of 1, on tiny photographs
+# with more fine detail in the error than MIN_DETAIL, more splats pay, up to MAX_DETAIL_FACTOR times as many
+MIN_DETAIL, MAX_DETAIL_FACTOR, DETAIL_FOR_MORE_STEPS = 0.3, 2.5, 1.2
+
+
+def apply_splat_budget(
+    config: TrainConfig, num_views: int, num_pixels: int, sparse: float | None = None
+) -> TrainConfig:
     """The settings with max_splats limited by the budget for training photographs with `num_pixels` pixels in all.
 
-    few: default of splat_budget if photographs are few (`budget_of_few`).
+    sparse: default of splat_budget of a sparse capture (`sparse_budget`).
     """
-    default, least = (few, MIN_BUDGET_OF_FEW) if few else (default_budget(config.steps, num_views), MIN_BUDGET)
+    default, least = (sparse, SPARSE_MIN_SPLATS) if sparse else (default_budget(config.steps, num_views), MIN_SPLATS)
     factor = default if config.splat_budget is None else config.splat_budget
     if factor == 0:
         return config
-    unit = num_pixels ** (2 / 3) if few else unit_of_budget(num_views, num_pixels)
+    unit = num_pixels ** (2 / 3) if sparse else unit_of_budget(num_views, num_pixels)
     budget = max(int(factor * unit), least)
     return dataclasses.replace(config, max_splats=min(config.max_splats, budget))
 
 
 def unit_of_budget(num_views: int, num_pixels: float) -> float:
     """Number of splats for a splat_budget of 1. Small photographs count like larger ones, because they are sharper."""
-    return min(max(num_pixels, num_views * MIN_BUDGETED_SIZE) ** (2 / 3), num_pixels / PIXELS_PER_UNIT)
+    return min(max(num_pixels, num_views * MIN_VIEW_PIXELS) ** (2 / 3), num_pixels / MIN_PIXELS_PER_SPLAT)
+
+
+def default_budget(steps: int | None, num_views: int) -> float:
+    """Default of splat_budget, except of sparse captures. steps: None by default."""
+    return LONG_BUDGET if is_long(steps, num_views) else BUDGET
 
 
 def budget_by_detail(shares: Sequence[float], steps: int, num_views: int, num_pixels: int) -> float | None:
@@ -183,34 +200,48 @@ def budget_by_detail(shares: Sequence[float], steps: int, num_views: int, num_pi
     Where it is large, splats do not show detail that photographs agree on. Small photographs, and long runs on many,
     have more splats anyway. steps: of the run.
     """
-    share = float(np.minimum(shares, MIN_DETAIL * MAX_MORE**2).mean())
+    share = float(np.minimum(shares, MIN_DETAIL * MAX_DETAIL_FACTOR**2).mean())
     more = (share / MIN_DETAIL) ** 0.5 * num_pixels ** (2 / 3) / unit_of_budget(num_views, num_pixels)
     return BUDGET * more if BUDGET * more > default_budget(steps, num_views) else None
 
 
 def steps_by_detail(shares: Sequence[float], steps: int) -> int:
-    """Number of steps by the same shares: at least MANY_STEPS instead of `steps` where they are large."""
-    return max(steps, MANY_STEPS) if np.mean(shares) >= LONG_DETAIL else steps
+    """Number of steps by the same shares: at least LONG_STEPS instead of `steps` where they are large."""
+    return max(steps, LONG_STEPS) if np.mean(shares) >= DETAIL_FOR_MORE_STEPS else steps
 
 
-def coarse_start(config: TrainConfig, views: Sequence[View], from_splats: bool) -> dict[str, Any]:
-    """Settings of reduced resolutions: limits the levels so that the smallest side keeps MIN_SIDE pixels.
+# Captures whose points few photographs show: docs/experiments/validation.md. More steps or splats overfit.
+SPARSE_VIEWS = 30  # fewer photographs than this,
+SPARSE_SHARE, SPARSE_OVERLAP = 0.56, 5.0  # of which fewer than this share, or number, show a point
+SPARSE_BUDGET, SPARSE_MIN_SPLATS, SPARSE_DROPOUT = BUDGET / 4, 5_000, 0.3
+DOUBLE_SHARE = 0.42  # of the photographs that show a point, from which twice that budget is better
+LARGE_START_SHARE, LARGE_START_OVERLAP = (0.42, 0.9), 10.0  # where this share and number show a point
 
-    By default, runs start at half or a quarter of the size if photographs are large, and error-guided strategies train
-    splats alone. A quarter needs many steps: after it, few rounds remain to add splats.
+
+def is_sparse_capture(num_views: int, overlap: float) -> bool:
+    """Whether there are few photographs, and few of them show the same point. overlap: `views_per_point`."""
+    return num_views < SPARSE_VIEWS and overlap < max(SPARSE_SHARE * num_views, SPARSE_OVERLAP)
+
+
+def sparse_budget(num_views: int, overlap: float) -> float:
+    """Default of splat_budget of a sparse capture: a quarter of the usual, or half if more photographs show a point."""
+    return SPARSE_BUDGET * (2 if overlap >= max(DOUBLE_SHARE * num_views, SPARSE_OVERLAP) else 1)
+
+
+def starts_large(num_views: int, overlap: float) -> bool:
+    """Whether initial splats are large and transparent: few photographs, but not a small share of them, show a point.
+
+    Not if all look in one direction and show nearly all points.
     """
-    pixels = sum(view.width * view.height for view in views) / len(views)
-    smallest = min(min(view.width, view.height) for view in views)
-    is_large = pixels >= LARGE_PIXELS and config.num_steps >= MIN_STEPS_OF_LARGE
-    wanted = config.coarse_levels or (LEVELS_OF_LARGE if is_large else 1)
-    levels = min(wanted, max(smallest // MIN_SIDE, 1).bit_length() - 1)
-    until = config.coarse_until
-    if until is None:
-        measured = config.strategy in ("default", "splits", "copies") and trains_in_batches(config)
-        of_smaller = COARSE_OF_MANY if is_long(config.steps, len(views)) else COARSE_UNTIL
-        share = COARSE_OF_LARGE if is_large and levels > 1 else of_smaller
-        until = share if pixels >= COARSE_PIXELS and measured and not from_splats else 0.0
-    return {"coarse_until": until if levels else 0.0, "coarse_levels": max(levels, 1)}
+    low, high = LARGE_START_SHARE
+    return low * num_views <= overlap < min(high * num_views, LARGE_START_OVERLAP)
+
+
+# Schedules.
+REFERENCE_STEPS = 30_000  # growth_rate and learning rates are given for runs of this length
+MAX_LR_FACTOR = 5.0  # upper bound in short runs
+MAX_GROWTH = 0.2  # per round, upper bound in short runs
+SHORT_START, LONG_START = (0.1, 1.0, 0.0), (0.5, 0.1, 30_000.0)  # init_opacity, init_scale, noise_scale
 
 
 def resolve_schedule(
@@ -250,51 +281,37 @@ def lr_factor(steps: int) -> float:
     return min(max((REFERENCE_STEPS / steps) ** 0.5, 1.0), MAX_LR_FACTOR)
 
 
-def is_sparse_capture(num_views: int, overlap: float) -> bool:
-    """Whether there are few photographs, and few of them show the same point. overlap: `views_per_point`."""
-    return num_views < FEW_VIEWS and overlap < max(FEW_SHARE * num_views, FEW_PER_POINT)
+# Reduced resolution, by pixels per photograph: docs/experiments/start_and_images.md.
+COARSE_UNTIL, LONG_COARSE_UNTIL, COARSE_MIN_PIXELS = 0.3, 0.45, 200_000
+LARGE_COARSE_UNTIL, LARGE_LEVELS, LARGE_MIN_PIXELS, LARGE_MIN_STEPS = 0.6, 2, 1_000_000, 10_000
+MIN_SIDE = 4  # px of the smallest photograph at a reduced resolution
 
 
-def budget_of_few(num_views: int, overlap: float) -> float:
-    """Default of splat_budget if photographs are few: a quarter of the usual, or half if more of them show a point."""
-    return BUDGET_OF_FEW * (2 if overlap >= max(MORE_SHARE * num_views, FEW_PER_POINT) else 1)
+def coarse_start(config: TrainConfig, views: Sequence[View], from_splats: bool) -> dict[str, Any]:
+    """Settings of reduced resolutions: limits the levels so that the smallest side keeps MIN_SIDE pixels.
 
-
-def starts_large(num_views: int, overlap: float) -> bool:
-    """Whether initial splats are large and transparent: few photographs, but not a small share of them, show a point.
-
-    Not if all look in one direction and show nearly all points.
+    By default, runs start at half or a quarter of the size if photographs are large, and error-guided strategies train
+    splats alone. A quarter needs many steps: after it, few rounds remain to add splats.
     """
-    low, high = LARGE_SHARE
-    return low * num_views <= overlap < min(high * num_views, MAX_OF_LARGE)
+    pixels = sum(view.width * view.height for view in views) / len(views)
+    smallest = min(min(view.width, view.height) for view in views)
+    is_large = pixels >= LARGE_MIN_PIXELS and config.num_steps >= LARGE_MIN_STEPS
+    wanted = config.coarse_levels or (LARGE_LEVELS if is_large else 1)
+    levels = min(wanted, max(smallest // MIN_SIDE, 1).bit_length() - 1)
+    until = config.coarse_until
+    if until is None:
+        measured = config.strategy in ("default", "splits", "copies") and trains_in_batches(config)
+        of_smaller = LONG_COARSE_UNTIL if is_long(config.steps, len(views)) else COARSE_UNTIL
+        share = LARGE_COARSE_UNTIL if is_large and levels > 1 else of_smaller
+        until = share if pixels >= COARSE_MIN_PIXELS and measured and not from_splats else 0.0
+    return {"coarse_until": until if levels else 0.0, "coarse_levels": max(levels, 1)}
 
 
-def default_steps(num_views: int, is_sparse: bool = False) -> int:
-    """Default number of training steps: proportional to the number of views, within bounds; fewer for few views."""
-    if is_sparse:
-        return STEPS_OF_FEW
-    low, high = STEPS_RANGE
-    return min(max(STEPS_PER_VIEW * num_views, low), high)
-
-
-def is_long(steps: int | None, num_views: int) -> bool:
-    """Whether a run sees many photographs, in at least MANY_STEPS steps. None: by default."""
-    return num_views >= MANY_VIEWS and (steps is None or steps >= MANY_STEPS)
-
-
-def default_budget(steps: int | None, num_views: int) -> float:
-    """Default of splat_budget, unless photographs are few. steps: None by default."""
-    return BUDGET_OF_MANY if is_long(steps, num_views) else BUDGET
-
-
-def default_batch(config: TrainConfig, steps: int, num_views: int) -> int:
-    """Default number of views of a batch, a multiple of `gpus`: batches converge better in long runs.
-
-    One view per GPU in short runs, with few photographs, and with options for which we did not measure batches.
-    """
-    if steps < SHORT_RUN or num_views < MIN_VIEWS_OF_BATCH or not trains_in_batches(config):
-        return config.gpus
-    return config.gpus * ceil_div(BATCH_OF_MANY if is_long(steps, num_views) else BATCH, config.gpus)
+# View-dependent colour.
+REFERENCE_OVERLAP = 30.0  # lr_shN is given for this number of views per point
+SH_FACTOR_RANGE = (0.3, 4.0)  # bounds of the factor of lr_shN by views per point
+SH_VISITS_POWER, SH_VISITS_MAX_FACTOR = 0.75, 3.0  # factor by visits of each photograph
+SAMPLED_POINTS = 2_000
 
 
 def views_per_point(views: Sequence[View], points: np.ndarray | None) -> float:
@@ -305,7 +322,7 @@ def views_per_point(views: Sequence[View], points: np.ndarray | None) -> float:
     """
     if points is None or not len(points):
         return len(views) / 3
-    sample = points[:: ceil_div(len(points), _SAMPLED_POINTS)].astype(np.float64)
+    sample = points[:: ceil_div(len(points), SAMPLED_POINTS)].astype(np.float64)
     sums = np.zeros(sample.shape)
     for view in views:
         offsets = view.center - sample
@@ -320,8 +337,15 @@ def sh_lr_factor(overlap: float, visits: float) -> float:
     a point.
     """
     low, high = SH_FACTOR_RANGE
-    by_visits = min(max((STEPS_PER_VIEW / visits) ** SH_POWER_OF_VISITS, 1.0), MAX_SH_FACTOR_OF_VISITS)
+    by_visits = min(max((STEPS_PER_VIEW / visits) ** SH_VISITS_POWER, 1.0), SH_VISITS_MAX_FACTOR)
     return by_visits * min(max(overlap / REFERENCE_OVERLAP, low), high)
+
+
+# Dropout: docs/experiments/densification.md.
+DROPOUT, MAX_DROPOUT = 2.5e-5, 0.25  # per splat and photograph
+ENOUGH_VIEWS = 120  # with more, dropout falls with the square of the number of photographs
+VISITS_DROPOUT, MAX_VISITS_DROPOUT = 6e-5, 0.05  # per visit of each photograph beyond HARMLESS_VISITS
+HARMLESS_VISITS = 150
 
 
 def dropout_for(steps: int, num_views: int, max_splats: int, is_sparse: bool = False) -> float:
@@ -331,8 +355,8 @@ def dropout_for(steps: int, num_views: int, max_splats: int, is_sparse: bool = F
     (docs/experiments/densification.md), but not in short runs.
     """
     if is_sparse and steps >= SHORT_RUN:
-        return DROPOUT_OF_FEW
+        return SPARSE_DROPOUT
     visits = steps / num_views
     by_splats = DROPOUT * max_splats / num_views * min(1.0, visits / STEPS_PER_VIEW, (ENOUGH_VIEWS / num_views) ** 2)
-    by_visits = min(DROPOUT_PER_VISIT * max(visits - HARMLESS_VISITS, 0), MAX_DROPOUT_OF_VISITS)
+    by_visits = min(VISITS_DROPOUT * max(visits - HARMLESS_VISITS, 0), MAX_VISITS_DROPOUT)
     return min(by_visits + (by_splats if steps >= SHORT_RUN else 0.0), MAX_DROPOUT)
