@@ -99,22 +99,17 @@ def mesh_of_run(
     if run is None:
         raise UsageError(f"{source} has no views: give the folder of a run")
     warn_of_earlier_step(source, display)
-    arrays, views = drawn_to_points(arrays, run, backend, display, steps), run.views("train")
-    with display.counting("depth maps", len(views)) as count:
-        splats = Splats.from_arrays(backend, arrays)
-        antialias = run.config().antialias
-        light_left = light_left_behind(backend, splats, views, antialias, TRUNCATION * _PLANE_CELL)
-        maps = render_depth_maps(backend, splats, views, antialias, count, light_left)
+    arrays = drawn_to_points(arrays, run, backend, display, steps)
+    maps = _depth_maps(Splats.from_arrays(backend, arrays), run, backend, display)
     found, depths = _sampled(maps)
     if not len(found):
-        raise UsageError(f"{source} shows no surface: no pixel of its {len(views)} views is opaque; train it longer")
+        raise UsageError(
+            f"{source} shows no surface: no pixel of its {len(maps.views)} views is opaque; train it longer"
+        )
     median = float(np.median(depths))
     max_depth = _MAX_DEPTH * median if max_depth is None else max_depth
     points = found[depths < max_depth]
-    if voxel is None:
-        extent = np.ptp(np.percentile(points, _BORDER, axis=0), axis=0).max() if len(points) else 0.0
-        pixel = median / float(np.median([view.fx for view in maps.views]))
-        voxel = max(_PIXELS * pixel, float(extent) / _MAX_VOXELS)
+    voxel = _voxel(points, median, maps) if voxel is None else voxel
     cell = max(voxel, _PLANE_CELL * median)
     planes = find_planes(points, TRUNCATION * cell)
     with display.counting("planes", len(planes.offsets)) as count:
@@ -129,8 +124,24 @@ def mesh_of_run(
         raise UsageError(f"{source} shows no surface inside of its --crop: train it with a larger one")
     vertices, faces = without_small_parts(vertices, faces, min_part)
     points = (vertices * voxel).astype(np.float32)
-    colors = maps.fuse(backend.upload(points), TRUNCATION * voxel, np.arange(len(views)), with_colors=True).colors
+    all_views = np.arange(len(maps.views))
+    colors = maps.fuse(backend.upload(points), TRUNCATION * voxel, all_views, with_colors=True).colors
     return Mesh(points, np.rint(backend.download(colors)).astype(np.uint8), faces.astype(np.int32)), voxel
+
+
+def _depth_maps(splats: Splats, run: RunDir, backend: Backend, display: Display) -> DepthMaps:
+    """Depths of the splats in the run's training views."""
+    views, antialias = run.views("train"), run.config().antialias
+    with display.counting("depth maps", len(views)) as count:
+        light_left = light_left_behind(backend, splats, views, antialias, TRUNCATION * _PLANE_CELL)
+        return render_depth_maps(backend, splats, views, antialias, count, light_left)
+
+
+def _voxel(points: np.ndarray, median_depth: float, maps: DepthMaps) -> float:
+    """Default size of voxels, world units, for the surface that points [P, 3] are sampled from."""
+    extent = np.ptp(np.percentile(points, _BORDER, axis=0), axis=0).max() if len(points) else 0.0
+    pixel = median_depth / float(np.median([view.fx for view in maps.views]))
+    return max(_PIXELS * pixel, float(extent) / _MAX_VOXELS)
 
 
 def drawn_to_points(splats: SplatArrays, run: RunDir, backend: Backend, display: Display, steps: int) -> SplatArrays:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 
 from splat_cli.commands.photo_checks import check_photographs
@@ -22,7 +23,7 @@ from splat_cli.scene.images.locate import given_image_folder
 from splat_cli.scene.photograph import import_pycolmap
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.readers.transforms import without_training_frames
-from splat_cli.scene.sfm import Placed, SfmOptions, find_masks, is_video, job_record, make_scene
+from splat_cli.scene.sfm import Mapping, Placed, SfmOptions, find_masks, is_video, job_record, make_scene
 from splat_cli.scene.sfm.mapping import require_pycolmap
 from splat_cli.scene.sfm.photographs import MIN_PHOTOGRAPHS, source_files
 from splat_cli.scene.sfm.scene_folder import can_be_made, has_files_of, is_made_of
@@ -161,19 +162,11 @@ def _with_poses(
     with suppress(ImportError):  # the check looks without it, too
         import_pycolmap()  # in the main thread, before that of `_say_advice`
     display.say(f"{source} has no camera poses: estimating them with COLMAP, in {scene}")
-    interrupted = threading.Event()
+    make = partial(
+        make_scene, photographs, scene, options, display.counting, display.say, config.allow_implausible, watch
+    )
     try:
-        with ThreadPoolExecutor(1) as pool:
-            checked = None if is_video(source) else pool.submit(_say_advice, photographs, display, interrupted)
-            try:
-                found = make_scene(
-                    photographs, scene, options, display.counting, display.say, config.allow_implausible, watch
-                )
-            except Interrupted:
-                interrupted.set()
-                raise
-        if checked is not None:
-            checked.result()
+        found = make() if is_video(source) else _with_advice(make, photographs, display)
     except FolderInUse:  # another job of a batch uses these photographs, or others with this name
         wait_until_unlocked(scene, math.inf, lambda: False, display.say)
         return _with_poses(source, photographs, config, display, watch)
@@ -187,10 +180,24 @@ def _with_poses(
     return scene
 
 
+def _with_advice(make: Callable[[], Mapping], photographs: Path, display: Display) -> Mapping:
+    """The result of `make`, while a thread checks the photographs: COLMAP's mapping mostly uses one core."""
+    interrupted = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        checked = pool.submit(_say_advice, photographs, display, interrupted)
+        try:
+            found = make()
+        except Interrupted:
+            interrupted.set()
+            raise
+    checked.result()
+    return found
+
+
 def _say_advice(photographs: Path, display: Display, interrupted: threading.Event) -> None:
     """Print two lines of `splat check` about the photographs; nothing if there are too many or too few.
 
-    Runs in a thread beside COLMAP, whose mapping mostly uses one core. Only COLMAP's progress bar is shown.
+    Only COLMAP's progress bar is shown.
     """
     paths = source_files(photographs)
     if len(paths) > _MOST_CHECKED:
