@@ -1,6 +1,6 @@
 // Splats that change their rank in a round of density control. One thread owns one splat. Splats are numbered from 1, because new and
 // cleared columns are 0: no splat.
-// Launched by splat_cli/train/ranked/shares.py.
+// Launched by splat_cli/train/multi_gpu/shares.py.
 #include "common.cuh"
 
 // Numbers all splats before a round. The round copies, moves and clears the numbers like parameters and moments.

@@ -1,9 +1,9 @@
 // Data that ranks exchange in a batch besides projected splats (project_share.cu, receive_splats.cu): gradients for the owners of the
 // splats, and results of views. One thread owns one splat in send_sums; the other kernels have one thread.
-// Launched by splat_cli/train/ranked/ranked_views.py.
+// Launched by splat_cli/train/multi_gpu/sharded_views.py.
 #include "raster/visible.cuh"
 
-// Result of a view. The rank that renders the view sends it to all others. train/ranked/ranked_views.py knows its size.
+// Result of a view. The rank that renders the view sends it to all others. train/multi_gpu/sharded_views.py knows its size.
 struct ViewResult {
     float loss;
     int overflowed;

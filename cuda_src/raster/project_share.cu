@@ -1,6 +1,6 @@
 // Projects a rank's share of the splats into a view of the batch, which this or another rank renders. Visible splats go to a message that
 // is sent to that rank (visible.cuh); receive_splats.cu counts their tiles there. One lane owns one splat; blocks are independent.
-// Launched by splat_cli/train/ranked/ranked_views.py. The same in plain NumPy: tests/reference/project.py.
+// Launched by splat_cli/train/multi_gpu/sharded_views.py. The same in plain NumPy: tests/reference/project.py.
 #include "raster/project_splat.cuh"
 #include "raster/visible.cuh"
 

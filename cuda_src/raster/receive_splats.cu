@@ -1,6 +1,6 @@
 // Unpacks the projected splats that all ranks have sent for a view (visible.cuh) into the arrays that `project` fills without ranks.
 // One lane owns one splat.
-// Launched by splat_cli/train/ranked/ranked_views.py.
+// Launched by splat_cli/train/multi_gpu/sharded_views.py.
 #include "raster/tile_walk.cuh"
 #include "raster/splat_sums.cuh"
 #include "raster/visible.cuh"

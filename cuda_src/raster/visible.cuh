@@ -22,13 +22,13 @@ constexpr bool ROWS_ARE_SENT = false;
 // 32 splats: a bit for each visible one, and the row of the first of these.
 struct VisibleGroup { unsigned mask, begin; };
 
-// Word of a message at which its splats begin. train/ranked/ranked_views.py knows the same size.
+// Word of a message at which its splats begin. train/multi_gpu/sharded_views.py knows the same size.
 __device__ __forceinline__ size_t splats_at(int columns) { return GROUPS_AT + columns / 16; }
 
 __device__ __forceinline__ int num_visible(const float* __restrict__ message) { return *(const int*)message; }
 
 // The messages of a view on the rank that renders it, one per rank. This rank's own message is where `project_share` has written it, the
-// others are where they were received. train/ranked/ranked_views.py mirrors this layout.
+// others are where they were received. train/multi_gpu/sharded_views.py mirrors this layout.
 struct ViewMessages {
     unsigned long long own, received;   // addresses of one message, and of messages [num_ranks, stride]
     int stride;                         // floats per message

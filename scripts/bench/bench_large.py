@@ -40,8 +40,8 @@ from splat_cli.scene.quaternion import quat_from_matrix
 from splat_cli.terminal.console import Display, Progress
 from splat_cli.train import initial_splats, trainer
 from splat_cli.train.allocation import make_model
-from splat_cli.train.ranked.ranked_views import RankedViews
-from splat_cli.train.ranked.shares import SharedSplats
+from splat_cli.train.multi_gpu.sharded_views import ShardedViews
+from splat_cli.train.multi_gpu.shares import SharedSplats
 from splat_cli.train.trainer import Trainer
 
 CHUNK = 1 << 19  # splats that a thread makes at a time
@@ -195,7 +195,7 @@ def main(
             (Trainer, "__init__"),
             (SharedSplats, "load"),
             (SharedSplats, "splats"),
-            (RankedViews, "grow_if_overflowed"),
+            (ShardedViews, "grow_if_overflowed"),
             (Rasterizer, "resize_pairs"),
         ):
             stack.enter_context(told(owner, name))

@@ -23,8 +23,8 @@ from splat_cli.device.backend import Timer
 from splat_cli.ranks.protocol import Channel
 from splat_cli.run import follower
 from splat_cli.train.density_control import DensityControl
-from splat_cli.train.ranked.sharded import RankedScorer, RankedStep
-from splat_cli.train.ranked.shares import SharedSplats
+from splat_cli.train.multi_gpu.sharded import ShardedBatch, ShardedScorer
+from splat_cli.train.multi_gpu.shares import SharedSplats
 from splat_cli.train.step import StepLoop
 from splat_cli.train.trainer import Trainer
 
@@ -90,10 +90,10 @@ class Recorder:
 
     def install(self) -> None:
         """Replace methods of the package by recording ones in this process."""
-        setattr(RankedStep, "run", lambda step, count: self._run(step, count))  # noqa: B010
+        setattr(ShardedBatch, "run", lambda step, count: self._run(step, count))  # noqa: B010
         for owner, name, what in [
             (DensityControl, "refine", "refine: all of it"),
-            (RankedScorer, "scores", "refine: scores"),
+            (ShardedScorer, "scores", "refine: scores"),
             (SharedSplats, "gather_geometry", "refine: gather geometry"),
             (SharedSplats, "spread", "refine: spread"),
             (SharedSplats, "load", "load"),
@@ -132,8 +132,8 @@ class Recorder:
 
         setattr(owner, name, recorded)
 
-    def _run(self, step: RankedStep, count: int) -> None:
-        """RankedStep.run with timed stages in some batches and timed kernels in others."""
+    def _run(self, step: ShardedBatch, count: int) -> None:
+        """ShardedBatch.run with timed stages in some batches and timed kernels in others."""
         self._clock = self._clock or Clock(step.batch_step.backend)
         self._records.stages = list(step.stages)
         for _ in range(count):
@@ -147,7 +147,7 @@ class Recorder:
                     queue()
             self._number += 1
 
-    def _run_timed(self, step: RankedStep) -> None:
+    def _run_timed(self, step: ShardedBatch) -> None:
         assert self._clock is not None
         queued, marks = [now()], [self._clock.mark()]
         for queue in step.stages.values():
@@ -156,7 +156,7 @@ class Recorder:
             marks.append(self._clock.mark())
         self._pending.append((self._number, queued, marks, self._clock.reader()))
 
-    def _run_kernels(self, step: RankedStep) -> None:
+    def _run_kernels(self, step: ShardedBatch) -> None:
         """A batch without captured graphs."""
         timers: dict[tuple[str, str], list[Timer]] = defaultdict(list)
         with timed_launches(step.batch_step.backend, lambda name, timer: timers[self._stage, name].append(timer)):

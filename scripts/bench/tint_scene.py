@@ -21,7 +21,7 @@ from PIL import Image
 
 from splat_cli.device import open_backend
 from splat_cli.eval.evaluate import TrainedModel, evaluate
-from splat_cli.eval.left_halves import half
+from splat_cli.eval.held_out_fit import half
 from splat_cli.eval.metrics import mean_score
 from splat_cli.io.image_files import open_image
 from splat_cli.render.images import to_8bit

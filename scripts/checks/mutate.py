@@ -54,7 +54,7 @@ TESTS = {
     "density/operations": ["density"],
     "density/ratings": ["density"],
     "eval/cleaning": ["eval/test_cleaning.py", "eval/test_isolation.py"],
-    "eval/left_halves": ["run/test_color_field.py", "eval/test_pose_scores.py"],
+    "eval/held_out_fit": ["run/test_color_field.py", "eval/test_pose_scores.py"],
     "eval/evaluate": ["eval", "cli/test_eval.py"],
     "eval/metrics": ["eval"],
     "gaussians/formats/compressed_ply": ["gaussians/formats"],

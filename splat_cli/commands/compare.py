@@ -12,7 +12,7 @@ import numpy as np
 from splat_cli.device import Backend
 from splat_cli.errors import UsageError
 from splat_cli.eval.evaluate import TrainedModel, evaluate
-from splat_cli.eval.left_halves import has_appearances
+from splat_cli.eval.held_out_fit import has_appearances
 from splat_cli.eval.metrics import Lpips, Score, has_flip, mean_score
 from splat_cli.io.files import replacing
 from splat_cli.report.comparison_page import ComparedPicture, comparison_page

@@ -18,7 +18,7 @@ from splat_cli.config import TrainConfig
 from splat_cli.device import Backend, DeviceArray
 from splat_cli.device.host import num_cores
 from splat_cli.errors import SceneError
-from splat_cli.eval.left_halves import fit_held_out_embeddings, fit_held_out_poses, half, half_mask, has_appearances
+from splat_cli.eval.held_out_fit import fit_held_out_embeddings, fit_held_out_poses, half, half_mask, has_appearances
 from splat_cli.eval.metrics import Lpips, PictureScorer, Score, flip
 from splat_cli.field.color_field import ColorField
 from splat_cli.gaussians.splats import Splats

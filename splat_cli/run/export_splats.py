@@ -14,7 +14,7 @@ from splat_cli.config import TrainConfig
 from splat_cli.data.image_budget import image_budget
 from splat_cli.device import Backend
 from splat_cli.errors import DivergedError, OutOfMemory
-from splat_cli.eval.left_halves import has_appearances
+from splat_cli.eval.held_out_fit import has_appearances
 from splat_cli.field.bake_sh import Baked, bake_field
 from splat_cli.field.file import NAME, write_field
 from splat_cli.gaussians.arrays import SplatArrays

@@ -17,7 +17,7 @@ from splat_cli.run.ranks import make_ranks
 from splat_cli.run.setup.initial_state import placeholder_splats
 from splat_cli.run.setup.training_data import load_part
 from splat_cli.terminal.console import Display
-from splat_cli.train.ranked.sharded import Sharded
+from splat_cli.train.multi_gpu.sharded import Sharded
 from splat_cli.train.trainer import Trainer, TrainingInputs
 
 

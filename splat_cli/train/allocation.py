@@ -12,8 +12,8 @@ from splat_cli.render.camera import CameraTable
 from splat_cli.render.project import RasterizationSettings
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.train.joint_models import JointModels, joint_memory, joint_models_move
-from splat_cli.train.ranked.ranked_views import Exchange
-from splat_cli.train.ranked.shares import Geometry, SharedSplats
+from splat_cli.train.multi_gpu.sharded_views import Exchange
+from splat_cli.train.multi_gpu.shares import Geometry, SharedSplats
 from splat_cli.train.view_scores import ViewScorer
 
 PAIRS_PER_SPLAT = 12  # initial size of the buffers of (splat, tile) pairs

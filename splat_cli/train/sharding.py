@@ -15,12 +15,12 @@ from splat_cli.gaussians.splats import Splats
 from splat_cli.model.columns import download_columns
 from splat_cli.model.model import Model
 from splat_cli.ranks.protocol import WHOLE, Share
-from splat_cli.train.step import BatchStep, LocalBatch, TrainingBatch
+from splat_cli.train.step import BatchStep, CapturedBatch, LocalBatch
 from splat_cli.train.view_scores import LocalViews, ViewScorer
 
 
 class Sharding(Protocol):
-    """Division of training among ranks (train/ranked/sharded.py), or one GPU (Unsharded).
+    """Division of training among ranks (train/multi_gpu/sharded.py), or one GPU (Unsharded).
 
     All ranks call the methods after `together` at the same points, within a method that `together` calls. share: the
     splats and photographs of this rank.
@@ -28,7 +28,7 @@ class Sharding(Protocol):
 
     share: Share
 
-    def connect(self, batch_step: BatchStep) -> TrainingBatch:
+    def connect(self, batch_step: BatchStep) -> CapturedBatch:
         """The captured batch of a trainer with this step; called once, before the methods below."""
 
     def scorer(self, batch_step: BatchStep, images: TrainingImages, rng: np.random.Generator) -> ViewScorer:

@@ -126,7 +126,7 @@ class StepLoop:
     """
 
     def __init__(
-        self, batch_step: BatchStep, graph: TrainingBatch, stream: ImageStreamer | None, timer: PhaseTimer
+        self, batch_step: BatchStep, graph: CapturedBatch, stream: ImageStreamer | None, timer: PhaseTimer
     ) -> None:
         self.state, self.step, self.last = batch_step.state, 0, batch_step.state.read()
         self._batch_step, self._graph, self._stream, self._timer = batch_step, graph, stream, timer
@@ -206,8 +206,8 @@ class Replay(Protocol):
         """Queue it `count` times."""
 
 
-class TrainingBatch(Replay, Protocol):
-    """A captured batch of training steps: LocalBatch, or RankedStep on several ranks.
+class CapturedBatch(Replay, Protocol):
+    """A captured batch of training steps: LocalBatch, or ShardedBatch on several ranks.
 
     keeps_steps: whether an overflow keeps the steps of a batch done so far, or undoes the whole batch.
     """

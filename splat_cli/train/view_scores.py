@@ -19,7 +19,7 @@ MAX_AT_ONCE = 16  # views of a graph
 
 
 class ViewsToScore(Protocol):
-    """Renders the views that a ViewScorer scores: all views (LocalViews), or one rank's views (train/ranked/)."""
+    """Renders the views that a ViewScorer scores: all views (LocalViews), or one rank's views (train/multi_gpu/)."""
 
     @property
     def at_once(self) -> int:

@@ -26,7 +26,7 @@ from splat_cli.render.project import (
     UPDATE_OPTIONS_DTYPE,
 )
 from splat_cli.scene.lens.undistort import _LENS_DTYPE, _PINHOLE_DTYPE
-from splat_cli.train.ranked.ranked_views import VIEW_MESSAGES_DTYPE
+from splat_cli.train.multi_gpu.sharded_views import VIEW_MESSAGES_DTYPE
 from splat_cli.train.schedule import SCHEDULE_DTYPE
 from tests.conftest import DEVICES
 

@@ -6,7 +6,7 @@ import pytest
 from splat_cli.config.presets import load_config
 from splat_cli.device import Backend
 from splat_cli.eval.evaluate import TrainedModel, evaluate
-from splat_cli.eval.left_halves import fit_held_out_poses
+from splat_cli.eval.held_out_fit import fit_held_out_poses
 from splat_cli.eval.metrics import Score
 from splat_cli.gaussians.splats import Splats
 from splat_cli.scene.extent import scene_extent

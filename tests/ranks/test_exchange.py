@@ -21,7 +21,7 @@ from splat_cli.render.project import (
     project,
 )
 from splat_cli.render.rasterizer import Rasterizer
-from splat_cli.train.ranked.ranked_views import PROJECTED, Exchange, index_words
+from splat_cli.train.multi_gpu.sharded_views import PROJECTED, Exchange, index_words
 from tests.views import ring_of_views
 
 SIZE, NUM = 2, 3 * RANK_BLOCK + 100  # ranks; splats

@@ -5,7 +5,7 @@ import pytest
 
 from splat_cli.errors import OutOfMemory
 from splat_cli.model.model import GRAIN, Model
-from splat_cli.train.ranked.shares import Geometry
+from splat_cli.train.multi_gpu.shares import Geometry
 from tests.gaussians.some_splats import some_splats
 from tests.ranks.threads import NUM, trainers_of_two_ranks
 

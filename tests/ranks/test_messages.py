@@ -3,7 +3,7 @@
 import numpy as np
 
 from splat_cli.ranks.protocol import RANK_BLOCK
-from splat_cli.train.ranked import ranked_views
+from splat_cli.train.multi_gpu import sharded_views
 from tests.ranks.threads import trainers_of_two_ranks
 
 
@@ -28,11 +28,11 @@ def test_overflowed_messages_grow_on_both_ranks_with_the_same_bits(monkeypatch):
             views._rows_per_splat = 0.01
             views.allocate()
 
-    monkeypatch.setattr(ranked_views, "FIRST_ROWS", 1.0)
+    monkeypatch.setattr(sharded_views, "FIRST_ROWS", 1.0)
     expected, rows = _train()
     assert rows[0] == [3 * RANK_BLOCK] * 2  # 3 RANK_BLOCK splats and room for more
-    monkeypatch.setattr(ranked_views, "FIRST_ROWS", 0.01)
-    monkeypatch.setattr(ranked_views, "ROWS_HEADROOM", 1.0)  # later views need more rows
+    monkeypatch.setattr(sharded_views, "FIRST_ROWS", 0.01)
+    monkeypatch.setattr(sharded_views, "ROWS_HEADROOM", 1.0)  # later views need more rows
     got, rows = _train(shrink)
     assert all(100 < of_rank < 3 * RANK_BLOCK for of_both in rows for of_rank in of_both), rows
     assert all(of_both[0] == of_both[1] for of_both in rows)

@@ -17,7 +17,7 @@ from splat_cli.ranks.shared_memory import SharedRanks, make_shared_memory
 from splat_cli.run.plan import resolve_plan
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.train.initial_splats import initial_splats
-from splat_cli.train.ranked.sharded import Sharded, leading
+from splat_cli.train.multi_gpu.sharded import Sharded, leading
 from splat_cli.train.trainer import Trainer, TrainingInputs
 from tests.views import ring_of_views
 

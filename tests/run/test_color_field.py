@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from splat_cli.config.presets import load_config
-from splat_cli.eval.left_halves import fit_held_out_embeddings, half
+from splat_cli.eval.held_out_fit import fit_held_out_embeddings, half
 from splat_cli.eval.metrics import psnr
 from splat_cli.field.coloring import FieldColoring
 from splat_cli.field.parameters import Parameters

@@ -20,7 +20,7 @@ from splat_cli.scene.points.initial_points import ANY_IN_VIEW, out_of_view
 from splat_cli.terminal.console import Display
 from splat_cli.terminal.phase_timer import PhaseTimer
 from splat_cli.train.initial_splats import initial_splats
-from splat_cli.train.ranked.sharded import leading
+from splat_cli.train.multi_gpu.sharded import leading
 from splat_cli.train.trainer import Trainer, TrainingInputs
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from splat_cli.config import TrainConfig
 from splat_cli.errors import FormatError
-from splat_cli.eval.left_halves import has_appearances
+from splat_cli.eval.held_out_fit import has_appearances
 from splat_cli.eval.metrics import Score, mean_score, protocol
 from splat_cli.run.storage.run_dir import RunDir
 

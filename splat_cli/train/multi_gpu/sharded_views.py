@@ -184,7 +184,7 @@ FIRST_ROWS = 1 / 8  # rows of messages per splat, until a view needs more
 ROWS_HEADROOM = 1.1  # when messages grow
 
 
-class RankedViews:
+class ShardedViews:
     """Views of training steps and of view scores. View b of a batch is rendered by rank b % ranks.
 
     batch: number of views that are projected and exchanged together.
@@ -319,7 +319,7 @@ class Stages:
         self.launches[name], self.stages[name] = launch, self._captured(launch)
 
     def queue_projections(
-        self, views: RankedViews, count: int, begin: Callable[[], None], dropout: float = 0.0
+        self, views: ShardedViews, count: int, begin: Callable[[], None], dropout: float = 0.0
     ) -> None:
         """Add the stages up to the tile lists of the rank's first of `count` views. begin: queues their choice.
 

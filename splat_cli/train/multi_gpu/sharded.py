@@ -34,14 +34,14 @@ from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import SEEN_WARPS, UNSEEN_WARPS, project_backward
 from splat_cli.scene.points.observations import Observations
 from splat_cli.scene.view import View
-from splat_cli.train.ranked.ranked_views import RankedViews, Stages
-from splat_cli.train.ranked.shares import SharedSplats
+from splat_cli.train.multi_gpu.sharded_views import ShardedViews, Stages
+from splat_cli.train.multi_gpu.shares import SharedSplats
 from splat_cli.train.sharding import Sharding
 from splat_cli.train.step import BatchStep
 from splat_cli.train.view_scores import ViewScorer, ViewsToScore
 
 
-class RankedStep(Stages):
+class ShardedBatch(Stages):
     """Stages of a training batch.
 
     Exchanges overlap with kernels: projections as in `Stages.queue_projections`; the gradients of an own view with the
@@ -51,7 +51,7 @@ class RankedStep(Stages):
 
     keeps_steps = False
 
-    def __init__(self, batch_step: BatchStep, views: RankedViews) -> None:
+    def __init__(self, batch_step: BatchStep, views: ShardedViews) -> None:
         super().__init__(batch_step.rasterizer)
         self.batch_step, self.views = batch_step, views
 
@@ -73,7 +73,7 @@ class RankedStep(Stages):
         self.capture("update", partial(self._project_backward, SEEN_WARPS))
 
     def grow_if_overflowed(self, state: IterState) -> bool:
-        """See RankedViews.grow_if_overflowed."""
+        """See ShardedViews.grow_if_overflowed."""
         return self.views.grow_if_overflowed(state)
 
     def _render(self, view: int, differentiate: bool) -> None:
@@ -106,7 +106,7 @@ class RankedStep(Stages):
 class OwnViews(ViewsToScore):
     """The views of one rank: rank j % ranks renders the j-th view."""
 
-    def __init__(self, views: RankedViews, images: TrainingImages) -> None:
+    def __init__(self, views: ShardedViews, images: TrainingImages) -> None:
         self._views, self._ranks, self._images = views, views.ranks, images
 
     @property
@@ -122,24 +122,24 @@ class OwnViews(ViewsToScore):
 
     def graph(self, count: int, views: DeviceArray, cursor: DeviceArray, score: Callable[[], None]) -> Stages:
         """See ViewsToScore.graph. All ranks know afterwards whether one of the views overflowed."""
-        ranked = self._views
-        stages, num_own = Stages(ranked.rasterizer), ranked.num_own(count)
+        own = self._views
+        stages, num_own = Stages(own.rasterizer), own.num_own(count)
 
         def render_views() -> None:
             for view in range(num_own):
-                with ranked.rendered(view, num_own):
+                with own.rendered(view, num_own):
                     score()
-                    ranked.exchange.send_result(view, ranked.state)
+                    own.exchange.send_result(view, own.state)
 
-        stages.queue_projections(ranked, count, lambda: ranked.begin(count, "next_views", views, cursor))
+        stages.queue_projections(own, count, lambda: own.begin(count, "next_views", views, cursor))
         stages.capture("render", render_views)
-        stages.add("send results", lambda: ranked.exchange.begin_results())
+        stages.add("send results", lambda: own.exchange.begin_results())
         stages.add("receive results", self._ranks.end_exchanges)
-        stages.capture("agree", lambda: ranked.exchange.agree(ranked.state, count))
+        stages.capture("agree", lambda: own.exchange.agree(own.state, count))
         return stages
 
     def grow_if_overflowed(self, state: IterState) -> bool:
-        """See RankedViews.grow_if_overflowed."""
+        """See ShardedViews.grow_if_overflowed."""
         return self._views.grow_if_overflowed(state)
 
     def release(self) -> None:
@@ -147,7 +147,7 @@ class OwnViews(ViewsToScore):
         self._views.release()
 
 
-class RankedScorer(ViewScorer):
+class ShardedScorer(ViewScorer):
     """Scores from the sums of all ranks, the same on each of them. All call `scores` at the same point."""
 
     def __init__(self, batch_step: BatchStep, views: OwnViews, rng: np.random.Generator, ranks: Ranks) -> None:
@@ -180,18 +180,18 @@ class Sharded(Sharding):
     """The Sharding of a rank. shared: all splats; views: the views that this rank renders."""
 
     shared: SharedSplats
-    views: RankedViews
+    views: ShardedViews
 
     def __init__(self, ranks: Ranks) -> None:
         self.ranks, self.share = ranks, Share(ranks.rank, ranks.size)
 
-    def connect(self, batch_step: BatchStep) -> RankedStep:
-        self._backend, self.views = batch_step.backend, RankedViews(self.ranks, self.share, batch_step)
+    def connect(self, batch_step: BatchStep) -> ShardedBatch:
+        self._backend, self.views = batch_step.backend, ShardedViews(self.ranks, self.share, batch_step)
         self.shared = SharedSplats(self.ranks, self.share, batch_step.model)
-        return RankedStep(batch_step, self.views)
+        return ShardedBatch(batch_step, self.views)
 
-    def scorer(self, batch_step: BatchStep, images: TrainingImages, rng: np.random.Generator) -> RankedScorer:
-        return RankedScorer(batch_step, OwnViews(self.views, images), rng, self.ranks)
+    def scorer(self, batch_step: BatchStep, images: TrainingImages, rng: np.random.Generator) -> ShardedScorer:
+        return ShardedScorer(batch_step, OwnViews(self.views, images), rng, self.ranks)
 
     @property
     def num_splats(self) -> int:
