@@ -33,7 +33,7 @@ from splat_cli.scene.plausibility import MIN_SHARED_POINTS, matched_photographs,
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.sfm import is_video, rough_name, rough_scene
 from splat_cli.scene.sfm.mapping import num_camera_models, why_uncertain
-from splat_cli.scene.sfm.photographs import source_files
+from splat_cli.scene.sfm.photographs import ignored_colors, source_files
 from splat_cli.scene.sfm.video import extract_frames
 from splat_cli.scene.view import Scene, View
 from splat_cli.scene.zipped import is_zipped_scene, unzipped_scene
@@ -53,19 +53,25 @@ def check(source: Path, num_frames: int, counting: Counting, page: Path | None =
         raise UsageError(f"{source} does not exist; name a folder of photographs, a video or a scene")
     if is_video(source):
         with tempfile.TemporaryDirectory() as folder:
+            said = list[str]()
             with counting("frames", num_frames) as count:
-                extract_frames(source, Path(folder), num_frames, count)
-            return _written(_check_without_poses(source, source_files(Path(folder)), counting), page)
+                extract_frames(source, Path(folder), num_frames, count, said.append)
+            checked = _check_without_poses(source, source_files(Path(folder)), counting)
+            return _finished(checked, said, page)
     if is_zipped_scene(source):
         with unzipped_scene(source) as scene:
-            return _written(dataclasses.replace(_check_scene(scene, counting), source=source), page)
+            return _finished(dataclasses.replace(_check_scene(scene, counting), source=source), [], page)
     if not lacks_poses(source):
-        return _written(_check_scene(source, counting), page)
+        return _finished(_check_scene(source, counting), [], page)
     photographs = source / "images" if (source / "images").is_dir() else source
-    return _written(_check_without_poses(source, source_files(photographs), counting), page)
+    return _finished(_check_without_poses(source, source_files(photographs), counting), [], page)
 
 
-def _written(checked: Checked, page: Path | None) -> Checked:
+def _finished(checked: Checked, said: Sequence[str], page: Path | None) -> Checked:
+    """With findings on colours that are not applied, said of a video or found in photographs; writes the page."""
+    paths = [one.path for one in checked.photographs]
+    colors = [Finding("colours", False, line) for line in [*said, *ignored_colors(paths, len(paths))]]
+    checked = dataclasses.replace(checked, findings=[*checked.findings, *colors])
     if page is not None:
         files = dict(zip(checked.names, (one.path for one in checked.photographs), strict=True))
         name = checked.source.resolve().name

@@ -11,14 +11,16 @@ import atexit
 import importlib.util
 import io
 import json
+import struct
 import subprocess
 import warnings
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, LifoQueue
-from typing import Any
+from typing import IO, Any
 
 from PIL import Image
+from PIL.PngImagePlugin import PngImageFile
 from PIL.TiffImagePlugin import IMAGELENGTH, IMAGEWIDTH, TiffImageFile
 
 from splat_cli.processes.child_process import ending, kill, receive, start_worker
@@ -57,8 +59,33 @@ def _as_stored(image: Image.Image) -> Image.Image:
     return image
 
 
+def header_exif(image: Image.Image) -> Image.Exif:
+    """EXIF data of an opened image, without its pixels. Raises exceptions of any type for damaged data.
+
+    `image.getexif()` decodes the pixels of a PNG without EXIF data before them, because a chunk may follow.
+    """
+    if isinstance(image, PngImageFile) and "exif" not in image.info and image.fp and (found := _png_exif(image.fp)):
+        image.info["exif"] = found
+    return Image.Image.getexif(image)
+
+
+def _png_exif(file: IO[bytes]) -> bytes | None:
+    """The chunk eXIf of a PNG file, wherever it is (PNG, third edition, sec. 5.3 and 11.3.4.3); moves in the file.
+
+    Pillow goes back to the pixels before it decodes them.
+    """
+    file.seek(len(_PNG_SIGNATURE))
+    while len(head := file.read(8)) == 8:
+        length, kind = struct.unpack(">I4s", head)
+        if kind == b"eXIf":
+            return file.read(length)
+        file.seek(length + 4, 1)  # and the checksum
+    return None
+
+
 HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"mif1", b"msf1")  # ISO/IEC 23008-12, annex B
 AVIF_BRANDS = (b"avif", b"avis")
+_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PROGRAM = "from splat_cli.io.decoder_worker import main; main()"
 _GRACE = 5.0  # seconds for a process to end after it stopped answering
 _idle: "LifoQueue[subprocess.Popen[bytes]]" = LifoQueue()

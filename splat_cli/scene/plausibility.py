@@ -13,7 +13,7 @@ from PIL.ExifTags import IFD, Base
 
 from splat_cli.device import ceil_div
 from splat_cli.errors import SceneError
-from splat_cli.io.image_files import open_image
+from splat_cli.io.image_files import header_exif, open_image
 from splat_cli.scene.colmap import UNREGISTERED, find_model, has_model, other_groups, visible_points
 from splat_cli.scene.colmap.model import SPHERE
 from splat_cli.scene.extent import scene_extent, viewing_distance
@@ -294,7 +294,7 @@ def _is_zoom(views: Sequence[View]) -> bool:
 def _exif_focal_length(path: Path) -> float | None:
     try:
         with open_image(path) as image:
-            return float(image.getexif().get_ifd(IFD.Exif)[Base.FocalLength])
+            return float(header_exif(image).get_ifd(IFD.Exif)[Base.FocalLength])
     except Exception:  # no EXIF data, or damaged: Pillow's parser raises exceptions of any type
         return None
 

@@ -17,6 +17,7 @@ from splat_cli.config import TrainConfig
 from splat_cli.run.device import step_seconds
 from splat_cli.run.plan import resolve_plan
 from splat_cli.scene.coverage import Gap
+from splat_cli.scene.images.decode import COLORS
 from splat_cli.scene.lens.distortion import Equirectangular
 from splat_cli.scene.photograph import Pair
 from splat_cli.scene.sfm.photographs import source_files
@@ -69,6 +70,28 @@ def test_blurred_photographs_are_named(capture, tmp_path, splat):
     html = (tmp_path / "check.html").read_text()
     assert html.count("data:image/jpeg") == 3
     assert "3 of 12 blurred: a_02.png; a_03.png; a_04.png" in html
+
+
+def test_colours_that_are_not_applied_are_named(capture, tmp_path, splat):
+    for path in copied(capture, tmp_path / "photos")[:2]:
+        Image.open(path).convert("CMYK").save(path.with_suffix(".jpg"))
+        path.unlink()
+    result = splat("check", tmp_path / "photos", "--json")
+    (problem,) = [one for one in json.loads(result.out)["findings"] if not one["ok"]]
+    assert problem["topic"] == "colours"
+    assert problem["text"].startswith(f"2 of 12 photographs {COLORS.format('CMYK')}")
+
+
+def test_a_video_says_that_it_is_hdr(capture, tmp_path, splat, monkeypatch):
+    def extract(video, images, num_frames, count, say):
+        say(f"{video} is HDR: pale")
+        images.rmdir()
+        copied(capture, images)
+
+    monkeypatch.setattr(check, "extract_frames", extract)
+    (tmp_path / "a.mp4").touch()
+    result = splat("check", tmp_path / "a.mp4")
+    assert f"!!  colours     {tmp_path / 'a.mp4'} is HDR: pale" in result.out, result.err
 
 
 def test_one_blurred_photograph_is_not_a_problem(capture, tmp_path):

@@ -2,14 +2,18 @@
 
 import io
 import re
+import struct
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
 from PIL import Image, UnidentifiedImageError
+from PIL.ExifTags import Base
+from PIL.PngImagePlugin import PngImageFile
 
 from splat_cli.io import image_files
-from splat_cli.io.image_files import FORMATS, open_image
+from splat_cli.io.image_files import FORMATS, header_exif, open_image
 from splat_cli.processes.child_process import child_environment
 from tests.subprocesses import finished
 
@@ -46,6 +50,26 @@ def test_heic_is_read_only_with_the_default_formats(monkeypatch):
     monkeypatch.setattr(image_files, "DecodedImage", lambda file: pytest.fail("the decoder was started"))
     with pytest.raises(UnidentifiedImageError):
         open_image(io.BytesIO(b"\0\0\0\x18ftypheic" + bytes(16)), ("WEBP",))
+
+
+@pytest.mark.parametrize("place", ["before", "after", "none"])
+def test_exif_data_of_a_png_without_its_pixels(tmp_path, monkeypatch, place):
+    exif = Image.Exif()
+    exif[Base.Model] = "Phone 7"
+    chunk = exif.tobytes()[6:]
+    plain, path = io.BytesIO(), tmp_path / "a.png"
+    Image.effect_noise((300, 300), 50).save(plain, "PNG")
+    content = plain.getvalue()
+    at = {"before": content.index(b"IDAT") - 4, "after": content.index(b"IEND") - 4, "none": 0}[place]
+    if at:
+        added = struct.pack(">I", len(chunk)) + b"eXIf" + chunk
+        content = content[:at] + added + struct.pack(">I", zlib.crc32(added[4:])) + content[at:]
+    path.write_bytes(content)
+    with monkeypatch.context() as patched, open_image(path) as image:
+        patched.setattr(PngImageFile, "load", lambda self: pytest.fail("pixels were decoded"))
+        assert header_exif(image).get(Base.Model) == (None if place == "none" else "Phone 7")
+        patched.undo()
+        assert image.convert("L").tobytes() == Image.open(io.BytesIO(plain.getvalue())).tobytes()
 
 
 def test_damaged_metadata_prints_nothing(tmp_path):

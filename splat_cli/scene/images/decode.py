@@ -19,7 +19,7 @@ from PIL.ExifTags import IFD, Base
 from splat_cli.device import ceil_div
 from splat_cli.errors import reason_of
 from splat_cli.io.color import to_srgb
-from splat_cli.io.image_files import open_image
+from splat_cli.io.image_files import header_exif, open_image
 
 _START = b"\xff\xd8\xff"
 _PROFILE = b"ICC_PROFILE\0"  # marks a profile in a JPEG
@@ -163,8 +163,7 @@ def ignored_by(path: Path) -> Iterator[str]:
                     yield BRIGHT
         turns = (2, 3, 4, 5, 6, 7, 8) if image.width == image.height else (2, 3, 4)
         with suppress(Exception):  # damaged EXIF data: Pillow's parser raises exceptions of any type
-            # not image.getexif(), which decodes all pixels of a PNG to search for EXIF data behind them
-            exif = Image.Image.getexif(image)
+            exif = header_exif(image)
             if exif.get(Base.Orientation) in turns:
                 yield TURNED
             if not has_profile and exif.get_ifd(IFD.Interop).get(_COLORS_OF_CAMERA) == _ADOBE_RGB:

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import chain, combinations, pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from PIL import Image
 from PIL.ExifTags import GPS, IFD, Base
 
 from splat_cli.errors import SceneError, UsageError
 from splat_cli.io.files import replacing
-from splat_cli.io.image_files import open_image
+from splat_cli.io.image_files import header_exif, open_image
 from splat_cli.scene.colmap import UNREGISTERED
 from splat_cli.scene.colmap.model import SPHERE
 from splat_cli.scene.dataset import sanitize_name
@@ -112,8 +112,7 @@ def _camera(path: Path) -> tuple[str, ...] | None:
     """Key of the camera that took a photograph; None if unknown."""
     try:
         with open_image(path) as image:
-            # not image.getexif(), which decodes all pixels of a PNG to search for EXIF data behind them
-            size, exif = image.size, Image.Image.getexif(image)
+            size, exif = image.size, header_exif(image)
         details = exif.get_ifd(IFD.Exif)
     except Exception:  # damaged EXIF data: exceptions of any type
         return None
@@ -181,7 +180,7 @@ def _place(path: Path) -> tuple[float, float, float] | None:
     """(latitude, longitude) in degrees and altitude in metres, NaN if missing; None without GPS."""
     try:
         with open_image(path) as image:
-            tags = image.getexif().get_ifd(IFD.GPSInfo)
+            tags = header_exif(image).get_ifd(IFD.GPSInfo)
         latitude = _degrees(tags[GPS.GPSLatitude], tags.get(GPS.GPSLatitudeRef), "S")
         longitude = _degrees(tags[GPS.GPSLongitude], tags.get(GPS.GPSLongitudeRef), "W")
         altitude = float(tags.get(GPS.GPSAltitude, math.nan))
@@ -310,30 +309,7 @@ def map_photographs(
     if pycolmap is missing, SceneError if no two photographs match.
     """
     require_pycolmap()
-    spheres = _spheres(scene / "images", names) if options.camera_model == SPHERE else []
-    others = [name for name in names if name not in set(chain(*spheres))]
-    found_groups = [] if is_video else camera_groups(scene / "images", others)
-    groups, sizes = found_groups, list[list[str]]()
-    if options.one_camera:
-        groups = list(_by_size(scene / "images", others).values())
-    if options.one_camera is None:
-        sizes = size_groups(scene / "images", others)
-    matcher = choose_matcher(options.matcher, names, is_video, bool(found_groups))
-    job = {
-        "scene": str(scene.absolute()),
-        "names": names,
-        "groups": groups,
-        "sizes": sizes,
-        "masks": str((scene / "masks").absolute()) if (scene / "masks").is_dir() else None,
-        "spheres": spheres,
-        "camera_model": DEFAULT_MODEL if options.camera_model in (None, SPHERE) else options.camera_model,
-        "refines_lens": options.camera_model is None and pairs is None,
-        "locations": gps_locations(scene / "images", names),
-        "seed": options.seed,
-        "pairs": pairs or (sequential_pairs(names) if matcher == "sequential" else None),
-        "are_small": pairs is not None,
-        "are_enlarged": are_enlarged,
-    }
+    job = _job(scene, names, options, is_video, pairs) | {"are_enlarged": are_enlarged}
     found = run_colmap(job, counting, watch)
     if not found["models"]:
         raise SceneError(
@@ -344,18 +320,44 @@ def map_photographs(
             lines = "".join(f"{sanitize_name(name)}\n" for name in found["unregistered"])
             temporary.write_text(lines, encoding="utf-8")
     return Mapping(
-        len(names),
-        found["unregistered"],
-        found["points"],
-        found["error"],
-        found["track_length"],
-        found["models"],
-        found["gps_error"],
-        matcher,
-        scene,
-        found["spread"],
-        {name: np.array(turn) for name, turn in found["turns"].items()},
+        num_photographs=len(names),
+        unregistered=found["unregistered"],
+        num_points=found["points"],
+        error=found["error"],
+        track_length=found["track_length"],
+        num_models=found["models"],
+        gps_error=found["gps_error"],
+        matcher=job["matcher"],
+        scene=scene,
+        spread=found["spread"],
+        turns={name: np.array(turn) for name, turn in found["turns"].items()},
     )
+
+
+def _job(
+    scene: Path, names: list[str], options: SfmOptions, is_video: bool, pairs: Sequence[tuple[str, str]] | None
+) -> dict[str, Any]:
+    """The job of colmap_worker.py, as JSON: which photographs share a camera, which pairs to match, places by GPS."""
+    images, masks = scene / "images", scene / "masks"
+    spheres = _spheres(images, names) if options.camera_model == SPHERE else []
+    others = [name for name in names if name not in set(chain(*spheres))]
+    by_exif = [] if is_video else camera_groups(images, others)
+    matcher = choose_matcher(options.matcher, names, is_video, bool(by_exif))
+    return {
+        "scene": str(scene.absolute()),
+        "names": names,
+        "groups": list(_by_size(images, others).values()) if options.one_camera else by_exif,
+        "sizes": size_groups(images, others) if options.one_camera is None else [],
+        "masks": str(masks.absolute()) if masks.is_dir() else None,
+        "spheres": spheres,
+        "camera_model": DEFAULT_MODEL if options.camera_model in (None, SPHERE) else options.camera_model,
+        "refines_lens": options.camera_model is None and pairs is None,
+        "locations": gps_locations(images, names),
+        "seed": options.seed,
+        "matcher": matcher,
+        "pairs": pairs or (sequential_pairs(names) if matcher == "sequential" else None),
+        "are_small": pairs is not None,
+    }
 
 
 def _why_none_fit(images: Path, names: list[str]) -> str:

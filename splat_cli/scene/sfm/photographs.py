@@ -80,16 +80,20 @@ def collect_photographs(source: Path, images: Path, masks: Path | None = None) -
 
 def lost_colors(source: Path, masks: Path | None = None) -> Iterator[str]:
     """Remarks on colours that the copies of photographs in formats that COLMAP does not read no longer state."""
-    names: dict[str, list[str]] = {}
     paths = source_files(source, masks)
+    return ignored_colors([path for path in paths if path.suffix.lower() in _CONVERTED], len(paths))
+
+
+def ignored_colors(paths: Sequence[Path], num: int) -> Iterator[str]:
+    """Remarks on colours that some of `num` photographs state and that are not applied; see `ignored_by`."""
+    names: dict[str, list[str]] = {}
     for path in paths:
-        if path.suffix.lower() in _CONVERTED:
-            with suppress(ValueError):  # skipped by `collect_photographs`
-                for remark in ignored_by(path):
-                    if remark is not TURNED:  # the copies keep EXIF data
-                        names.setdefault(remark, []).append(path.name)
+        with suppress(ValueError):  # damaged: skipped by `collect_photographs`
+            for remark in ignored_by(path):
+                if remark is not TURNED:  # copies keep EXIF data
+                    names.setdefault(remark, []).append(path.name)
     for remark, found in names.items():
-        yield f"{len(found):,} of {len(paths):,} photographs {remark} ({first_of(found)})"
+        yield f"{len(found):,} of {num:,} photographs {remark} ({first_of(found)})"
 
 
 def _utf8_name(name: str) -> str:
