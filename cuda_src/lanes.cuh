@@ -18,7 +18,8 @@
 SPLAT_LANE vint lane_id() { return (int)threadIdx.x; }
 SPLAT_LANE bool leader() { return threadIdx.x == 0; }        // true in one lane of the warp; it stores results that all lanes have
 
-// For 32 elements that begin at `first`: the index of the lane's own one. p + own(first) is the address that ..._own functions take.
+// For 32 elements that begin at `first`: the index of the lane's own one. p + own(first) is the address that ..._own functions take. On
+// the CPU one fiber has all 32 lanes, and own(first) is `first`.
 SPLAT_LANE int own(int first) { return first + (int)threadIdx.x; }
 
 SPLAT_LANE vfloat vmin(vfloat a, vfloat b) { return fminf(a, b); }

@@ -5,9 +5,12 @@
 // With the render x, the photograph y, and * the convolution with the window w:
 //   mx = w * x, my = w * y, xx = w * x^2, yy = w * y^2, xy = w * (x y)
 //   SSIM = a b / (c d), a = 2 mx my + C1, b = 2 (xy - mx my) + C2, c = mx^2 + my^2 + C1, d = (xx - mx^2) + (yy - my^2) + C2
-// l1_ssim writes the derivatives of SSIM with respect to mx, xx and xy at each pixel. l1_ssim_backward convolves them again, because w
-// is symmetric:
+//
+// l1_ssim writes the derivatives of SSIM at each pixel. mx is in all of a, b, c and d; xx is in d and xy in b:
+//   by_mx = 2 my (b - a) / (c d) - 2 mx SSIM (1 / c - 1 / d)        by_xx = -SSIM / d        by_xy = 2 a / (c d)
+// A pixel of x is in the windows of 11x11 pixels. l1_ssim_backward sums over them: a convolution again, because w is symmetric:
 //   d (sum of SSIM) / dx = w * by_mx + 2 x (w * by_xx) + y (w * by_xy)
+//
 // Launched by splat_cli/joint/loss.py. The same in plain NumPy: tests/reference/ssim_loss.py.
 #include "common.cuh"
 #include "lanes.cuh"
@@ -90,7 +93,6 @@ extern "C" __global__ void __launch_bounds__(256) l1_ssim(
             const vfloat error = (1.0f - ssim_weight) * vabs(difference) + ssim_weight * (1.0f - ssim);
             store(errors + blockIdx.z * plane, p, select(in, error, vfloat(0.0f)), drawn);
         }
-        // derivatives with respect to mx (including its effect on the variances), xx and xy
         const vfloat by_xx = -(ssim * vrcp(t.d)), by_xy = 2.0f * t.a * inv_cd;
         const vfloat by_mx = 2.0f * t.my * (t.b - t.a) * inv_cd - 2.0f * t.mx * ssim * (vrcp(t.c) - vrcp(t.d));
         float* out = d_maps + blockIdx.z * plane;

@@ -93,10 +93,12 @@ __device__ __forceinline__ void step_base(
     for (int c = 0; c < 3; ++c) step_row(planes, colors, ROW_SH0, c, gradients[ROW_SH0 + c], state, seed, on);
 }
 
-// Step of a view-dependent coefficient of each splat's colour in `on`: Adam without a first moment. Lanes of `sectors` (sectors_of(on))
-// store what they have read: a store with gaps costs a transfer per gap where the planes are in host memory. params: of its first channel.
-// second: the second moments of the constant colour after its step. The mean of Y_k^2 over the coefficients of all degrees is Y_0^2
-// (Unsoeld's theorem): they are what the second moments of the others would be in the mean.
+// Step of a view-dependent coefficient of the splats in `on`: Adam without a first moment, and with the second moments of the constant
+// colour after its step (`second`). Y_k^2 has the mean Y_0^2 over the coefficients of a degree (Unsoeld's theorem), so these are the mean
+// of what second moments of the coefficients would be.
+//
+// params: the lane's element of the coefficient's first channel. sectors: sectors_of(on). Other lanes of these sectors store what they
+// have read, because a store with gaps costs a transfer per gap if the planes are in host memory.
 __device__ __forceinline__ void step_coefficient(
     float* __restrict__ params /* [3, stride] */, vfloat3 second, vfloat3 g, size_t stride, const IterState& state, vbool on, vbool sectors)
 {

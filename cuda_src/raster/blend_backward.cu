@@ -1,17 +1,20 @@
-// Gradients of the blend. A block takes segments of tiles: at most 256 splats, and all 256 pixels, so that many blocks share a long
-// list. Each warp owns some pixels and walks the segment front to back, starting from the saved state; warps that end go on with the
-// next segment of their block. The colour behind a splat is
-// the final colour minus the colour so far. A warp sums the gradients of its pixels on tensor cores (matrix_sums.cuh) or in a butterfly
-// that leaves one value per lane (warp_add), and adds them to memory as one row of atomics.
+// Gradients of the blend.
 //
-// With alpha_i = opacity_i exp(power_i) and T_i = (1 - alpha_1) ... (1 - alpha_(i-1)), a pixel is sum_i T_i alpha_i c_i + T background:
+// Per pixel. With alpha_i = opacity_i exp(power_i) and T_i = (1 - alpha_1) ... (1 - alpha_(i-1)), a pixel is
+// sum_i T_i alpha_i c_i + T background. Its gradients are
 //     dL/dc_i     = alpha_i T_i d                                    d = dL/d pixel
 //     dL/dalpha_i = T_i (c_i . d - R_i)                              R_i = d . (everything behind splat i, with background) / T_(i+1)
 //     dL/dpower_i = g_i = alpha_i dL/dalpha_i                        0 if alpha_i was clipped
-// For a few splats at once, front to back: alpha_i, T_i and what is behind the last of them, so one division yields its R_i. Then back to
-// front: R_(i-1) = R_i + alpha_i (c_i . d - R_i).
-// The sums over pixels are moments of g_i: g_i times 1, dx, dy, dx^2, dx dy, dy^2, with (dx, dy) = pixel - mean2d. All gradients of
-// the ellipse are linear in these moments (geometry_backward.cuh), and moments cost half as much as the gradients themselves.
+// The colour behind a splat is the final colour minus the colour so far. To divide once for a few splats: first front to back, alpha_i,
+// T_i and what is behind the last of them, which yields its R_i; then back to front, R_(i-1) = R_i + alpha_i (c_i . d - R_i).
+//
+// Per splat. The sums over pixels are moments of g_i: g_i times 1, dx, dy, dx^2, dx dy, dy^2, with (dx, dy) = pixel - mean2d. All
+// gradients of the ellipse are linear in these moments (geometry_backward.cuh), and moments cost half as much as the gradients.
+//
+// Work. A block takes segments of tiles: at most 256 splats, and all 256 pixels, so that many blocks share a long list. A warp owns some
+// of the pixels. It walks the segment front to back from the saved state, then the next segment of its block, without waiting for other
+// warps. It sums the gradients of its pixels on tensor cores (matrix_sums.cuh) or in a butterfly that leaves one value per lane
+// (warp_add), and adds them to memory as one row of atomics.
 // Launched by splat_cli/render/blend.py. The same in plain NumPy: tests/reference/blend.py.
 #define OFFSETS 1
 #define PIXELS 2                                    // halves the sums over a warp: docs/optimizations/kernels.md

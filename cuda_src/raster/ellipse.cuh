@@ -88,7 +88,8 @@ __device__ __forceinline__ Span tile_span(const Ellipse& e, const Camera& camera
     const vbool meets = top <= bottom;
     Span span = {0, 0};
     if (!some(meets)) return span;
-    // The right edge as a function dx(dy) is concave and largest at tilt_y; the left edge is its mirror image.
+    // The edges at dy are dx = (-b dy +- sqrt(reach a - det dy^2)) / a. The right one is concave, and largest at tilt_y if that is within
+    // the row, else at the nearer border of the row. The left one is its mirror image.
     const vfloat dy_right = fminf(fmaxf(e.tilt_y, top), bottom), dy_left = fminf(fmaxf(-e.tilt_y, top), bottom);
     const vfloat reach_a = __fmul_rn(e.reach, e.a);
     const vfloat root_right = __fsqrt_rn(fmaxf(__fmaf_rn(-e.det, __fmul_rn(dy_right, dy_right), reach_a), 0.0f));

@@ -71,8 +71,11 @@ __device__ __forceinline__ vint owner_of(const TileWork& work, vint at, vbool m)
 __device__ __forceinline__ vint pieces_of(vint columns) { return vmax(columns + (IN_FLIGHT - 1), 0) / IN_FLIGHT; }
 
 // Calls visit(TileBatch) until all tiles that the block's splats touch have been visited. All lanes of a warp call it, thread i with
-// splat first_splat + i; `listed`: whether to walk that splat's tiles. The rows of each bounding box are cut into pieces of
-// IN_FLIGHT tiles, and each lane takes every 32nd piece of its warp's splats.
+// splat first_splat + i; `listed`: whether to walk that splat's tiles.
+//
+// The rows of each bounding box are cut into pieces of IN_FLIGHT tiles, and each lane takes every 32nd piece of its warp's splats. For
+// example, boxes of 2 x 5, 1 x 1 and 3 x 4 tiles (rows x columns) have 4, 1 and 3 pieces, with running sums 4, 5 and 8 in `end`. Piece 6
+// belongs to the third splat, the first with end > 6. It is that splat's piece 6 - 5 = 1, the only one of row 1.
 template <class F>
 __device__ __forceinline__ void for_each_tile(
     TileWork& work, int first_splat, vbool listed, const Ellipse& e, const TileBox& box, const Camera& camera, vfloat depth, F visit)
