@@ -24,6 +24,7 @@ from splat_cli.terminal.interrupt import Interrupted, deferred_interrupt
 from splat_cli.terminal.phase_timer import Stopwatch
 from splat_cli.train.trainer import Trainer
 
+_COMPILING = "Compiling kernels; later runs find them in the cache"
 OnProgress = Callable[[Progress], bool | None]
 """User function called with the progress; training ends early if it returns False."""
 
@@ -129,7 +130,7 @@ class Session:
     def train(self, wait_for_kernels: Callable[[], None]) -> RunSummary:
         """Train to the last step and save the result.
 
-        wait_for_kernels: returns when the kernels of later steps are compiled.
+        wait_for_kernels: returns when the kernels of the run are compiled, except for those that depend on photographs.
         """
         trainer, first, last = self.trainer, self.trainer.step, self.config.steps
         self.log.start_from(first, self.clock.seconds)
@@ -137,13 +138,13 @@ class Session:
             self.log.board.open(first)
         with self.display.training(last, first) as show:
             on_progress = functools.partial(self._on_progress, show)
-            with self._closed_after_loss():
+            with self._closed_after_loss():  # signals may end the compiler and the first step at once
+                with self.timer("compiling"), self.display.explaining(_COMPILING):
+                    wait_for_kernels()
                 try:
-                    self._run_until(min(first + 1, last), on_progress)  # compiles kernels: signals may end it at once
+                    self._run_until(min(first + 1, last), on_progress)  # compiles kernels that depend on photographs
                 except StoppedByCallback as error:
                     raise Interrupted(self._stop_early(), error) from None
-                with self.timer("compiling"):  # kernels of later steps: a deferred signal would wait for the compiler
-                    wait_for_kernels()
             with deferred_interrupt() as self._deferred, self._closed_after_loss():
                 self._train_and_save(
                     [*(step for step in self.config.save_steps if first < step < last), last], on_progress

@@ -1,6 +1,7 @@
 """Progress and messages on standard error: a bar on terminals, plain lines in logs."""
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -119,6 +120,16 @@ class Display:
         hidden = self._level == Level.QUIET
         with ProgressBar(total=total, desc=label, file=self._stream, leave=False, disable=hidden) as bar:
             yield bar.update
+
+    @contextmanager
+    def explaining(self, line: str, seconds: float = 2.0) -> Iterator[None]:
+        """Print `line` if the block takes longer than `seconds`: without it, the program seems to hang."""
+        timer = threading.Timer(seconds, self.say, [line])
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     @contextmanager
     def training(self, num_steps: int, first: int = 0) -> Iterator[Callable[[Progress], None]]:

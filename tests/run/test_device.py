@@ -12,6 +12,7 @@ from splat_cli.device.cpu import CpuBackend
 from splat_cli.run import device, follower
 from splat_cli.run.device import duration_warning, kernels_of_run, prepare_kernels
 from splat_cli.run.plan import resolve_plan
+from splat_cli.train.trainer import Trainer
 from tests.training import SETTINGS
 from tests.views import ring_of_views
 
@@ -57,10 +58,13 @@ def test_kernels_of_a_run_are_compiled_ahead(name, training, tmp_path, monkeypat
     assert {key for key in ahead - _keys(used) if key[0] not in BY_CHANCE} == set()
 
 
-def test_all_kernels_are_compiled_before_signals_are_deferred(training, tmp_path, monkeypatch):
-    """A Ctrl-C must not wait for the compiler, also if the batch has another size than was expected."""
-    handlers, prepared, loaded, loaded_late = [], set(), set(), []
-    prepare, load = CpuBackend.prepare, CpuBackend._load_library
+def test_all_kernels_are_compiled_before_the_first_step(training, tmp_path, monkeypatch):
+    """A Ctrl-C must not wait for the compiler, also if the batch has another size than was expected.
+
+    Nor must the compiler count as training in the time left.
+    """
+    handlers, prepared, loaded, loaded_late, compiled = [], set(), set(), [], []
+    prepare, load, run_until = CpuBackend.prepare, CpuBackend._load_library, Trainer.run_until
 
     def prepare_and_tell(self, units):
         prepared.update(_keys(units))
@@ -77,10 +81,16 @@ def test_all_kernels_are_compiled_before_signals_are_deferred(training, tmp_path
         loaded_late.extend([file] if handlers else [])
         return load(self, file, defines)
 
+    def run_and_tell(self, *arguments):
+        compiled.append(len(handlers))
+        run_until(self, *arguments)
+
+    monkeypatch.setattr(Trainer, "run_until", run_and_tell)
     monkeypatch.setattr(device, "default_batch", lambda config, steps, num_views: 4)
     monkeypatch.setattr(CpuBackend, "prepare", prepare_and_tell)
     monkeypatch.setattr(CpuBackend, "_load_library", load_and_tell)
     training.new(tmp_path / "run", steps=30, report=False)
+    assert set(compiled) == {1}
     assert handlers == [signal.getsignal(signal.SIGINT)]  # prepared before deferred_interrupt replaces it
     assert loaded_late == []
     assert loaded <= prepared

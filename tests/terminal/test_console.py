@@ -9,6 +9,8 @@ import signal
 import struct
 import sys
 import termios
+import threading
+import time
 
 import pytest
 
@@ -46,6 +48,19 @@ def test_log_file_gets_plain_lines(clock):
         "step 21/100, loss 0.3000, 2,500 splats, 2.0 step/s, 00:39 left",
         "step 100/100, loss 0.1000, train PSNR 23.46, 3,000 splats, 9.0 step/s, 00:00 left",
     ]
+
+
+def test_long_work_is_explained():
+    stream = io.StringIO()
+    said, display = threading.Event(), Display(stream)
+    display.say = lambda line: (stream.write(line), said.set())
+    with display.explaining("Compiling", 0.01):
+        assert said.wait(HANG)
+    assert stream.getvalue() == "Compiling"
+    with display.explaining("Reading", 0.05):
+        pass
+    time.sleep(0.1)
+    assert stream.getvalue() == "Compiling"
 
 
 def test_terminal_gets_a_bar():
