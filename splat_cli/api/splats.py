@@ -67,7 +67,7 @@ def evaluate(
         scores = splat.evaluate("garden.spz", "scenes/garden")
         print(scores, scores.per_image["DSC_0042.jpg"].psnr)
 
-    background: "black" or "white". For splats of a run, `Result.evaluate` renders as in training.
+    background: "black" or "white". For splats of a run, `TrainedScene.evaluate` renders as in training.
     """
     if test_every < 1:
         raise UsageError(f"test_every={test_every}: expected 1 (all photographs) or more")

@@ -49,7 +49,7 @@ class TrainConfig(
 
     @property
     def decided(self) -> dict[str, Any]:
-        """Settings that plan or trials choose if they are not given; by themselves one view per GPU, no appearance."""
+        """Settings that plan or trials choose if not given: as given, or what trains without them."""
         return {"batch": self.batch_size, "appearance": self.appearance or "none"}
 
     @property

@@ -30,7 +30,7 @@ class RunSettings:
     )
     gpus: int = setting(
         1,
-        "Number of GPUs that train together, each on other photographs of a batch; with --device cpu, processes.",
+        "Number of GPUs that train together, each on its part of a batch; with --device cpu, processes.",
         low=1,
         high=MAX_GPUS,
         common=True,

@@ -34,7 +34,7 @@ def view_order(num_views: int, steps: int, seed: int, batch: int = 1) -> np.ndar
     rounds = np.concatenate([rng.permutation(num_views) for _ in range(num_rounds)])
     order = np.empty(num_batches * batch, np.int32)
     for slot in range(batch):
-        order[slot::batch] = rounds[_class_of(rounds, num_views, batch) == slot % min(batch, num_views)][:num_batches]
+        order[slot::batch] = rounds[_slot_of(rounds, num_views, batch) == slot % min(batch, num_views)][:num_batches]
     return order[:steps]
 
 
@@ -50,10 +50,10 @@ def own_views(num_views: int, batch: int, share: Share) -> list[int]:
     """Views that a rank shows, ascending: views of slots b with b % num_ranks = rank. A single rank shows all."""
     classes = np.arange(share.rank, batch, share.num_ranks) % min(batch, num_views)
     views = np.arange(num_views)
-    return [int(view) for view in views[np.isin(_class_of(views, num_views, batch), classes)]]
+    return [int(view) for view in views[np.isin(_slot_of(views, num_views, batch), classes)]]
 
 
-def _class_of(views: np.ndarray, num_views: int, batch: int) -> np.ndarray:
+def _slot_of(views: np.ndarray, num_views: int, batch: int) -> np.ndarray:
     """Slot of each view; with fewer views than slots, further slots repeat the first ones."""
     return views % min(batch, num_views)
 

@@ -1,6 +1,6 @@
 """Selection of splats: criteria (host side of cuda_src/density/ratings.cu; masks are bool) and weighted sampling.
 
-Samples are those of cuda_src/density/sampling.cu. Uniform random numbers come from the host, so that a seed gives the
+Kernels of sampling: cuda_src/density/sampling.cu. Uniform random numbers come from the host, so that a seed gives the
 same samples on every device.
 """
 
