@@ -122,10 +122,10 @@ def _are_transparent(views: Sequence[View]) -> bool:
 
 
 def with_whole_batches(config: TrainConfig, steps: int) -> TrainConfig:
-    """The settings of a run of about `steps` steps: `steps` and `save_at` rounded up to whole batches, `batch` set."""
+    """The settings of a run of about `steps` steps, all `decided`; steps and save_at rounded up to whole batches."""
     size = config.batch_size
     save_at = None if config.save_at is None else tuple(config.save_steps)
-    return dataclasses.replace(config, steps=ceil_div(steps, size) * size, save_at=save_at, batch=size)
+    return dataclasses.replace(config, steps=ceil_div(steps, size) * size, save_at=save_at, **config.decided)
 
 
 # Number of steps, batches.

@@ -69,7 +69,6 @@ def other_options(run: RunDir, wanted: TrainConfig) -> list[str]:
     # earlier versions saved the default of coarse_levels
     planned = {name: getattr(before, name) for name in ("batch", "coarse_levels") if not getattr(wanted, name)}
     asked = dataclasses.replace(wanted, **planned)
-    asked = dataclasses.replace(asked, **asked.decided)
     if wanted.steps is None and wanted.free_space is None:
         chosen = [name for name in run.trials().get("chosen", {}) if getattr(wanted, name) == SETTINGS[name].default]
         asked = dataclasses.replace(asked, **{name: getattr(before, name) for name in chosen})

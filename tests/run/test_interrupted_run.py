@@ -15,10 +15,10 @@ SCENE = Path("scene")
 
 
 def begun(folder, **settings):
-    """A run that has begun with these settings; the plan has set its steps and batch."""
+    """A run that has begun with these settings; the plan has set its steps, batch and appearance."""
     folder.mkdir()
     run = RunDir(folder)
-    config = TrainConfig(**{"steps": 9_000, "batch": 4} | settings)
+    config = TrainConfig(**{"steps": 9_000, "batch": 4, "appearance": "none"} | settings)
     run.save_config(with_fixed_paths(config, SCENE), SCENE, "CPU")
     run.save_cameras([])
     return run

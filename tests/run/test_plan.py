@@ -89,10 +89,17 @@ def test_given_settings_are_kept():
         "dropout": 0.25,
         "splat_budget": 0,
         "batch": 1,
+        "appearance": "exposure",
     }
     config = resolved(**asked)
     assert {name: getattr(config, name) for name in asked} == asked
     assert resolve_plan(load_config(None, asked), VIEWS).requested == load_config(None, asked)
+
+
+def test_a_plan_records_that_nothing_chose_an_appearance():
+    """A run that continues must not leave it open again: trials would choose another one."""
+    assert resolve_plan(load_config(), VIEWS).requested.decided == {"batch": 1, "appearance": "none"}
+    assert resolve_plan(load_config(), VIEWS).requested.appearance == "none"
 
 
 def test_steps_follow_the_number_of_photographs():

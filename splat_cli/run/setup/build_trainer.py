@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from splat_cli.config import TrainConfig
+from splat_cli.config import ResolvedConfig, TrainConfig
 from splat_cli.device import Backend
 from splat_cli.errors import OutOfMemory
 from splat_cli.gaussians.arrays import SplatArrays, limit_sh_degree
@@ -17,22 +17,26 @@ from splat_cli.run.plan import RunPlan, resolve_plan
 from splat_cli.run.setup.memory_plan import MemoryPlan, plan_memory
 from splat_cli.run.setup.training_data import TrainingData
 from splat_cli.scene.points.initial_points import ANY_IN_VIEW, out_of_view
+from splat_cli.scene.view import View
 from splat_cli.terminal.console import Display
 from splat_cli.terminal.phase_timer import PhaseTimer
 from splat_cli.train.initial_splats import initial_splats
 from splat_cli.train.multi_gpu.sharded import leading
 from splat_cli.train.trainer import Trainer, TrainingInputs
 
+Start = SplatArrays | tuple[np.ndarray, np.ndarray]
+"""Splats, or points float32 [P, 3] with colours uint8 [P, 3], from which training starts."""
+
 
 @dataclass(frozen=True)
 class InitialState:
-    """points: float32 [P, 3] and colours uint8 [P, 3], or splats. frozen: splats that stay unchanged, with --frozen.
+    """points: points with colours, or splats. frozen: splats that stay unchanged, with --frozen.
 
     pose_offsets: offsets from `align_poses`, with --pose-opt. surface: points float32 [P, 3] on surfaces, which end
     free space: the scene's, or, if it has none, some of the plane sweep; None: the scene's, if any.
     """
 
-    points: tuple[np.ndarray, np.ndarray] | SplatArrays
+    points: Start
     pose_offsets: np.ndarray | None = None
     frozen: SplatArrays | None = None
     surface: np.ndarray | None = None
@@ -51,7 +55,7 @@ def build_trainer(
     backend: Backend,
     plan: RunPlan | TrainConfig,
     inputs: TrainingInputs,
-    start: SplatArrays | tuple[np.ndarray, np.ndarray],
+    start: Start,
     *,
     frozen: SplatArrays | None = None,
     timer: PhaseTimer | None = None,
@@ -59,7 +63,7 @@ def build_trainer(
     origin: Iterable[float] = (0.0, 0.0, 0.0),
     on_device: RowsOnDevice | None = None,
 ) -> Trainer:
-    """A trainer that starts from splats, or from points float32 [P, 3] with colours uint8 [P, 3].
+    """A trainer that starts from splats or points.
 
     A TrainConfig is resolved for these inputs. Without points, splats are read from `init_from`.
     frozen: splats that stay unchanged, with at most the SH degree of training. ranks: with --gpus, led by this process.
@@ -69,24 +73,15 @@ def build_trainer(
         trainer.run_until(500)
     """
     if isinstance(plan, TrainConfig):
-        if isinstance(start, SplatArrays):
-            plan = resolve_plan(plan, inputs.images.views, start.means, from_splats=True)
-        else:
-            plan = resolve_plan(plan, inputs.images.views, start[0])
-    config, notices = plan.config, list[str]()
-    rng = np.random.default_rng(config.seed)
-    if isinstance(start, SplatArrays):
-        splats = limit_sh_degree(start, config.trained_sh_degree)
-    else:
-        splats, notices = initial_splats(backend, config, *start, rng, origin)
-        if config.init_from and (apart := out_of_view(inputs.images.views, splats.means, "splats", ANY_IN_VIEW)):
-            notices.append(f"of {config.init_from}, {apart}")
+        plan = _resolved(plan, inputs.images.views, start)
+    rng = np.random.default_rng(plan.config.seed)
+    splats, notices = _first_splats(backend, plan.config, inputs.images.views, start, rng, origin)
     sharding = None
     if ranks is not None and ranks.size > 1:
-        sharding = leading(ranks, config, inputs.images.views, inputs.budget, inputs.points)
+        sharding = leading(ranks, plan.config, inputs.images.views, inputs.budget, inputs.points)
     trainer = Trainer(
         backend,
-        config,
+        plan.config,
         splats,
         inputs,
         frozen=frozen,
@@ -97,6 +92,29 @@ def build_trainer(
     )
     trainer.notices += notices
     return trainer
+
+
+def _resolved(config: TrainConfig, views: Sequence[View], start: Start) -> RunPlan:
+    if isinstance(start, SplatArrays):
+        return resolve_plan(config, views, start.means, from_splats=True)
+    return resolve_plan(config, views, start[0])
+
+
+def _first_splats(
+    backend: Backend,
+    config: ResolvedConfig,
+    views: Sequence[View],
+    start: Start,
+    rng: np.random.Generator,
+    origin: Iterable[float],
+) -> tuple[SplatArrays, list[str]]:
+    """Splats of step 0, and notices about them."""
+    if isinstance(start, SplatArrays):
+        return limit_sh_degree(start, config.trained_sh_degree), []
+    splats, notices = initial_splats(backend, config, *start, rng, origin)
+    if config.init_from and (apart := out_of_view(views, splats.means, "splats", ANY_IN_VIEW)):
+        notices.append(f"of {config.init_from}, {apart}")
+    return splats, notices
 
 
 def build_trainer_within_memory(

@@ -3,7 +3,6 @@
 Training appends to train.jsonl, one JSON entry per line.
 """
 
-import dataclasses
 import itertools
 import json
 import os
@@ -265,7 +264,6 @@ class RunDir:
             run["held_out"] = self.split_path.name
         if any(origin := list(origin)):
             run["origin"] = ",".join(f"{value:.0f}" for value in origin)
-        config = dataclasses.replace(config, appearance=config.decided["appearance"])  # no trial chooses it any more
         with replacing(self.config_path, durable=True) as temporary:
             temporary.write_text(config_toml(config, run), encoding="utf-8", errors="surrogateescape")
 

@@ -232,4 +232,4 @@ def test_a_log_that_cannot_be_read_now_is_not_replaced(run):
 
 def test_scene_and_settings_read_back(run, tmp_path):
     assert run.scene_path() == (tmp_path / "scene").resolve()
-    assert run.config() == load_config("demo", {"test_every": 4, "appearance": "none"})
+    assert run.config() == load_config("demo", {"test_every": 4})
