@@ -93,10 +93,15 @@ _SPLAT_OPACITY = 0.35  # opacity of a splat
 _CORE = (10, 90)  # percentiles of the points that the picture must contain
 
 
-def camera_map(splats: SplatArrays, views: Sequence[View], held_out: frozenset[str]) -> Markup:
-    """The splats and all cameras from above; splats above the cameras are omitted."""
+def camera_map(
+    splats: SplatArrays,
+    views: Sequence[View],
+    held_out: frozenset[str],
+    stops: Mapping[str, int] = MappingProxyType({}),
+) -> Markup:
+    """The splats and all cameras from above; splats above the cameras are omitted. stops: see `page`."""
     colors = np.clip(0.5 + SH_C0 * splats.sh0.astype(np.float64), 0, 1)
-    return map_from_above(splats.means, colors, opacities(splats), views, held_out, "splats")
+    return map_from_above(splats.means, colors, opacities(splats), views, held_out, "splats", stops=stops)
 
 
 def map_from_above(
@@ -107,11 +112,12 @@ def map_from_above(
     marked: frozenset[str],
     what: str,
     places: Sequence[tuple[np.ndarray, np.ndarray]] = (),
+    stops: Mapping[str, int] = MappingProxyType({}),
 ) -> Markup:
     """Points [P, 3], colours [P, 3] of 0 to 1 and their weights [P] from above, and cameras.
 
     marked: names of held-out views; what: the points are; places: (position, direction) of more cameras, which get a
-    number.
+    number. stops: see `page`; a click on such a camera goes there.
     """
     centers = np.array([view.center for view in views])
     axes = _ground_axes(views, centers)
@@ -123,7 +129,9 @@ def map_from_above(
     low, width = _window(np.array([*cameras[:, :2], *(place[:2] for place, _ in places)]), points[below, :2])
     density = _density(below, (points[:, :2] - low) / width, colors, weights)
     marks = [
-        _arrowhead((place - low) / width * _SIDE, direction, view.name, view.name in marked)
+        _link(
+            _arrowhead((place - low) / width * _SIDE, direction, view.name, view.name in marked), stops.get(view.name)
+        )
         for view, place, direction in zip(views, cameras[:, :2], directions[:, :2], strict=True)
     ]
     marks += [
@@ -168,6 +176,11 @@ def _density(chosen: np.ndarray, places: np.ndarray, colors: np.ndarray, weights
     alpha = 1 - (1 - _SPLAT_OPACITY) ** total
     rgba = np.concatenate([sums / np.maximum(total, 1e-9)[:, None], alpha[:, None]], axis=1)
     return np.rint(255 * rgba).astype(np.uint8).reshape(side, side, 4)
+
+
+def _link(mark: Markup, number: int | None) -> Markup:
+    """The mark; a click goes to the view of that number in the scene in 3D."""
+    return mark if number is None else tag("a", mark, href="#stage", data_view=number)
 
 
 def _numbered(number: str, place: np.ndarray, direction: np.ndarray) -> Markup:
@@ -229,7 +242,11 @@ def page(
         _warnings(data),
         _fold("Training", curves(data)),
         _trials(data),
-        _fold("Cameras from above", _map(data, splats)),
+        _fold(
+            "Cameras from above",
+            _map(data, splats, stops),
+            "A click on a camera goes there in 3D." if stops else None,
+        ),
         _fold("Settings", _settings(data)),
         _fold("Splats", distributions(splats), "Number of splats by opacity and by size in world units.")
         if splats and len(splats)
@@ -352,14 +369,14 @@ def _which(data: RunData, views: Sequence[ComparedView]) -> str:
     return f"{which}{order}. Drag across a picture to compare. High PSNR and SSIM{flip}: both look alike."
 
 
-def _map(data: RunData, splats: SplatArrays | None) -> Markup | None:
+def _map(data: RunData, splats: SplatArrays | None, stops: Mapping[str, int]) -> Markup | None:
     views = data.run.views("all")
     if not splats or not len(splats) or not views:
         return None
     held_out = frozenset(view.name for view in data.run.views("test")) if data.config.eval else frozenset()
     keys = [tag("span", "trained on", class_="key trained")]
     keys += [tag("span", "held out", class_="key held-out")] if held_out else []
-    return tag("figure", tag("figcaption", *keys), camera_map(splats, views, held_out), class_="map")
+    return tag("figure", tag("figcaption", *keys), camera_map(splats, views, held_out, stops), class_="map")
 
 
 def _time(data: RunData) -> Markup | None:

@@ -26,7 +26,7 @@ from splat_cli.run.storage.load_run import load_run_images
 from splat_cli.scene.trajectories.focus import up_direction
 from splat_cli.scene.view import Scene, View, evenly_spread
 from splat_cli.terminal.console import Display, Level
-from splat_cli.viewer.html import NUM_STOPS, Stop, seen_points, splats_in_3d
+from splat_cli.viewer.html import MAX_TOUR, NUM_STOPS, Stop, seen_points, splats_in_3d
 
 _MAX_SIDE, _MAX_BYTES = 800, 60_000  # of such a photograph
 _NUM_VIEWS = 64  # to find the splats that contribute most
@@ -40,16 +40,20 @@ _SPLATS_PER_ENTRY = 64  # maximum per entry of the palette; beyond it, splats ar
 def stops_of(
     data: RunData, compared: Sequence[ComparedView], scene: Path | Scene | None, backend: Backend
 ) -> list[Stop]:
-    """The first view, the compared ones and others from all over the scene, in the order of the run.
+    """All views, or many from all over the scene, in the order of the run.
 
-    Photographs that are already in the page are not repeated. scene: see `load_run_images`.
+    The first, the compared ones and a few others have their photographs; without any photographs, there are only these
+    views. Photographs that are already in the page are not repeated. scene: see `load_run_images`.
     """
     views = data.run.views("all")
     in_page = {one.view.name: one for one in compared}
     names = {view.name for view in [*views[:1], *evenly_spread(views, NUM_STOPS)]} | set(in_page)
-    chosen = [view for view in views if view.name in names]
     photographs = {name: f"#{photograph_id(one)}" for name, one in in_page.items()}
-    photographs |= _photographs(data, [view for view in chosen if view.name not in in_page], scene, backend)
+    missing = [view for view in views if view.name in names - set(in_page)]
+    photographs |= _photographs(data, missing, scene, backend)
+    if photographs:
+        names |= {view.name for view in evenly_spread(views, MAX_TOUR)}
+    chosen = [view for view in views if view.name in names]
     held_out = {view.name for view in data.run.views("test")} if data.config.eval else set()
     for view in chosen:
         if view.distortion is not None:  # the page has pinhole cameras only

@@ -65,3 +65,11 @@ def test_memory_grows_with_the_number_of_cameras_not_with_its_square(splats):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2**25
+
+
+def test_cameras_of_the_scene_in_3d_are_links(splats):
+    views = ring_of_views(4)
+    svg = camera_map(splats, views, frozenset(), {views[1].name: 7})
+    assert svg.count("<a ") == 1
+    assert '<a href="#stage" data-view="7"><polygon class="trained"' in svg
+    assert f"<title>{views[1].name}</title></polygon></a>" in svg

@@ -49,6 +49,14 @@ def test_photographs_are_in_order_with_scores(data, backend):
     assert all(is_photograph(stop.photograph, data, stop.view) for stop in stops)
 
 
+def test_all_cameras_can_be_visited_and_a_few_have_photographs(data, backend, monkeypatch, tmp_path):
+    monkeypatch.setattr("splat_cli.report.scene_in_3d.NUM_STOPS", 2)
+    stops = stops_of(data, [], None, backend)
+    assert [stop.view.name for stop in stops] == [view.name for view in data.run.views("all")]
+    assert 2 <= sum(stop.photograph is not None for stop in stops) <= 3 < len(stops)
+    assert len(stops_of(data, [], tmp_path / "gone", backend)) <= 3
+
+
 def test_compared_views_have_their_pictures_and_measured_flip(data, backend):
     step = max(data.metrics)
     measured = {name: dict(score) for name, score in data.measured["per_image"].items()}

@@ -280,6 +280,7 @@ def test_page_walks_and_measures(chromium, sample_run, tmp_path, size):
     box = page.locator("#stage").bounding_box()
     for share, answer in ((0.35, "second"), (0.65, "units")):
         page.mouse.click(box["x"] + share * box["width"], box["y"] + box["height"] / 2)
+        assert page.locator("#distance").inner_text() == "finding the point …"
         page.wait_for_selector(f"#distance:text('{answer}')", timeout=1000 * HANG)
     wait_for(page, page.locator("#marks circle").last.is_visible)
     page.locator("#length input").fill("1.25")
@@ -287,6 +288,7 @@ def test_page_walks_and_measures(chromium, sample_run, tmp_path, size):
     assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
     a, b = measured_points(page)
     assert page.locator("#option").inner_text().endswith(" 1.25m")
+    assert page.locator("#to-scale").inner_text() == "For files in metres, add to splat export:"
     assert np.linalg.norm(a - b) == pytest.approx(float(distance.inner_text().split("(")[1].split()[0]), rel=1e-3)
     start = opening.start
     w2c = start.w2c
@@ -296,6 +298,7 @@ def test_page_walks_and_measures(chromium, sample_run, tmp_path, size):
     assert [left[1] / left[2], right[1] / right[2]] == pytest.approx([0, 0], abs=0.01)
     page.locator("#next").click()
     assert name.inner_text() == "view_008.jpg"
+    assert page.locator("#view-note").inner_text() == "moving …"
 
     nearer = start.center + 0.85 * (a - start.center)  # on the ray of the click, but not on the surface
     [there] = [view for view in opening.views if view.name == "view_008.jpg"]
