@@ -107,6 +107,19 @@ def requested_settings(config: TrainConfig) -> dict[str, Any]:
     return changed_settings(config) | {name: value for name, value in given.items() if value is not None}
 
 
+def as_arguments(settings: Mapping[str, Any]) -> list[str]:
+    """Settings as arguments of a command, one each."""
+    arguments = []
+    for name, value in settings.items():
+        option = SETTINGS[name].option
+        if isinstance(value, bool):
+            arguments.append(option if value else option.replace("--", "--no-", 1))
+        else:
+            text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            arguments.append(f"{option}={text}")
+    return arguments
+
+
 def _toml_value(value: Any) -> str:
     """JSON is valid TOML for these values, except for one control character that JSON does not escape."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

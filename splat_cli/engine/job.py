@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from splat_cli.config import SETTINGS, TrainConfig
-from splat_cli.config.presets import requested_settings
+from splat_cli.config import TrainConfig
+from splat_cli.config.presets import as_arguments, requested_settings
 from splat_cli.io.folder_lock import wait_until_unlocked
 from splat_cli.run.storage.find_run import is_run
 
@@ -95,7 +95,7 @@ def failed_result(job: Job, reason: str, exit_code: int = 1) -> JobResult:
 def train_job(name: str, scene: Path, run: Path, config: TrainConfig, device: str) -> Job:
     """The job `splat train --json` of a scene. It resumes a run that has begun. Its log is next to the run's folder."""
     command = ("train", str(scene), "--json", "--device", device)
-    settings = _options(requested_settings(config))
+    settings = as_arguments(requested_settings(config))
     new, resumed = (*command, "--out", str(run), *settings), (*command, "--resume", str(run), *settings)
     return Job(name, new, Path.cwd(), _log_of(run), run, resumed, (scene,))
 
@@ -106,7 +106,7 @@ def resume_job(run: Path, scene: Path | None, changes: Mapping[str, Any], device
     scene: its new folder, if it has moved.
     """
     moved = () if scene is None else (scene,)
-    command = ("train", *map(str, moved), "--json", "--device", device, "--resume", str(run), *_options(changes))
+    command = ("train", *map(str, moved), "--json", "--device", device, "--resume", str(run), *as_arguments(changes))
     return Job(run.name, command, Path.cwd(), _log_of(run), run, command, (run, *moved))
 
 
@@ -117,16 +117,3 @@ def resumed_on(job: Job, num_gpus: int) -> Job:
 
 def _log_of(run: Path) -> Path:
     return run.with_name(f"{run.name}.log")
-
-
-def _options(settings: Mapping[str, Any]) -> list[str]:
-    """Settings as options of the command line."""
-    options = []
-    for name, value in settings.items():
-        option = SETTINGS[name].option
-        if isinstance(value, bool):
-            options.append(option if value else option.replace("--", "--no-", 1))
-        else:
-            text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-            options.append(f"{option}={text}")
-    return options

@@ -5,6 +5,22 @@ for (const stage of document.querySelectorAll(".stage")) {
   range.addEventListener("input", () => stage.style.setProperty("--cut", range.value + "%"));
 }
 
+// Commands to copy. Where a page may not write to the clipboard, the button selects the command.
+for (const block of document.querySelectorAll(".verdict pre")) {
+  const [code, button] = [block.firstElementChild, document.createElement("button")];
+  [button.type, button.textContent] = ["button", "copy"];
+  button.addEventListener("click", async () => {
+    getSelection().selectAllChildren(code);
+    try {
+      await navigator.clipboard.writeText(code.textContent);
+      button.textContent = "copied";
+    } catch {
+      button.textContent = "selected";
+    }
+  });
+  block.append(button);
+}
+
 // Renders of all runs lie on top of each other; menus choose the two that are shown.
 for (const select of document.querySelectorAll(".choice select")) {
   const side = select.dataset.side;

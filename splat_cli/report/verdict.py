@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from splat_cli.config import SETTINGS
 from splat_cli.config.combinations import uses_free_space
-from splat_cli.report.markup import Markup, join, prose, tag
+from splat_cli.config.presets import as_arguments, changed_settings
+from splat_cli.report.markup import Markup, join, prose, roughly, tag
 from splat_cli.report.run_data import ComparedView, RunData
-from splat_cli.run.plan import SHORT_RUN
+from splat_cli.run.plan import LONG_VIEWS, SHORT_RUN, default_steps
 
 _GOOD, _FAIR = 26.0, 22.0  # dB
 _GRADES = (
@@ -28,36 +31,57 @@ _HIDDEN = 0.05  # share of points behind floaters
 _NOT_MATCHED = 20.0, 24.0  # dB of held-out photographs, and of those trained on: they contradict each other
 _UNEVEN = 1.0  # dB that fitted colours gain
 _NUM_NAMED = 3  # worst views
-_COMPARED = (
-    "The photograph is shifted against the splats: its pose is wrong. Estimate poses anew with `splat sfm`; if they "
-    "are only a little off, train with `--pose-opt`.",
-    "It is blurred, or something moved: leave it out, or train with `--robust`.",
-    "The splats are smeared: take more photographs of that place.",
+_MANY_SPLATS, _MORE_SPLATS = 3_000_000, 2.5  # --max-splats and splats of --preset quality, relative to the default
+_COMPARE = (
+    "Click on the worst views above, and move the slider under the scene to compare them with their photographs. If a "
+    "photograph is shifted against the splats, its pose is wrong: train again with `--pose-opt`. If it is blurred, or "
+    "something moved, train with `--robust` instead. If the splats are smeared, take more photographs of that place."
 )
-
+_MORE_PHOTOGRAPHS = (
+    "Take more photographs of what the worst views show: sharp ones, each of which overlaps the next by two thirds, in "
+    "the same light. No setting of the training is known to help this run."
+)
 _UNSEEN = (
     "Beside the photographs and far from their cameras, the scene is blurred: no photograph shows it there. Take "
     "photographs of the places that you want to visit."
 )
 
 
+@dataclass(frozen=True)
+class _Step:
+    """A thing to do. command: None if no command does it; seconds: None if it is unknown how long it takes."""
+
+    why: Markup
+    command: str | None = None
+    seconds: float | None = None
+
+    def markup(self) -> Markup:
+        """The reason, the time, and the command as a block, to which the page adds a button that copies it."""
+        if self.command is None:
+            return self.why
+        time = None if self.seconds is None else tag("small", f" ({roughly(self.seconds)})")
+        return join(self.why, time, tag("pre", tag("code", self.command)))
+
+
 def verdict(data: RunData, stops: Mapping[str, int], compared: Sequence[ComparedView] = ()) -> Markup:
     """Three lists. stops: name of a view -> its number in the scene in 3D, for links. compared: views of the page."""
     scores = _Scores(data, compared)
-    views = list(_failing_views(scores, stops))
-    failures = [*_contradictions(data), *views, *_failing_everywhere(data)]
+    fails = [
+        *_contradictions(data),
+        *(_failing_views(scores, stops) or _even(scores, stops)),
+        *_failing_everywhere(data),
+        *([prose(_UNSEEN)] if scores.views else []),
+    ]
     lists = {
-        "How good it is": list(_grade(data)),
-        "Where it fails": [
-            *([] if views else _even(scores, stops)),
-            *(failure for failure, _ in failures),
-            *([prose(_UNSEEN)] if scores.views else []),
-        ],
-        "What to do next": list(_next(data, [step for _, step in failures])),
+        ("How good it is", "ul"): list(_grade(data)),
+        ("Where it fails", "ul"): fails,
+        ("What to do next", "ol"): [step.markup() for step in _next(data, scores)],
     }
+    device = data.provenance.get("device", "the machine that trained this run")
+    notes = {"ol": tag("p", f"The first helps most. Times are estimates for {device}.", class_="note")}
     parts = [
-        join(tag("h2", title), tag("ul", *(tag("li", line) for line in lines)))
-        for title, lines in lists.items()
+        join(tag("h2", title), notes.get(kind), tag(kind, *(tag("li", line) for line in lines)))
+        for (title, kind), lines in lists.items()
         if lines
     ]
     return tag("section", *parts, class_="verdict")
@@ -102,7 +126,8 @@ def _grade(data: RunData) -> Iterator[Markup]:
 class _Scores:
     """PSNR of evaluated views, or, without an evaluation, of those that the page compares.
 
-    views: (name, PSNR), worst first. which: text after "views" that distinguishes the latter.
+    views: (name, PSNR), worst first. is_poor: their mean is low. which: text after "views" that distinguishes the
+    latter.
     """
 
     def __init__(self, data: RunData, compared: Sequence[ComparedView]) -> None:
@@ -111,66 +136,68 @@ class _Scores:
         self.which = "" if views else " compared below"
         views = views or {one.view.name: one.score.psnr for one in compared}
         self.views = sorted(views.items(), key=lambda view: view[1])
+        self.is_poor = bool(self.views) and float(np.mean([score for _, score in self.views])) < _FAIR
 
 
-def _failing_views(scores: _Scores, stops: Mapping[str, int]) -> Iterator[tuple[Markup, Markup]]:
-    """(what is wrong, what to do) if some views are much worse than the others."""
+def _behind(scores: _Scores) -> tuple[list[tuple[str, float]], float]:
+    """The views that are much worse than the others, with their scores, and the median score."""
     median = float(np.median([score for _, score in scores.views])) if scores.views else 0.0
-    behind = [(name, score) for name, score in scores.views if score < median - _FAR_BEHIND]
-    if behind:
-        more = f" and {len(behind) - _NUM_NAMED} more" if len(behind) > _NUM_NAMED else ""
-        verb = "is" if len(behind) == 1 else "are"
-        yield (
-            join(
-                f"{len(behind)} of {len(scores.views)} views{scores.which} {verb} over {_FAR_BEHIND:g} dB worse "
-                f"than the median of {median:.1f} dB: ",
-                _links(behind[:_NUM_NAMED], stops),
-                f"{more}.",
-            ),
-            join(
-                "Click on the worst views above, and move the slider under the scene to compare them with their "
-                "photographs:",
-                tag("ul", *(tag("li", prose(line)) for line in _COMPARED)),
-            ),
-        )
+    return [(name, score) for name, score in scores.views if score < median - _FAR_BEHIND], median
 
 
-def _failing_everywhere(data: RunData) -> Iterator[tuple[Markup, Markup]]:
-    """(what is wrong, what to do) for the whole scene."""
-    measured = data.measured
-    if (hidden := measured.get("hidden_points", 0)) >= _HIDDEN:
-        train = "" if uses_free_space(data.config) else ", or train with `--free-space 0.1`"
-        yield (
-            prose(f"There are floaters: splats in empty space hide {hidden:.0%} of the points behind them."),
-            prose(f"Remove floaters with `splat clean {shlex.quote(str(data.run.path))}`{train}."),
+def _failing_views(scores: _Scores, stops: Mapping[str, int]) -> list[Markup]:
+    """What is wrong if some views are much worse than the others."""
+    behind, median = _behind(scores)
+    if not behind:
+        return []
+    more = f" and {len(behind) - _NUM_NAMED} more" if len(behind) > _NUM_NAMED else ""
+    verb = "is" if len(behind) == 1 else "are"
+    start = f"{len(behind)} of {len(scores.views)} views{scores.which} {verb} over {_FAR_BEHIND:g} dB worse than the "
+    return [join(start, f"median of {median:.1f} dB: ", _links(behind[:_NUM_NAMED], stops), f"{more}.")]
+
+
+def _even(scores: _Scores, stops: Mapping[str, int]) -> list[Markup]:
+    """The worst views, if none is much worse than the others."""
+    if not scores.views:
+        return []
+    worst = _links(scores.views[:_NUM_NAMED], stops)
+    return [join(f"No view{scores.which} falls far behind. The worst are ", worst, ".")]
+
+
+def _failing_everywhere(data: RunData) -> Iterator[Markup]:
+    """What is wrong in the whole scene."""
+    hidden = data.measured.get("hidden_points")
+    if hidden == 0:
+        yield prose("There are no floaters: no splats in empty space hide points behind them.")
+    elif hidden is not None:
+        share = f"{100 * hidden:.1f} %" if hidden >= 0.001 else "under 0.1 %"
+        page = shlex.quote(_name(data) + "-floaters.html")
+        yield prose(
+            f"There are {'' if hidden >= _HIDDEN else 'few '}floaters: splats in empty space hide {share} of the "
+            f"points behind them. `splat clean {_run(data)} --preview {page}` writes a page that shows them in magenta."
         )
     if _overfits(data):
-        yield (
-            prose(f"Photographs that it was trained on are much better, {_training_psnr(data):.1f} dB: it overfits."),
-            _against_overfitting(data),
-        )
-    if measured.get("fitted_psnr", 0) - measured.get("psnr", 0) >= _UNEVEN and not data.config.has_appearance:
-        yield (
-            prose(
-                f"The exposures of photographs differ: with fitted colours, it has {measured['fitted_psnr']:.1f} dB."
-            ),
-            prose("Against different exposures, train with `--appearance exposure`."),
-        )
+        yield prose(f"Photographs that it was trained on are much better, {_training_psnr(data):.1f} dB: it overfits.")
+    if _is_uneven(data):
+        fitted = data.measured["fitted_psnr"]
+        yield prose(f"The exposures of photographs differ: with fitted colours, it has {fitted:.1f} dB.")
 
 
-def _contradictions(data: RunData) -> Iterator[tuple[Markup, Markup]]:
-    """(what is wrong, what to do) if held-out photographs and those of training are poor: the cause of all else."""
+def _is_uneven(data: RunData) -> bool:
+    measured = data.measured
+    return measured.get("fitted_psnr", 0) - measured.get("psnr", 0) >= _UNEVEN and not data.config.has_appearance
+
+
+def _contradictions(data: RunData) -> list[Markup]:
+    """What is wrong if held-out photographs and those of training are poor: the cause of all else."""
     training = _training_psnr(data)
     if not (data.config.eval and data.measured and training is not None):
-        return
-    if data.measured["psnr"] < _NOT_MATCHED[0] and training < _NOT_MATCHED[1]:
-        yield (
-            prose(f"Photographs that it was trained on look wrong, too: {training:.1f} dB."),
-            prose(
-                "Photographs contradict each other. If most are shifted against the splats, their poses are wrong: "
-                "estimate new ones with `splat sfm PHOTOS -o SCENE`, and train SCENE."
-            ),
-        )
+        return []
+    if data.measured["psnr"] >= _NOT_MATCHED[0] or training >= _NOT_MATCHED[1]:
+        return []
+    return [
+        prose(f"Photographs that it was trained on look wrong, too, {training:.1f} dB: they contradict each other.")
+    ]
 
 
 def _overfits(data: RunData) -> bool:
@@ -178,56 +205,124 @@ def _overfits(data: RunData) -> bool:
     return bool(data.measured) and data.config.eval and (training or 0.0) - data.measured["psnr"] >= _OVERFIT
 
 
-def _against_overfitting(data: RunData) -> Markup:
-    """Advice against overfitting; in a run without trials, to try by hand what they would have tried."""
-    start = "Against overfitting, take more photographs"
-    if data.trials:
-        return prose(f"{start}. Trial runs have already tried `--free-space` with half the steps.")
-    steps = f"`--steps {data.config.num_steps // 2}`"
-    return prose(f"{start}, or try half the steps, {steps}, and `--free-space 1`.")
-
-
-def _even(scores: _Scores, stops: Mapping[str, int]) -> Iterator[Markup]:
-    """The worst views, if none is much worse than the others."""
-    if scores.views:
-        worst = _links(scores.views[:_NUM_NAMED], stops)
-        yield join(f"No view{scores.which} falls far behind. The worst are ", worst, ".")
-
-
-def _next(data: RunData, steps: Sequence[Markup]) -> Iterator[Markup]:
-    """Steps that come first, `steps` against failures, and how to share the scene."""
-    config, run = data.config, shlex.quote(str(data.run.path))
-    if not data.is_finished:
-        yield prose(f"Finish the training: `splat train --resume {run}`.")
-    if not config.eval:
-        yield prose(f"Measure new views: `{_training(data)} --eval` holds every 8th photograph out.")
-    if data.is_finished and config.num_steps < SHORT_RUN and not data.trials and not _overfits(data):
-        yield prose(
-            f"For more detail, train longer: {config.num_steps:,} steps are few, `{_training(data)}` takes enough."
-        )
+def _next(data: RunData, scores: _Scores) -> Iterator[_Step]:
+    """Steps in the order of what they gain; how to share the scene comes first where nothing is wrong."""
+    steps = [*_mend(data, scores)]
+    if not steps and scores.is_poor:
+        steps = [_Step(prose(_MORE_PHOTOGRAPHS))]
     yield from steps
-    if config.downscale > 1:
-        yield prose(
-            f"For more detail, train without `--downscale`: photographs had 1/{config.downscale} of their size."
+    yield _share(data, "" if steps else "Nothing needs to be mended. ")
+    if not steps and len(data.run.views("train")) >= LONG_VIEWS and data.config.max_splats < _MANY_SPLATS:
+        better = f"{_training(data, splat_budget=None)} --preset quality"
+        why = f"For the last bit of detail, train {_MORE_SPLATS:g} times as many splats."
+        yield _Step(prose(why), better, _seconds(data, _MORE_SPLATS))
+    ply, glb = (shlex.quote(_name(data) + suffix) for suffix in (".ply", ".glb"))
+    yield _Step(
+        prose("Open it in other programs: splats for any viewer, and for Blender, Unity and Unreal with a plugin:"),
+        f"splat export {_run(data)} {ply}",
+        0.0,
+    )
+    yield _Step(prose("Triangles for all other programs:"), f"splat mesh {_run(data)} {glb}")
+
+
+def _mend(data: RunData, scores: _Scores) -> Iterator[_Step]:
+    """Steps against failures."""
+    if not data.is_finished:
+        left = _seconds(data, data.config.num_steps / max(data.step, 1) - 1, whole=False)
+        yield _Step(prose("Finish the training."), f"splat train --resume {_run(data)}", left)
+    if _contradictions(data):
+        new = shlex.quote(f"{data.provenance.get('scene', 'SCENE').rstrip('/')}-sfm")
+        yield _Step(
+            prose(
+                "If most photographs are shifted against the splats, their poses are wrong. Estimate new ones from "
+                "your folder of PHOTOS, and train with them."
+            ),
+            f"splat sfm PHOTOS -o {new} && splat train {new}" + " --eval" * data.config.eval,
         )
-    if data.is_finished and config.eval and not steps:
-        steps = [prose("For the last bit of detail, train with `--preset quality`.")]
-        yield from steps
-    if any(">--" in step for step in steps):
-        yield prose(f"Add such options, several at once if you like, to `{_training(data)}`.")
-    page, ply, glb = (shlex.quote(data.run.path.resolve().name + suffix) for suffix in (".html", ".ply", ".glb"))
-    yield prose(
-        f"Show the scene to others: send this file, which works offline, or the page of `splat export {run} {page}`."
-    )
-    yield prose(
-        f"Open it in other programs: `splat export {run} {ply}` writes splats for any viewer, and for Blender, "
-        f"Unity and Unreal with a plugin for splats; `splat mesh {run} {glb}` writes triangles, which need none."
+    reasons, changes = _better_training(data)
+    if reasons:
+        command, seconds = _training(data, **changes), _seconds(data, _work(data, changes))
+        yield _Step(prose(f"Train again: {'; '.join(reasons)}."), command, seconds)
+    if data.measured.get("hidden_points", 0) >= _HIDDEN:
+        train = "" if uses_free_space(data.config) else " If they come back, train with `--free-space 0.1`."
+        yield _Step(prose(f"Remove floaters.{train}"), f"splat clean {_run(data)}", _seconds_to_clean(data))
+    if _behind(scores)[0]:
+        yield _Step(prose(_COMPARE), _training(data, **changes, pose_opt=True), _seconds(data, _work(data, changes)))
+    if _overfits(data) and data.trials:
+        yield _Step(prose("Take more photographs against overfitting. Trial runs have already tried shorter training."))
+
+
+def _better_training(data: RunData) -> tuple[list[str], dict[str, Any]]:
+    """Reasons for a new run, and settings that it changes; None: the default."""
+    config, reasons, changes = data.config, list[str](), dict[str, Any]()
+    if not config.eval:
+        reasons.append("`--eval` holds every 8th photograph out, to measure new views")
+        changes["eval"] = True
+    if config.downscale > 1:
+        reasons.append(f"photographs had 1/{config.downscale} of their size, in full they show more detail")
+        changes["downscale"] = 1
+    if data.is_finished and not data.trials:
+        if _overfits(data):
+            reasons.append("half the steps and a penalty on splats in empty space prevent overfitting")
+            changes |= {"steps": config.num_steps // 2, "free_space": 1.0}
+        elif config.num_steps < min(SHORT_RUN, _default_steps(data)):
+            reasons.append(f"{config.num_steps:,} steps are few, the default is enough")
+            changes["steps"] = None
+    if _is_uneven(data):
+        reasons.append("`--appearance exposure` evens out different exposures")
+        changes["appearance"] = "exposure"
+    return reasons, changes
+
+
+def _default_steps(data: RunData) -> int:
+    return default_steps(len(data.run.views("train")))
+
+
+def _training(data: RunData, **changes: Any) -> str:
+    """The command that trains the scene with the settings of this run, also those that trials chose, and `changes`."""
+    settings = changed_settings(data.config)
+    if not data.trials and data.config.num_steps == _default_steps(data):
+        settings.pop("steps", None)
+    settings = {name: value for name, value in {**settings, **changes}.items() if value != SETTINGS[name].default}
+    return shlex.join(["splat", "train", data.provenance.get("scene", "SCENE"), *as_arguments(settings)])
+
+
+def _work(data: RunData, changes: Mapping[str, Any]) -> float:
+    """How much work a run with changed settings is, relative to this one."""
+    steps = changes.get("steps", data.config.num_steps) or _default_steps(data)
+    finer = data.config.downscale / changes.get("downscale", data.config.downscale)
+    return float(steps / data.config.num_steps * finer**2)
+
+
+def _seconds(data: RunData, work: float, whole: bool = True) -> float | None:
+    """How long `work` times the steps of this run take on the same machine, with the rest of a `whole` run."""
+    if not data.figures:
+        return None
+    steps = float(data.figures[-1]["seconds"])
+    return steps * work + (max(sum(data.phases.values()) - steps, 0.0) if whole else 0.0)
+
+
+def _seconds_to_clean(data: RunData) -> float | None:
+    """As long as training on each photograph once, and loading the photographs."""
+    one = _seconds(data, len(data.run.views("train")) / data.config.num_steps, whole=False)
+    return None if one is None else one + data.phases.get("reading the scene", 0.0)
+
+
+def _share(data: RunData, start: str) -> _Step:
+    """How to give the scene to others."""
+    return _Step(
+        prose(f"{start}Show the scene to others: send this file, which works offline, or a page of the scene alone."),
+        f"splat export {_run(data)} {shlex.quote(_name(data) + '.html')}",
+        0.0,
     )
 
 
-def _training(data: RunData) -> str:
-    """The beginning of a command that trains the scene."""
-    return f"splat train {shlex.quote(data.provenance.get('scene', 'SCENE'))}" + " --eval" * data.config.eval
+def _run(data: RunData) -> str:
+    return shlex.quote(str(data.run.path.resolve()))
+
+
+def _name(data: RunData) -> str:
+    return data.run.path.resolve().name
 
 
 def _links(views: Sequence[tuple[str, float]], stops: Mapping[str, int]) -> Markup:

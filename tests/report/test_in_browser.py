@@ -99,6 +99,29 @@ def test_worst_views_are_shown_in_3d(open_page):
     pytest.fail("the page does not scroll")
 
 
+def test_cameras_of_the_map_are_visited_in_3d(open_page):
+    page = open_page(unfolded=False)
+    page.wait_for_selector("body[data-state=ready]", timeout=1000 * HANG)
+    page.get_by_text("Cameras from above").click()
+    camera = page.locator(".map a").nth(4)
+    camera.click()
+    assert page.locator("#view-name").inner_text() == camera.text_content().removesuffix(" (held out)")
+    assert page.locator("#view-note").inner_text() == "moving …"
+    page.wait_for_selector("#view-note:not(:text('moving'))", timeout=1000 * HANG)
+    assert page.locator("#view-note").inner_text().startswith(("held out", "trained on"))
+    assert page.locator("#stage").bounding_box()["y"] > -1
+
+
+def test_commands_are_copied_or_selected(open_page):
+    page = open_page(unfolded=False)
+    step = page.locator(".verdict ol > li").first
+    command = step.locator("code").last.inner_text()
+    assert command.startswith("splat ")
+    step.get_by_role("button").click()
+    page.wait_for_selector(".verdict ol > li:first-child button:text-matches('copied|selected')", timeout=1000 * HANG)
+    assert page.evaluate("getSelection().toString()") == command
+
+
 def test_slider_blends_render_and_photograph(open_page):
     page = open_page()
     stage, slider = page.locator(".stage").first, page.locator(".stage input").first

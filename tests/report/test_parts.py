@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from splat_cli.report.charts import Series, bars, histogram, line_chart
-from splat_cli.report.markup import Markup, compact, duration, join, jpeg, png, size, tag, ticks
+from splat_cli.report.markup import Markup, compact, duration, join, jpeg, png, roughly, size, tag, ticks
 
 
 def test_text_is_escaped():
@@ -29,6 +29,10 @@ def test_text_is_escaped():
         (duration(4.21), "4.2 s"),
         (duration(200), "3 m 20 s"),
         (duration(3900), "1 h 5 m"),
+        (roughly(4), "a few seconds"),
+        (roughly(44), "about 40 s"),
+        (roughly(290), "about 5 min"),
+        (roughly(10_000), "about 3 h"),
         (size(300 * 2**20), "300 MiB"),
         (size(3.25 * 2**30), "3.2 GiB"),
     ],
