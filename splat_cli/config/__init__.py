@@ -49,7 +49,7 @@ class TrainConfig(
 
     @property
     def decided(self) -> dict[str, Any]:
-        """Settings that plan or trials choose if not given: as given, or what trains without them."""
+        """Settings that plan or trials choose if not given; without a choice, one view per GPU and no appearance."""
         return {"batch": self.batch_size, "appearance": self.appearance or "none"}
 
     @property
