@@ -1,4 +1,4 @@
-// Lens distortion: where a real camera sees the ray at (x / z, y / z) of an ideal one. The families and their coefficients are those of
+// Lens distortion: where a real camera sees the ray at (x / z, y / z) of an ideal one. The families and their coefficients are defined in
 // splat_cli/scene/lens/distortion.py; together they cover COLMAP's perspective and fisheye models. Uses double, because polynomials of
 // degree 12 need it near the border of a fisheye image.
 #pragma once

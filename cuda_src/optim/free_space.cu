@@ -134,7 +134,7 @@ extern "C" __global__ void count_rays(
     const float* __restrict__ depths,               // [capacity] z
     const float2* __restrict__ means2d,             // [capacity] px
     const float4* __restrict__ conic_opacity,       // [capacity] conic in px^-2, opacity
-    float* __restrict__ counts)                     // [capacity, 3] accumulated: clear rays in free space, other ones there, rays that end here
+    float* __restrict__ counts)                     // [capacity, 3] accumulated: clear rays that pass in free space, other rays that pass, rays that end here
 {
     if (state->overflowed) return;
     const int first_point = begins[state->view], num_points = begins[state->view + 1] - first_point;

@@ -10,7 +10,7 @@ struct Noise {
     float scale;                    // multiplies the learning rate of positions; 0: no noise
 };
 
-// Random bits 0 to 2^24 - 1 per splat; other ones for each step and k.
+// Random bits per splat, 0 to 2^24 - 1; they differ for each seed and step.
 __device__ __forceinline__ vfloat random_bits(unsigned seed, unsigned step, vint splat)
 {
     const unsigned start = pcg(pcg(seed) ^ step);

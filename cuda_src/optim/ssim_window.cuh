@@ -22,7 +22,7 @@ __device__ __forceinline__ float window_weight(int distance)
 
 #ifdef SPLAT_CPU
 // Calls stage(index in shared memory, index in the plane, lanes inside the image, lanes of the row) for up to 32 pixels at a time, until
-// the block's pixels and RADIUS around them are done. The indices are those of the first lane.
+// the block's pixels and RADIUS around them are done. The indices belong to the first lane.
 template <class F> __device__ __forceinline__ void stage_rows(int width, int height, int left, int top, F stage)
 {
     for (int row = threadIdx.y; row < ROWS; row += blockDim.y)

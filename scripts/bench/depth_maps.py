@@ -8,7 +8,7 @@ DEPTHS: folder of depth maps in world units, as for --depths; the sample scene (
 none: no maps; points: the scene's points in the loss instead of maps. metric: unchanged maps. relative: inverse
 depths with a scale (0.2 to 5) and a shift (0 to half of their median) for each view, like those of monocular networks.
 noisy: depths with smooth errors of 5 % (standard deviation) and holes of 30 % of the pixels; noisy relative: both.
-The training views are spread evenly over the scene; all others are held out. The scene's points are those of all views.
+The training views are spread evenly over the scene; all others are held out. The scene's points come from all views.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Measure the seconds from opening a page with splats until Chromium shows the first picture of them.
 
-Needs Chromium and playwright; a GPU is not used. The time of a picture is that of its frame in a screencast. Example:
+Needs Chromium and playwright; a GPU is not used. A picture's time is taken from its frame in a screencast. Example:
 
   splat export runs/garden garden.html && python scripts/bench/first_picture.py garden.html
 """

@@ -3,7 +3,7 @@
     python scripts/bench/wall_clock.py SCENE --eval --steps 7000
     python scripts/bench/wall_clock.py --runs 3 SCENE --eval --steps 7000 --no-report
 
-Other options are those of `splat train`; each run goes to a temporary folder. The first run on a machine also compiles
+All other options go to `splat train`; each run goes to a temporary folder. The first run on a machine also compiles
 kernels. before: from the start of the process to the phase "starting"; report: from the end of the last phase to the
 result; exit: from the result to the end of the process.
 """

@@ -82,7 +82,7 @@ class ExportJob:
     def upright(self) -> ExportJob:
         """The job with the rotation that turns the up direction to -y. UsageError if it rotates already.
 
-        Up is that of the cameras of the first run among the sources (see `up_direction`). Without one, it is the
+        Up comes from the cameras of the first run among the sources (see `up_direction`). Without one, it is the
         normal of the ground of the first file, within 25 degrees of -y.
         """
         if self.edits.rotate is not None:

@@ -23,7 +23,7 @@ class ImageStreamer:
     the view of each step. When the budget is exhausted, the photograph with the latest next use is evicted (Belady
     1966), so if a set nearly fits, only a small part of it is decoded repeatedly.
 
-    The device does not wait for the host as long as decoding keeps up: a third of the budget is for steps that run, a
+    The device does not wait for the host while decoding keeps up: a third of the budget is for steps that run, a
     third for queued steps, a third for steps whose photographs are being loaded.
     """
 

@@ -26,7 +26,7 @@ def first_rates(num_photographs: np.ndarray, steps: int) -> np.ndarray:
 
 
 def rotation_offsets(view: View) -> np.ndarray:
-    """Offsets [5] of intrinsics that move the farthest corner as far as a rotation by one radian, to first order."""
+    """Offsets [5] of intrinsics that move the farthest corner like a rotation by one radian, to first order."""
     x = max(view.cx, view.width - view.cx) / view.fx
     y = max(view.cy, view.height - view.cy) / view.fy
     slope = math.hypot(x, y)

@@ -46,7 +46,7 @@ def render_maps(
 ) -> RenderedMaps:
     """Render view `index` with the requested maps: "alpha", "depth", "normal".
 
-    distances: depths are distances from the camera centre instead of z; so are those of views that keep their lens.
+    distances: depths are distances from the camera centre instead of z, as always in views that keep their lens.
     """
     color = renderer.render(index, background)
     if not maps:

@@ -37,6 +37,7 @@ from splat_cli.scene.split import write_split
 from splat_cli.terminal.console import Display
 from splat_cli.terminal.phase_timer import PhaseTimer
 from splat_cli.train.initial_splats import check_source
+from splat_cli.train.trainer import Trainer
 
 
 def train_scene(
@@ -126,9 +127,7 @@ def _train(job: _Job, checkpoint: Checkpoint | None, ranks: Ranks) -> RunSummary
         refuse_other_inputs(run, inputs, summary_of(data.scene.points), job.scene_path, plan.requested)
     trainer = build_trainer_within_memory(backend, plan, data, start, display, timer, ranks)
     session = Session(run, plan, display, trainer, data, job.callback)
-    rows, features = len(trainer.model.splats.params), trainer.model.splats.num_features
-    num, keeps = trainer.num_splats, plan.requested.keep
-    require_space(run.path, checkpoint_bytes(num, rows, features) if keeps else ply_bytes(num, rows))
+    require_space(run.path, _bytes_of_save(trainer, plan.requested))
     if checkpoint:
         _restore(session, checkpoint, job, plan)
     _save_inputs(job, plan, data, inputs, trials, has_refined=checkpoint is not None and plan.requested.pose_opt)
@@ -136,6 +135,12 @@ def _train(job: _Job, checkpoint: Checkpoint | None, ranks: Ranks) -> RunSummary
     if job.callback:
         job.callback.begin(trainer, run)
     return session.train(wait_for_kernels)
+
+
+def _bytes_of_save(trainer: Trainer, config: TrainConfig) -> int:
+    """Size of what the run saves of its present splats: checkpoints, or only a PLY with --keep 0."""
+    rows, features, num = len(trainer.model.splats.params), trainer.model.splats.num_features, trainer.num_splats
+    return checkpoint_bytes(num, rows, features) if config.keep else ply_bytes(num, rows)
 
 
 def _restore(session: Session, checkpoint: Checkpoint, job: _Job, plan: RunPlan) -> None:

@@ -278,7 +278,7 @@ class Trainer:
         self.sharding.load(planes, rows, num, capacity)
         with self.sharding.all_or_none():
             self.scratch.resize_splats(self.capacity)
-            if self.sharding.share.num_ranks > 1:  # the lists of tiles are those of placeholders
+            if self.sharding.share.num_ranks > 1:  # the lists of tiles belong to placeholders
                 self.rasterizer.resize_pairs(initial_pairs(self.capacity, PAIRS_PER_SPLAT))
         self.state.write(step=step, num_splats=num, overflowed=0, skipped_updates=0)
         self.loop.sync()

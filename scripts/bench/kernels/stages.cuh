@@ -2,7 +2,7 @@
 // stages`): a splat, a pixel, and the splat's gradients at the pixel. The stages differ in where they read splats from and how they sum
 // gradients. cuda_src/raster/blend_backward.cu is the last stage.
 //
-// The walk is that of 3D Gaussian Splatting (Kerbl et al. 2023, sec. 6): back to front, starting with the last splat that contributed. The
+// The walk follows 3D Gaussian Splatting (Kerbl et al. 2023, sec. 6): back to front, starting with the last splat that contributed. The
 // forward pass stores the transmittance behind that splat; dividing by 1 - alpha yields the transmittance in front. Equations:
 // docs/method.md, "Compositing" and "Moments".
 #pragma once

@@ -124,7 +124,7 @@ def _train_here(
 
 @contextmanager
 def _as_stage(name: str) -> Iterator[None]:
-    """Context that trains a run: its errors are those of a stage with this name."""
+    """Context that trains a run: errors name this stage."""
     try:
         yield
     except (Interrupted, KeyboardInterrupt) as error:

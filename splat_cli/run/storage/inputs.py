@@ -111,7 +111,7 @@ def warning_of_copies(held_out: Sequence[View], inputs: Inputs) -> str | None:
 def refuse_seen(held_out: Sequence[View], config: TrainConfig) -> str | None:
     """UsageError if splats that training starts from are known to be trained on held-out photographs.
 
-    A photograph is the same if its file or its pose is, under any name: the pose is that of another size or encoding.
+    A photograph is the same if its file or its pose is, under any name: copies of another size or format keep the pose.
     Returns a warning on splats of unknown origin, or None.
     """
     sources = {"--init-from": config.init_from, "--frozen": config.frozen}

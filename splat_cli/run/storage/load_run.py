@@ -80,7 +80,7 @@ def warn_of_earlier_step(source: Path, display: Display) -> None:
     """Warn if `source` is a run's PLY of an earlier step than the poses and other models that the run stores."""
     file, run = find_splats(source)
     if run is not None and (later := run.stored_later_than(step_of(file))):
-        display.warn(f"{file} is used with {later}: the run stores no earlier ones")
+        display.warn(f"{file} is used with {later}: the run stores only the last ones")
 
 
 def inside_crop(positions: np.ndarray, run: RunDir) -> np.ndarray:

@@ -291,7 +291,7 @@ def interpolate_path(views: Sequence[View], num_frames: int) -> list[View]:
     """`num_frames` cameras on a smooth path through all `views` in order, at constant speed.
 
     Centres on a cubic Hermite curve, rotations on a cubic Bezier curve of spherical interpolations (Shoemake 1985,
-    "Animating rotation with quaternion curves"). Size and lens are those of the first view.
+    "Animating rotation with quaternion curves"). Size and lens come from the first view.
     """
     centers, rotations = np.array([view.center for view in views]), np.array([view.w2c[:3, :3].T for view in views])
     turns = np.array([_turn(*pair) for pair in itertools.pairwise(rotations)]).reshape(-1, 3)

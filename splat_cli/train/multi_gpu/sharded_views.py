@@ -323,9 +323,9 @@ class Stages:
     ) -> None:
         """Add the stages up to the tile lists of the rank's first of `count` views. begin: queues their choice.
 
-        The first view of each rank comes first. While its splats are transferred, own ones are projected into it; while
-        its tile lists are built, which leaves most of the device idle, splats of all other views are projected and
-        sent.
+        The first view of each rank comes first. While other ranks' splats for it are transferred, the rank projects its
+        own ones into it. While its tile lists are built, which leaves most of the device idle, the splats of all other
+        views are projected and sent.
         """
         rounds = views.rounds(count)
 
