@@ -63,7 +63,7 @@ def command(
     if (hidden := metrics.free_space.get("hidden_points")) is not None:
         lines += ["", f"Points hidden by floaters: {hidden:.1%} of the points that the views see"]
     seen = "held out from training" if metrics.held_out else "NOT held out: training saw them, too"
-    lines += ["", f"Step {metrics.step}; photographs {seen}"]
+    lines += ["", f"After step {metrics.step}, on photographs {seen}"]
     if metrics.differs:
         display.warn(f"the scores are {metrics.differs}: they are printed only, {metrics.path} keeps the run's")
     elif metrics.save_error:

@@ -187,13 +187,12 @@ class _PlainLines:
         self._say(f"step {progress.step}/{self._num_steps}, {_status(progress)}{self._speed(progress.step, now)}")
 
     def _speed(self, step: int, now: float) -> str:
-        """Steps per second since the first Progress, and the time left; empty at the first."""
+        """Steps per second since the first Progress, and the time left, if any; empty at the first."""
         if self._first is None:
             self._first = step, now
             return ""
         rate = (step - self._first[0]) / max(now - self._first[1], 1e-9)
-        left = tqdm.format_interval((self._num_steps - step) / max(rate, 1e-9))
-        return f", {rate:.1f} step/s, {left} left"
+        return f", {rate:.1f} step/s{_time_left((self._num_steps - step) / max(rate, 1e-9))}"
 
 
 class _PlainCount:
@@ -209,8 +208,13 @@ class _PlainCount:
         now = time.perf_counter()
         if now - self._last >= _PLAIN_INTERVAL and self._done:
             self._last = now
-            left = tqdm.format_interval((now - self._begun) / self._done * max(self._total - self._done, 0))
-            self._say(f"{self._label}: {self._done:,} of {self._total:,}, {left} left")
+            left = _time_left((now - self._begun) / self._done * (self._total - self._done))
+            self._say(f"{self._label}: {self._done:,} of {self._total:,}{left}")
+
+
+def _time_left(seconds: float) -> str:
+    """Text after a comma; empty at the end."""
+    return f", {tqdm.format_interval(seconds)} left" if seconds > 0 else ""
 
 
 def first_of(lines: Sequence[str], count: int = _SHOWN, separator: str = "; ") -> str:

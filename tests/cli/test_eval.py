@@ -172,7 +172,7 @@ class _Distance:
 def test_an_earlier_step(splat, run_copy):
     result = splat("eval", RunDir(run_copy).ply_path(10), "--device", "cpu")
     assert result.code == 0, result.err
-    assert "Step 10; photographs held out from training" in result.out
+    assert "After step 10, on photographs held out from training" in result.out
 
 
 def test_a_scene_elsewhere(splat, run_copy, scene, tmp_path):
