@@ -1,6 +1,7 @@
-"""JSON from untrusted files: its size, the memory of its values, and values of the expected kind."""
+"""JSON from untrusted files: its size, the memory of its values, and values of the expected kind. Numbers in texts."""
 
 import json
+import math
 import re
 import sys
 from collections import Counter
@@ -77,6 +78,24 @@ def _num_repeated_keys(text: str) -> int:
     return count - len(seen)
 
 
+MAX_NUMBER = 1e300
+"""Numbers of larger magnitude count as infinite."""
+_DECIMAL = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value of JSON is a finite number, not true or false."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < MAX_NUMBER
+
+
+def decimal(text: str) -> float:
+    """The finite number in a text. ValueError for others, also those that only Python reads, such as 1_000."""
+    value = float(text) if _DECIMAL.fullmatch(text) else math.nan
+    if not is_number(value):
+        raise ValueError(f"{text[:40]!a} is not a finite decimal number")
+    return value
+
+
 _KINDS = {dict: "an object", list: "a list", int: "a whole number", str: "a text"}
 
 
@@ -122,14 +141,27 @@ def objects(values: Any, key: str, default: Any = None) -> list[dict[str, Any]]:
     return found
 
 
-def numbers(values: Any, key: str, count: int) -> np.ndarray:
-    """float64 [count] of a list of numbers in JSON. ValueError for anything else."""
-    found = entry(values, key, list)
-    if len(found) != count or not all(isinstance(item, float) or _is_short(item) for item in found):
-        raise ValueError(f"its {key!a} is not a list of {count} numbers")
-    return np.array(found, np.float64)
+def number(values: Any, key: str, default: Any = None) -> float:
+    """A finite number in a JSON object. ValueError for anything else, or if it is missing without a default."""
+    found: Any = values.get(key, default) if isinstance(values, dict) else None
+    if not is_number(found):
+        raise ValueError(f"its {key!a} is missing or not a finite number")
+    return float(found)
 
 
-def _is_short(item: Any) -> bool:
-    """Whether a value is a whole number that float64 can hold."""
-    return isinstance(item, int) and not isinstance(item, bool) and abs(item) < 1e300
+def whole(values: Any, key: str, default: Any = None) -> int:
+    """As `number`, for a whole number, which may be written as 4.0."""
+    found = number(values, key, default)
+    if not found.is_integer():
+        raise ValueError(f"its {key!a} is not a whole number")
+    return int(found)
+
+
+def numbers(values: Any, key: str, *shape: int) -> np.ndarray:
+    """float64 [*shape] of a list, or of lists in a list, of finite numbers in JSON. ValueError for anything else."""
+    flat = entry(values, key, list)
+    if all(isinstance(row, list) and len(row) == shape[-1] for row in flat):
+        flat = [item for row in flat for item in row]
+    if len(flat) != math.prod(shape) or not all(map(is_number, flat)):
+        raise ValueError(f"its {key!a} is not a list of {' x '.join(map(str, shape))} finite numbers")
+    return np.array(flat, np.float64).reshape(shape)

@@ -1,5 +1,6 @@
 """PLY headers: checks before memory is allocated, number of elements, comments; ranges of colours."""
 
+import itertools
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from splat_cli.errors import FormatError, reason_of
 from splat_cli.io.files import regular
 
 MAX_HEADER_BYTES = 1 << 16
+_TEXT = ["format", "ascii", "1.0"]
 _PREFIX = re.compile(r"^(scalar_)?(scal_)?")
 TYPE_BYTES = {
     **dict.fromkeys(("char", "uchar", "int8", "uint8"), 1),
@@ -23,7 +25,7 @@ def check_header(path: Path, wanted: str) -> dict[str, int]:
     """Number of elements by name ("vertex"), from the header.
 
     FormatError if the file is unreadable, not a PLY, has lists (except for zero faces, as MeshLab writes to point
-    clouds), or is shorter than its header states or, in binary, longer by a whole row: rows would be left out.
+    clouds), or is shorter than its header states or longer by a whole row: rows would be left out.
     wanted: description of the expected file, for the message.
     """
     try:
@@ -41,7 +43,18 @@ def check_header(path: Path, wanted: str) -> dict[str, int]:
     if needed > room or (row and room - needed >= row):
         damage = "truncated or damaged" if needed > room else "damaged"
         raise FormatError(f"{path} declares {needed} bytes of data and holds {room}: it is {damage}; export it again")
+    if _TEXT in lines:
+        _check_text(path, end.end(), sum(counts.values()))
     return counts
+
+
+def _check_text(path: Path, start: int, num_rows: int) -> None:
+    """FormatError for more rows than declared, or for 1_000, which only Python takes as a number."""
+    with regular(path).open("rb") as file:
+        file.seek(start)
+        rows = (line for line in file if line.strip())
+        if any(b"_" in row for row in itertools.islice(rows, num_rows)) or next(rows, None):
+            raise FormatError(f"{path} declares {num_rows} rows of numbers and holds others: it is damaged")
 
 
 def damage_of(error: Exception) -> str:
@@ -81,7 +94,7 @@ def header_comments(path: Path) -> list[str]:
 
 def _counts_and_bytes(path: Path, lines: list[list[str]], wanted: str) -> tuple[dict[str, int], int, int]:
     """Number of elements by name, the minimum number of their bytes, and those of the longest row; 0 for text."""
-    is_text = ["format", "ascii", "1.0"] in lines
+    is_text = _TEXT in lines
     counts: dict[str, int] = {}
     needed = count = row = longest = 0
     for line in lines:

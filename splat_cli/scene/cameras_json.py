@@ -15,7 +15,7 @@ import numpy as np
 
 from splat_cli.errors import FormatError, reason_of
 from splat_cli.io.files import replacing
-from splat_cli.io.json_input import parse_json, read_json_text
+from splat_cli.io.json_input import number, numbers, parse_json, read_json_text, whole
 from splat_cli.scene.dataset import Unusable
 from splat_cli.scene.lens import MAX_SIDE, RollingShutter
 from splat_cli.scene.lens.distortion import distortion_from_dict, distortion_to_dict
@@ -71,13 +71,12 @@ def _entry(number: int, view: View) -> dict[str, Any]:
 def _view(entry: Any, where: str) -> View:
     try:
         name = str(entry["img_name"])
-        width, height = int(entry["width"]), int(entry["height"])
-        focal = float(entry["fx"]), float(entry["fy"])
-        center = float(entry.get("cx", width / 2)), float(entry.get("cy", height / 2))
-        position = np.array(entry["position"], np.float64).reshape(3)
-        rotation = np.array(entry["rotation"], np.float64).reshape(3, 3)
-        camera_id = int(entry.get("camera_id", 0))
-        radial = float(entry.get("k1", 0)), float(entry.get("k2", 0))
+        width, height = whole(entry, "width"), whole(entry, "height")
+        focal = number(entry, "fx"), number(entry, "fy")
+        center = number(entry, "cx", width / 2), number(entry, "cy", height / 2)
+        position, rotation = numbers(entry, "position", 3), numbers(entry, "rotation", 3, 3)
+        camera_id = whole(entry, "camera_id", 0)
+        radial = number(entry, "k1", 0), number(entry, "k2", 0)
         lens = distortion_from_dict(entry["lens"]) if "lens" in entry else None
         shutter = RollingShutter.from_dict(entry["rolling_shutter"]) if "rolling_shutter" in entry else None
         refuse_coefficients(entry, ("k1", "k2"))

@@ -73,6 +73,13 @@ class Points:
     num_noise: int = 0
 
 
+def whole_levels(colors: np.ndarray) -> np.ndarray:
+    """uint8 of colours. ValueError for numbers that are not from 0 to 255, such as 16-bit colours and NaN."""
+    if not ((colors >= 0) & (colors <= 255)).all():
+        raise ValueError("colours of points are not numbers from 0 to 255")
+    return np.asarray(colors).astype(np.uint8)
+
+
 @dataclass
 class Dataset:
     """found: description of what was read. test_names: photographs that the dataset holds out.

@@ -117,7 +117,7 @@ def log_entry(line: str) -> dict[str, Any] | None:
 
 def _is_number(value: Any) -> bool:
     """Whether a value is a number. NaN and infinity count, because losses and PSNRs may be non-finite."""
-    return isinstance(value, float) or (isinstance(value, int) and abs(value) < 2**63)
+    return isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63)
 
 
 def _is_finite(value: Any) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 
 from splat_cli.errors import SceneError
 from splat_cli.io.files import regular
+from splat_cli.io.json_input import decimal
 from splat_cli.scene.colmap.model import CAMERA_MODELS, MAX_PARAMETERS, MODEL_IDS, Camera, Image, add_camera
 from splat_cli.scene.dataset import check_count
 
@@ -23,7 +24,7 @@ def read_cameras(path: Path) -> dict[int, Camera]:
     for number, line in _lines(path):
         try:
             camera_id, model, width, height, *params = line.split(maxsplit=4 + MAX_PARAMETERS)
-            camera = Camera(_whole(camera_id), model, _whole(width), _whole(height), tuple(map(float, params)))
+            camera = Camera(_whole(camera_id), model, _whole(width), _whole(height), tuple(map(decimal, params)))
         except ValueError as error:
             raise _bad_line(path, number, "CAMERA_ID MODEL WIDTH HEIGHT PARAMS...") from error
         num_params = CAMERA_MODELS[MODEL_IDS[model]][1] if model in MODEL_IDS else len(params)
@@ -53,7 +54,7 @@ def read_images(path: Path) -> list[Image]:
 def _image(path: Path, number: int, line: str) -> Image:
     try:
         image_id, *pose, camera_id, name = line.split(maxsplit=9)
-        qw, qx, qy, qz, tx, ty, tz = (float(word.rstrip(",")) for word in pose)  # COLMAP accepts commas, too
+        qw, qx, qy, qz, tx, ty, tz = (decimal(word.rstrip(",")) for word in pose)  # COLMAP accepts commas, too
         return Image(_whole(image_id), _whole(camera_id), name, (qw, qx, qy, qz), (tx, ty, tz))
     except ValueError as error:
         raise _bad_line(path, number, "IMAGE_ID QW QX QY QZ TX TY TZ CAMERA_ID NAME") from error
@@ -62,9 +63,14 @@ def _image(path: Path, number: int, line: str) -> Image:
 def _whole(word: str) -> int:
     """A whole number; a comma may follow. ValueError for other words, or more digits than COLMAP writes."""
     word = word.rstrip(",")
-    if len(word) > _MAX_DIGITS:
-        raise ValueError("too many digits")
+    if len(word) > _MAX_DIGITS or not _is_plain(word):
+        raise ValueError("too many digits, or others than 0 to 9")
     return int(word)
+
+
+def _is_plain(line: str) -> bool:
+    """Whether Python reads numbers in it as other programs do: it also takes 1_000 and digits of other scripts."""
+    return line.isascii() and "_" not in line
 
 
 def read_points(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -75,11 +81,11 @@ def read_points(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndar
     positions, colors, errors, track_lengths = array("d"), bytearray(), array("d"), array("q")
     for number, line in _lines(path):
         try:
-            if len(line) > _MAX_LINE:
-                raise ValueError("too long")
+            if len(line) > _MAX_LINE or not _is_plain(line):
+                raise ValueError("too long, or not made of numbers")
             _, x, y, z, r, g, b, error, *track = line.split()
             positions.extend((float(x), float(y), float(z)))
-            colors.extend(min(max(int(channel), 0), 255) for channel in (r, g, b))
+            colors.extend(map(int, (r, g, b)))  # ValueError beyond 0 to 255
             errors.append(float(error))
             track_lengths.append(len(track) // 2)
         except ValueError as error:

@@ -5,7 +5,6 @@ Names in a dataset may differ from those of the files in case, folders or suffix
 
 from __future__ import annotations
 
-import math
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -16,7 +15,7 @@ import numpy as np
 
 from splat_cli.errors import SceneError
 from splat_cli.io.image_files import PHOTOGRAPH_SUFFIXES
-from splat_cli.io.json_input import parse_json, read_json_text
+from splat_cli.io.json_input import number, parse_json, read_json_text
 from splat_cli.scene.colmap import has_model
 from splat_cli.scene.dataset import (
     NO_MASKS,
@@ -374,7 +373,10 @@ class DepthLocator:
         if path is None:
             return None
         try:
-            entries = {name: _scale(values) for name, values in parse_json(read_json_text(path)).items()}
+            entries = {
+                name: (number(values, "scale"), number(values, "offset"))
+                for name, values in parse_json(read_json_text(path)).items()
+            }
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise SceneError(
                 f"{path} is not a table of `scale` and `offset` of depth maps: make it again, or give --depths none"
@@ -384,13 +386,6 @@ class DepthLocator:
         return {
             name: entry for name, entry in entries.items() if middle / _RELIABLE <= entry[0] <= middle * _RELIABLE > 0
         }
-
-
-def _scale(values: dict[str, float]) -> tuple[float, float]:
-    scale, offset = float(values["scale"]), float(values["offset"])
-    if not (math.isfinite(scale) and math.isfinite(offset)):
-        raise ValueError("not finite")
-    return scale, offset
 
 
 def _named(folder: Path, file: str) -> Path | None:

@@ -8,11 +8,12 @@ Khomutenko et al. 2016 (EUCM); the description of FTheta in gsplat.
 """
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+
+from splat_cli.io.json_input import number, numbers
 
 NUM_COEFFICIENTS = 16
 
@@ -350,15 +351,17 @@ def distortion_from_dict(entry: dict[str, Any]) -> Distortion:
     values: dict[str, Any] = {}
     for field in dataclasses.fields(kind):
         value, default = entry[field.name], field.default
-        if isinstance(default, tuple):
-            values[field.name] = tuple(float(number) for number in value)
-            if len(value) > _MOST or (default and len(value) != len(default)):
-                raise ValueError(f"{field.name} has {len(value)} numbers")
+        if isinstance(default, bool):
+            if not isinstance(value, bool):
+                raise ValueError(f"{field.name} is neither true nor false")
+            values[field.name] = value
+        elif isinstance(default, tuple):
+            if not isinstance(value, list) or len(value) > _MOST or (default and len(value) != len(default)):
+                raise ValueError(f"{field.name} is not a list of so many numbers")
+            values[field.name] = tuple(numbers(entry, field.name, len(value)).tolist())
         else:
-            values[field.name] = bool(value) if isinstance(default, bool) else float(value)
+            values[field.name] = number(entry, field.name)
     distortion: Distortion = kind(**values)
-    if not all(math.isfinite(number) for number in distortion.coefficients()):
-        raise ValueError("its numbers are not finite")
     return distortion
 
 

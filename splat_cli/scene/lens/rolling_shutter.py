@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from splat_cli.io.json_input import numbers
 from splat_cli.scene.quaternion import camera_center, rotation_from_vector, vector_from_rotation, world_to_camera
 
 MAX_ANGLE = np.deg2rad(30)
@@ -35,11 +36,10 @@ class RollingShutter:
 
     @classmethod
     def from_dict(cls, entry: dict[str, Any]) -> Self:
-        """From its fields. KeyError, TypeError or ValueError for anything else."""
-        numbers = [np.array(entry[name], np.float64).reshape(3) for name in ("rotation", "shift")]
-        if not np.isfinite(numbers).all() or np.linalg.norm(numbers[0]) > MAX_ANGLE:
-            raise ValueError("a rolling shutter has numbers that are not finite, or turns too far")
-        (a, b, c), (x, y, z) = (values.tolist() for values in numbers)
+        """From its fields. ValueError for anything else."""
+        (a, b, c), (x, y, z) = (numbers(entry, name, 3).tolist() for name in ("rotation", "shift"))
+        if np.linalg.norm((a, b, c)) > MAX_ANGLE:
+            raise ValueError("a rolling shutter turns too far")
         return cls((a, b, c), (x, y, z))
 
     def scaled(self, factor: float) -> Self:

@@ -24,6 +24,7 @@ from splat_cli.scene.dataset import (
     not_read,
     sanitize_name,
     usable_frames,
+    whole_levels,
 )
 from splat_cli.scene.images.locate import ImageIndex, export_image_folder
 from splat_cli.scene.lens import Lens
@@ -62,13 +63,20 @@ def read_bundler(root: Path, options: SceneOptions) -> Dataset:
         values = _numbers(path)
     except ValueError as error:
         raise SceneError(f"{path} does not consist of numbers: export it again") from error
-    num_cameras, num_points = (int(value) if 0 <= value < 1e9 else -1 for value in [*values[:2], -1, -1][:2])
+    num_cameras, num_points = (
+        int(value) if 0 <= value < 1e9 and value % 1 == 0 else -1 for value in [*values[:2], -1, -1][:2]
+    )
     cameras = values[2 : 2 + _CAMERA_NUMBERS * max(num_cameras, 0)]
     if num_cameras < 1 or len(cameras) < _CAMERA_NUMBERS * num_cameras:
         raise SceneError(f"{path} declares {num_cameras} cameras and has fewer: it is truncated; export it again")
     check_count(path, "cameras", num_cameras)
     images = ImageIndex(export_image_folder(root, options))
-    points, reach = _points(values[2 + len(cameras) :], num_points, num_cameras)
+    try:
+        points, reach = _points(values[2 + len(cameras) :], num_points, num_cameras)
+    except ValueError as error:
+        raise SceneError(
+            f"{path} does not have the {num_points} points that it declares ({error}): export it again"
+        ) from None
     entries = zip(_labels(path, num_cameras), cameras.reshape(-1, _CAMERA_NUMBERS), reach, strict=False)
     registered = ((label, (camera, half)) for label, camera, half in entries if camera[0] != 0)
     frames, skipped = usable_frames(registered, partial(_frame, images))
@@ -82,6 +90,8 @@ def _numbers(path: Path) -> np.ndarray:
     with regular(path).open("rb") as file:
         file.readline()
         while chunk := file.read(_CHUNK):
+            if b"_" in chunk:  # float() reads 1_000
+                raise ValueError("a number with an underscore")
             words = (rest + chunk).split()
             is_cut = not chunk[-1:].isspace()  # in the middle of a word
             rest = words.pop() if is_cut and words else b""
@@ -129,18 +139,18 @@ def _frame(images: ImageIndex, label: str, entry: tuple[np.ndarray, np.ndarray])
 def _points(values: np.ndarray, num: int, num_cameras: int) -> tuple[Points, np.ndarray]:
     """The points, and by camera the largest |x| and |y| at which it saw one, pixels [num_cameras, 2].
 
-    Each is a position, a colour, and a list of observations: camera, key, x, y, from the middle of the photograph. Read
-    up to the first damaged one.
+    Each is a position, a colour, and a list of observations: camera, key, x, y, from the middle of the photograph.
+    ValueError if they are not `num`.
     """
     positions: list[np.ndarray] = []
     colors: list[np.ndarray] = []
     lengths: list[int] = []
     seen, reach = list[np.ndarray](), np.zeros((num_cameras, 2))
     at = 0
-    while len(positions) < num and at + 7 <= len(values):
-        length = values[at + 6]
-        if not 0 <= length <= len(values):
-            break
+    while at < len(values):
+        length = values[at + 6] if at + 7 <= len(values) else np.nan
+        if not 0 <= length <= (len(values) - at - 7) / 4:
+            raise ValueError(f"point {len(positions) + 1} is damaged or truncated")
         positions.append(values[at : at + 3])
         colors.append(values[at + 3 : at + 6])
         lengths.append(int(length))
@@ -149,15 +159,16 @@ def _points(values: np.ndarray, num: int, num_cameras: int) -> tuple[Points, np.
             _widen(reach, seen)
             seen = []
         at += 7 + 4 * int(length)
+    if len(positions) != num:
+        raise ValueError(f"it has {len(positions)}")
     if not positions:
         return Points(), reach
     _widen(reach, seen)
-    levels = np.clip(np.nan_to_num(np.array(colors)), 0, 255).astype(np.uint8)
-    return Points(np.array(positions), levels, track_lengths=np.array(lengths)), reach
+    return Points(np.array(positions), whole_levels(np.array(colors)), track_lengths=np.array(lengths)), reach
 
 
 def _widen(reach: np.ndarray, seen: list[np.ndarray]) -> None:
     """Raise `reach` to the observations of some points."""
-    rows = np.concatenate([one[: len(one) // 4 * 4] for one in seen] or [np.zeros(0)]).reshape(-1, 4)
+    rows = np.concatenate(seen or [np.zeros(0)]).reshape(-1, 4)
     rows = rows[np.isfinite(rows).all(axis=1) & (rows[:, 0] >= 0) & (rows[:, 0] < len(reach))]
     np.maximum.at(reach, rows[:, 0].astype(int), np.abs(rows[:, 2:]))

@@ -1,15 +1,14 @@
 """Helpers of readers: type-checked reading of untrusted JSON files, and poses from camera-to-world matrices."""
 
-import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from splat_cli.errors import SceneError
-from splat_cli.io.json_input import parse_json, read_json_text
+from splat_cli.io.json_input import is_number, parse_json, read_json_text
 from splat_cli.scene.dataset import Unusable, check_count
 from splat_cli.scene.quaternion import world_to_camera
 
@@ -34,7 +33,7 @@ def number(values: dict[str, Any], key: str) -> float | None:
     value = values.get(key)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
+    if not is_number(value):
         raise Unusable(f"its `{key}` is not a finite number")
     return float(value)
 
@@ -58,26 +57,21 @@ def text(values: dict[str, Any], key: str) -> str | None:
 
 
 def matrix(value: Any) -> np.ndarray | None:
-    """float64 [4, 4] from 3 or 4 rows of 4 finite numbers, divided by the last of 16; None for other values.
+    """float64 [4, 4] from 12 or 16 finite numbers, in rows of 4 or in one list, divided by the last of 16.
 
-    A last row other than 0 0 0 w is that of a transposed matrix, for example.
+    None for other values. A last row other than 0 0 0 w is that of a transposed matrix, for example.
     """
-    if not isinstance(value, list) or len(value) not in (3, 4):
+    if isinstance(value, list) and all(isinstance(row, list) and len(row) == 4 for row in value):
+        value = [number for row in value for number in row]
+    if not isinstance(value, list) or len(value) not in (12, 16) or not all(map(is_number, value)):
         return None
-    for row in value:
-        if not (isinstance(row, list) and len(row) == 4 and all(_is_finite(entry) for entry in row)):
-            return None
-    if len(value) == 4 and max(map(abs, value[3][:3])) > 1e-6:
+    full, (*bottom, last) = np.eye(4), value[12:] or [0, 0, 0, 1]
+    if max(map(abs, bottom)) > 1e-6 or last < 0:
         return None
-    full = np.eye(4)
-    full[:3] = value[:3]
-    if len(value) == 4 and value[3][3] > 1e-12:  # homogeneous coordinates; some programs leave the last row 0
-        full[:3] /= value[3][3]
+    full[:3] = np.reshape(value[:12], (3, 4))
+    if last > 1e-12:  # homogeneous coordinates; some programs leave the last row 0
+        full[:3] /= last
     return full
-
-
-def _is_finite(entry: Any) -> bool:
-    return isinstance(entry, int | float) and abs(entry) < 1e300 and math.isfinite(entry)
 
 
 _FLIP_Y_AND_Z = np.diag([1.0, -1.0, -1.0, 1.0])  # OpenGL's camera looks along -z with y up
@@ -85,17 +79,14 @@ _MAX_SHEAR = 1.01
 """Maximum ratio of the scales along two axes of a pose; files round to a few digits."""
 
 
-def pose_matrix(numbers: Sequence[float]) -> np.ndarray:
-    """float64 [4, 4] of 12 or 16 finite numbers, row by row. Unusable otherwise."""
-    values = np.array(numbers, np.float64)
-    if values.size not in (12, 16) or not np.isfinite(values).all() or np.abs(values).max() > 1e100:
-        raise Unusable("its pose is not a matrix of 12 or 16 finite numbers")
-    if values.size == 16 and np.abs(values[12:15]).max() > 1e-6:
-        raise Unusable("its pose has a last row that is not 0 0 0 1: it may be transposed")
-    full = np.eye(4)
-    full[:3] = values.reshape(-1, 4)[:3]
-    if abs(np.linalg.det(full[:3, :3])) < 1e-12:
-        raise Unusable("its pose is not an invertible matrix")
+def pose_matrix(value: Any, name: str = "pose") -> np.ndarray:
+    """The `matrix` of a pose. Unusable if it is none, or not invertible."""
+    full = matrix(value)
+    if full is None or not 1e-12 < abs(np.linalg.det(full[:3, :3])) < np.inf:
+        raise Unusable(
+            f"its `{name}` is not an invertible matrix of 12 or 16 finite numbers with a last row of 0 0 0 1 "
+            "(it may be transposed)"
+        )
     return full
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from splat_cli.errors import SceneError
 from splat_cli.io.files import regular
+from splat_cli.io.json_input import decimal
 from splat_cli.scene.dataset import (
     Dataset,
     Frame,
@@ -142,7 +143,7 @@ def _world(transform: Element | None, path: Path) -> np.ndarray:
     try:
         rotation = np.array(_numbers(transform.findtext("rotation")) or np.eye(3).ravel()).reshape(3, 3)
         shift = np.array(_numbers(transform.findtext("translation")) or (0.0, 0.0, 0.0)).reshape(3)
-        scale = (_numbers(transform.findtext("scale")) or [1.0])[0]
+        scale = _number(transform.findtext("scale", "1"))
     except (Unusable, ValueError):
         raise SceneError(f"{path}: a transform is not a rotation, shift and scale: export the cameras again") from None
     if not scale > 0:
@@ -162,15 +163,16 @@ def _lens(sensor: Element) -> Lens:
         raise Unusable(f"its sensor is of type {kind!a}; expected frame or fisheye")
     resolution = calibration.find("resolution")
     size = sensor.find("resolution") if resolution is None else resolution
-    width, height = (int(_number(size.get(side)) if size is not None else 0) for side in ("width", "height"))
+    width, height = (_number(size.get(side)) if size is not None else 0.0 for side in ("width", "height"))
     if calibration.find("fx") is not None:
         raise Unusable("its calibration has fx and fy, as PhotoScan wrote it: export the cameras with Metashape")
     given = {part.tag: _number(part.text) for part in calibration if len(part.tag) <= 2}  # not date, resolution
     refuse_coefficients(given, _NAMES)
     value = {**dict.fromkeys(_NAMES, 0.0), **given}
     focal = value["f"]
-    if not (1 <= width <= _MAX_SIDE and 1 <= height <= _MAX_SIDE and focal > 0 and focal + value["b1"] > 0):
-        raise Unusable(f"its sensor has the size {width}x{height} and the focal length {focal:g}")
+    is_size = all(1 <= side <= _MAX_SIDE and side.is_integer() for side in (width, height))
+    if not (is_size and focal > 0 and focal + value["b1"] > 0):
+        raise Unusable(f"its sensor has the size {width:g}x{height:g} and the focal length {focal:g}")
     distortion = Polynomial(
         radial=tuple(value[name] for name in ("k1", "k2", "k3", "k4")),
         tangential=(value["p2"], value["p1"]),
@@ -178,8 +180,8 @@ def _lens(sensor: Element) -> Lens:
         fisheye=kind in _FISHEYE,
     )
     return Lens(
-        width,
-        height,
+        int(width),
+        int(height),
         focal + value["b1"],
         focal,
         width / 2 + value["cx"],
@@ -199,9 +201,6 @@ def _number(text: str | None) -> float:
 def _numbers(text: str | None) -> list[float]:
     """Finite numbers between spaces. Unusable for anything else."""
     try:
-        numbers = [float(word) for word in (text or "").split()]
-    except ValueError:
-        numbers = [np.nan]
-    if not np.isfinite(numbers).all():
-        raise Unusable(f"{(text or '')[:60]!a} does not consist of finite numbers")
-    return numbers
+        return [decimal(word) for word in (text or "").split()]
+    except ValueError as error:
+        raise Unusable(str(error)) from None

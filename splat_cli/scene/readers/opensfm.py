@@ -15,7 +15,7 @@ import numpy as np
 
 from splat_cli.errors import SceneError, reason_of
 from splat_cli.io.files import regular
-from splat_cli.io.json_input import parse_json
+from splat_cli.io.json_input import numbers, parse_json
 from splat_cli.scene.dataset import (
     Dataset,
     Frame,
@@ -25,6 +25,7 @@ from splat_cli.scene.dataset import (
     check_count,
     sanitize_name,
     usable_frames,
+    whole_levels,
 )
 from splat_cli.scene.images.locate import ImageIndex, export_image_folder
 from splat_cli.scene.lens import Lens, spherical_lens
@@ -70,10 +71,10 @@ def read_opensfm(root: Path, options: SceneOptions) -> Dataset:
     if path is None:
         raise SceneError(f"{root} has no reconstruction.json of OpenSfM or OpenDroneMap")
     try:
-        rest, numbers = _without_points(path)
+        rest, rows = _without_points(path)
         reconstructions = parse_json(rest)
         cameras, shots, points = (reconstructions[0].get(key, {}) for key in ("cameras", "shots", "points"))
-        entries, points = [(name, dict(shot)) for name, shot in shots.items()], _points(points, numbers)
+        entries, points = [(name, dict(shot)) for name, shot in shots.items()], _points(points, rows)
         lenses = {name: dict(camera) for name, camera in cameras.items()}
     except OSError as error:
         raise SceneError(f"{path} cannot be read: {error.strerror or error}") from error
@@ -100,11 +101,11 @@ def _frame(images: ImageIndex, lenses: dict[str, dict[str, Any]], name: str, sho
 
 def _vector(shot: dict[str, Any], key: str) -> np.ndarray:
     try:
-        vector = np.array(shot.get(key), np.float64).reshape(3)
-    except (TypeError, ValueError, OverflowError):
-        vector = np.full(3, np.nan)
+        vector = numbers(shot, key, 3)
+    except ValueError as error:
+        raise Unusable(str(error)) from None
     if not np.abs(vector).max() < _MAX_NUMBER:
-        raise Unusable(f"its `{key}` is not a list of 3 finite numbers")
+        raise Unusable(f"its `{key}` has numbers that are not below {_MAX_NUMBER:g}")
     return vector
 
 
@@ -142,22 +143,22 @@ def _without_points(path: Path) -> tuple[bytes, np.ndarray]:
         content = file.read(_MAX_BYTES + 1)
     if len(content) > _MAX_BYTES:
         raise ValueError(f"it is longer than {_MAX_BYTES:,} bytes")
-    rest, numbers, end, is_first = bytearray(), array("d"), 0, True
+    rest, rows, end, is_first = bytearray(), array("d"), 0, True
     for match in _POINT.finditer(content):
         between = content[end : match.start()]
-        is_first = is_first and not (numbers and b'"shots"' in between)
+        is_first = is_first and not (rows and b'"shots"' in between)
         if is_first:
-            numbers.extend(map(float, match.groups()))
+            rows.extend(map(float, match.groups()))
         rest += between
         if not match[0].endswith(b","):  # the last point: no comma may remain before it
             while rest[-1:].isspace() or rest.endswith(b","):
                 del rest[-1:]
         end = match.end()
-    return bytes(rest + content[end:]), np.frombuffer(numbers, np.float64).reshape(-1, 6)
+    return bytes(rest + content[end:]), np.frombuffer(rows, np.float64).reshape(-1, 6)
 
 
-def _points(points: dict[str, Any], numbers: np.ndarray) -> Points:
-    """All points: the numbers of `_without_points`, and the rest. TypeError, KeyError or ValueError if damaged."""
-    others = [[*point["color"], *point["coordinates"]] for point in points.values()]
-    numbers = np.concatenate([numbers, np.array(others, np.float64).reshape(-1, 6)])
-    return Points(numbers[:, 3:], np.clip(np.nan_to_num(numbers[:, :3]), 0, 255).astype(np.uint8))
+def _points(points: dict[str, Any], rows: np.ndarray) -> Points:
+    """All points: the numbers of `_without_points`, and the rest. ValueError if damaged."""
+    others = [[*numbers(point, "color", 3), *numbers(point, "coordinates", 3)] for point in points.values()]
+    rows = np.concatenate([rows, np.array(others, np.float64).reshape(-1, 6)])
+    return Points(rows[:, 3:], whole_levels(rows[:, :3]))

@@ -11,7 +11,7 @@ import numpy as np
 
 from splat_cli.errors import SceneError
 from splat_cli.io.files import regular
-from splat_cli.io.json_input import parse_json, read_json_text
+from splat_cli.io.json_input import numbers, parse_json, read_json_text
 from splat_cli.scene.dataset import (
     Dataset,
     Frame,
@@ -170,7 +170,8 @@ def _required(values: dict[str, Any], key: str) -> float:
 
 def _numbers(values: dict[str, Any], key: str, count: int) -> list[float]:
     """`count` finite numbers. Unusable for anything else."""
-    found = values.get(key)
-    if not isinstance(found, list) or len(found) != count:
-        raise Unusable(f"its `{key}` is not a list of {count} numbers")
-    return [_required({key: value}, key) for value in found]
+    try:
+        found: list[float] = numbers(values, key, count).tolist()
+    except ValueError as error:
+        raise Unusable(str(error)) from None
+    return found

@@ -10,6 +10,7 @@ the "OpenCV-compliant" export has k1, k2, t2, t1, and this export has new column
 import csv
 import itertools
 import math
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ import numpy as np
 
 from splat_cli.errors import SceneError
 from splat_cli.io.files import regular
+from splat_cli.io.json_input import decimal
 from splat_cli.scene.dataset import (
     MAX_PHOTOGRAPHS,
     Dataset,
@@ -42,6 +44,7 @@ _NEW_NAMES = {"yaw": "heading", "f_35mm": "f", "px_norm": "px", "py_norm": "py"}
 _RADIAL = ("k1", "k2", "k3", "k4")
 _FILM = 36.0
 _MAX_LINE, _MAX_COLUMNS = 4096, 64
+_COUNT = re.compile(r"#cameras\s+([^\s,]+)")
 _BEYOND = ""  # key of the values of a row beyond the last column
 
 
@@ -78,8 +81,13 @@ def _rows(path: Path) -> list[dict[str, str | None]]:
     """
     try:
         with regular(path).open(encoding="utf-8-sig", errors="replace") as file:
-            lines = iter(lambda: file.readline(_MAX_LINE), "")
-            columns = next(found for found in map(_columns, lines) if set(found) >= _POSE)
+            lines, declared = iter(lambda: file.readline(_MAX_LINE), ""), None
+            for line in lines:
+                if set(columns := _columns(line)) >= _POSE:
+                    break
+                declared = _COUNT.match(line) or declared
+            else:
+                raise csv.Error("no line names columns")
             if not set(columns) >= _REQUIRED:
                 raise SceneError(
                     f"{path} has no focal lengths, column f: export it as Internal/External camera parameters"
@@ -89,10 +97,12 @@ def _rows(path: Path) -> list[dict[str, str | None]]:
             reader = csv.DictReader(lines, columns[:_MAX_COLUMNS], _BEYOND, skipinitialspace=True)
             rows: list[dict[str, Any]] = list(itertools.islice(reader, MAX_PHOTOGRAPHS + 1))
         check_count(path, "cameras", len(rows))
+        if declared and declared[1] != str(len(rows)):
+            raise SceneError(f"{path} declares {declared[1][:40]!a} cameras and has {len(rows)}: export it again")
         return [{**row, _BEYOND: "".join(row.get(_BEYOND) or "")} for row in rows]
     except OSError as error:
         raise SceneError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (csv.Error, StopIteration) as error:
+    except csv.Error as error:
         raise SceneError(f"{path} is not a readable CSV file ({error}): export the registration again") from error
 
 
@@ -148,9 +158,6 @@ def _number(row: dict[str, str | None], name: str) -> float:
     if not text and name not in _REQUIRED:
         return 0.0
     try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not abs(value) < 1e100:
-        raise Unusable(f"its `{name}` is {text[:40]!a}, not a finite number")
-    return value
+        return decimal(text)
+    except ValueError as error:
+        raise Unusable(f"its `{name}`, {error}") from None

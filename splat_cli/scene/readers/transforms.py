@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from splat_cli.errors import SceneError
+from splat_cli.io.json_input import is_number
 from splat_cli.scene.dataset import (
     Dataset,
     Frame,
@@ -34,6 +35,7 @@ from splat_cli.scene.points.point_cloud import read_point_cloud
 from splat_cli.scene.readers.document import (
     matrix,
     number,
+    pose_matrix,
     read_document,
     refuse_coefficients,
     text,
@@ -273,7 +275,7 @@ def _pose(values: dict[str, Any]) -> tuple[np.ndarray, RollingShutter | None]:
     if start not in values or end not in values:
         return _w2c(values, "transform_matrix"), None
     times = values.get("rolling_shutter", [0, 0, 1, 0])
-    if not isinstance(times, list) or len(times) not in (3, 4) or not all(isinstance(t, int | float) for t in times):
+    if not isinstance(times, list) or len(times) not in (3, 4) or not all(map(is_number, times)):
         raise Unusable("its `rolling_shutter` is not a list of 4 numbers")
     at_top, by_column, by_row = times[:3]
     if by_column or not (0 <= at_top <= 1 and 0 <= at_top + by_row <= 1):
@@ -288,10 +290,7 @@ def _pose(values: dict[str, Any]) -> tuple[np.ndarray, RollingShutter | None]:
 
 
 def _w2c(values: dict[str, Any], key: str) -> np.ndarray:
-    c2w = matrix(values.get(key))
-    if c2w is None or abs(np.linalg.det(c2w[:3, :3])) < 1e-12:
-        raise Unusable(f"its `{key}` is not an invertible matrix of finite numbers with a last row of 0 0 0 1")
-    return w2c_from_opengl(c2w)
+    return w2c_from_opengl(pose_matrix(values.get(key), key))
 
 
 def name_of(entry: Any, index: int) -> str:
@@ -322,11 +321,10 @@ def _lens(values: dict[str, Any], photo: Path) -> Lens:
         return spherical_lens(width, height)
     if model == _FTHETA:
         return _ftheta_lens(values, width, height)
-    fx = number(values, "fl_x") or _focal(number(values, "camera_angle_x"), width)
-    fy = number(values, "fl_y") or _focal(number(values, "camera_angle_y"), height) or fx
-    fx = fx or fy
-    if fx is None or fy is None or not (fx > 0 and fy > 0):
-        raise Unusable("it has no focal length (fl_x or camera_angle_x), or one that is not positive")
+    fx, fy = _focal(values, "x", width), _focal(values, "y", height)
+    if fx is None and fy is None:
+        raise Unusable("it has no focal length (fl_x or camera_angle_x)")
+    fx, fy = fx or fy or 0.0, fy or fx or 0.0
     cx, cy = number(values, "cx"), number(values, "cy")
     return Lens(
         width, height, fx, fy, width / 2 if cx is None else cx, height / 2 if cy is None else cy, _distortion(values)
@@ -347,8 +345,7 @@ def _ftheta_lens(values: dict[str, Any], width: int, height: int) -> Lens:
 def _numbers(values: dict[str, Any], key: str, most: int) -> list[float]:
     """A list of 2 to `most` finite numbers. Unusable otherwise."""
     given = values.get(key)
-    has_numbers = isinstance(given, list) and all(isinstance(one, int | float) and abs(one) < 1e300 for one in given)
-    if not isinstance(given, list) or not has_numbers or not 2 <= len(given) <= most:
+    if not isinstance(given, list) or not 2 <= len(given) <= most or not all(map(is_number, given)):
         raise Unusable(f"its `{key}` is not a list of 2 to {most} finite numbers")
     return [float(one) for one in given]
 
@@ -382,11 +379,12 @@ def _size(values: dict[str, Any], photo: Path) -> tuple[int, int]:
     return round(width), round(height)
 
 
-def _focal(angle: float | None, side: int) -> float | None:
-    """Focal length in pixels from the angle of view across `side` pixels."""
-    if angle is None or not 0 < angle < math.pi:
-        return None
-    return side / (2 * math.tan(angle / 2))
+def _focal(values: dict[str, Any], axis: str, side: int) -> float | None:
+    """Focal length in pixels: as stated, or from the angle of view across `side` pixels; None without both."""
+    focal, angle = number(values, f"fl_{axis}"), number(values, f"camera_angle_{axis}")
+    if (focal is not None and focal <= 0) or (focal is None and angle is not None and not 0 < angle < math.pi):
+        raise Unusable(f"its focal length along {axis} is not positive (fl_{axis}, or camera_angle_{axis} below pi)")
+    return side / (2 * math.tan(angle / 2)) if focal is None and angle is not None else focal
 
 
 def _distortion(values: dict[str, Any]) -> Distortion | None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from splat_cli.device import ceil_div
 from splat_cli.errors import FormatError, UsageError, reason_of
+from splat_cli.io import json_input
 from splat_cli.scene.cameras_json import read_cameras, read_json
 from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.lens import MAX_SIDE
@@ -57,8 +58,8 @@ def read_path(path: Path) -> tuple[list[View], float | None]:
     if isinstance(content, list):
         return read_cameras(path), None
     try:
-        width, height = int(content["render_width"]), int(content["render_height"])
-        fps = float(content["fps"]) if "fps" in content else None
+        width, height = (json_input.whole(content, key) for key in ("render_width", "render_height"))
+        fps = json_input.number(content, "fps") if "fps" in content else None
         frames = list(content["camera_path"])
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise FormatError(
@@ -79,8 +80,7 @@ def read_path(path: Path) -> tuple[list[View], float | None]:
 
 def _view(entry: Any, number: int, width: int, height: int, where: str) -> View:
     try:
-        pose = np.array(entry["camera_to_world"], np.float64).reshape(4, 4)
-        fov = float(entry["fov"])
+        pose, fov = json_input.numbers(entry, "camera_to_world", 4, 4), json_input.number(entry, "fov")
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise FormatError(f"{where}: expected camera_to_world [16] and fov (wrong: {reason_of(error)})") from None
     is_pose = np.isfinite(pose).all() and is_rotation(pose[:3, :3]) and np.allclose(pose[3], (0, 0, 0, 1))
