@@ -121,7 +121,7 @@ def _note(data: RunData, splats: SplatArrays, shown: SplatArrays, backend: Backe
     """How to use the scene, and what is lost if the page lacks some splats."""
     note = (
         "Drag to look around. The buttons and arrow keys go to the next photograph, the slider lays it over the scene. "
-        "Measure shows the distance of two points."
+        "Measure shows the distance of two points, in metres once you give the real length of one."
     )
     if len(shown) < len(splats):
         loss = _loss(data, splats, shown, backend)
