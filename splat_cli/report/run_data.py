@@ -13,7 +13,7 @@ import numpy as np
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
 from splat_cli.device.host import num_cores
-from splat_cli.eval.evaluate import TrainedModel, evaluate
+from splat_cli.eval.evaluate import TrainedModel, evaluate, free_space
 from splat_cli.eval.metrics import Score, error_map
 from splat_cli.field.color_field import ColorField
 from splat_cli.gaussians.splats import Splats
@@ -85,7 +85,10 @@ _NUM_VIEWS = 8
 
 @dataclass(frozen=True)
 class ComparedView:
-    """Pictures of a view as data URLs, and its scores. rank: 1 for the worst of `num_ranked`."""
+    """Pictures of a view as data URLs, and its scores. rank: 1 for the worst of `num_ranked`.
+
+    hidden: share of the dataset's points in view that floaters hide; None if unknown.
+    """
 
     view: View
     score: Score
@@ -94,6 +97,7 @@ class ComparedView:
     error: str
     rank: int
     num_ranked: int
+    hidden: float | None = None
 
 
 def compare_views(
@@ -120,14 +124,25 @@ def compare_views(
     model = TrainedModel(splats, field, data.run.background(), data.run.responses())
     scores = evaluate(model, photographs, data.config, on_render=keep)
     views, ranks = photographs.views, {name: number for number, name in enumerate(names, 1)}
+    hidden = _hidden(data, splats, views, backend, scene)
 
     def compared(view: View, render: np.ndarray, photograph: np.ndarray, mask: np.ndarray | None) -> ComparedView:
         score = dataclasses.replace(scores[view.name], flip=measured.get(view.name, {}).get("flip"))
         pictures = shown(render), shown(photograph), shown(error_map(render, photograph, mask))
-        return ComparedView(view, score, *pictures, ranks.get(view.name, 0), len(names))
+        return ComparedView(view, score, *pictures, ranks.get(view.name, 0), len(names), hidden.get(view.name))
 
     pairs = zip(views, renders, photographs.images, photographs.masks, strict=True)
     return list(run_in_threads((partial(compared, *pair) for pair in pairs), num_cores()))
+
+
+def _hidden(
+    data: RunData, splats: Splats, views: Sequence[View], backend: Backend, scene: Path | Scene | None
+) -> dict[str, float]:
+    """Share of the points that floaters hide in each view, if they hide any at all."""
+    if not isinstance(scene, Scene) or not data.measured.get("hidden_points"):
+        return {}
+    found = {view.name: free_space(backend, splats, [view], scene.points, data.config.antialias) for view in views}
+    return {name: measured.hidden for name, measured in found.items() if measured}
 
 
 def _chosen(names: Sequence[str], views: dict[str, View]) -> list[View]:

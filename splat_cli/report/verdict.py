@@ -69,7 +69,7 @@ def verdict(data: RunData, stops: Mapping[str, int], compared: Sequence[Compared
     fails = [
         *_contradictions(data),
         *(_failing_views(scores, stops) or _even(scores, stops)),
-        *_failing_everywhere(data),
+        *_failing_everywhere(data, compared, stops),
         *([prose(_UNSEEN)] if scores.views else []),
     ]
     lists = {
@@ -153,34 +153,51 @@ def _failing_views(scores: _Scores, stops: Mapping[str, int]) -> list[Markup]:
     more = f" and {len(behind) - _NUM_NAMED} more" if len(behind) > _NUM_NAMED else ""
     verb = "is" if len(behind) == 1 else "are"
     start = f"{len(behind)} of {len(scores.views)} views{scores.which} {verb} over {_FAR_BEHIND:g} dB worse than the "
-    return [join(start, f"median of {median:.1f} dB: ", _links(behind[:_NUM_NAMED], stops), f"{more}.")]
+    return [join(start, f"median of {median:.1f} dB: ", _worst(behind, stops), f"{more}.")]
 
 
 def _even(scores: _Scores, stops: Mapping[str, int]) -> list[Markup]:
     """The worst views, if none is much worse than the others."""
     if not scores.views:
         return []
-    worst = _links(scores.views[:_NUM_NAMED], stops)
-    return [join(f"No view{scores.which} falls far behind. The worst are ", worst, ".")]
+    return [join(f"No view{scores.which} falls far behind. The worst are ", _worst(scores.views, stops), ".")]
 
 
-def _failing_everywhere(data: RunData) -> Iterator[Markup]:
+def _worst(views: Sequence[tuple[str, float]], stops: Mapping[str, int]) -> Markup:
+    """The first of views sorted by their scores."""
+    return _links([(name, f"{score:.1f} dB") for name, score in views[:_NUM_NAMED]], stops)
+
+
+def _failing_everywhere(data: RunData, compared: Sequence[ComparedView], stops: Mapping[str, int]) -> Iterator[Markup]:
     """What is wrong in the whole scene."""
     hidden = data.measured.get("hidden_points")
     if hidden == 0:
         yield prose("There are no floaters: no splats in empty space hide points behind them.")
     elif hidden is not None:
-        share = f"{100 * hidden:.1f} %" if hidden >= 0.001 else "under 0.1 %"
         page = shlex.quote(_name(data) + "-floaters.html")
-        yield prose(
-            f"There are {'' if hidden >= _HIDDEN else 'few '}floaters: splats in empty space hide {share} of the "
-            f"points behind them. `splat clean {_run(data)} --preview {page}` writes a page that shows them in magenta."
+        many = "" if hidden >= _HIDDEN else "few "
+        yield join(
+            f"There are {many}floaters: splats in empty space hide {_percent(hidden)} of the points behind them",
+            _most_hidden(hidden, compared, stops),
+            prose(f". `splat clean {_run(data)} --preview {page}` writes a page that shows them in magenta."),
         )
     if _overfits(data):
         yield prose(f"Photographs that it was trained on are much better, {_training_psnr(data):.1f} dB: it overfits.")
     if _is_uneven(data):
         fitted = data.measured["fitted_psnr"]
         yield prose(f"The exposures of photographs differ: with fitted colours, it has {fitted:.1f} dB.")
+
+
+def _most_hidden(hidden: float, compared: Sequence[ComparedView], stops: Mapping[str, int]) -> Markup | None:
+    """The compared views in which floaters hide more points than on average."""
+    views = sorted((-one.hidden, one.view.name) for one in compared if one.hidden and one.hidden > hidden)
+    if not views:
+        return None
+    return join(", most in ", _links([(name, _percent(-share)) for share, name in views[:_NUM_NAMED]], stops))
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %" if share >= 0.001 else "under 0.1 %"
 
 
 def _is_uneven(data: RunData) -> bool:
@@ -325,11 +342,11 @@ def _name(data: RunData) -> str:
     return data.run.path.resolve().name
 
 
-def _links(views: Sequence[tuple[str, float]], stops: Mapping[str, int]) -> Markup:
-    """The names with their scores; a click goes there in 3D."""
+def _links(views: Sequence[tuple[str, str]], stops: Mapping[str, int]) -> Markup:
+    """The names with their figures; a click goes there in 3D."""
     parts: list[object] = []
-    for name, score in views:
-        text, number = f"{name} ({score:.1f} dB)", stops.get(name)
+    for name, figure in views:
+        text, number = f"{name} ({figure})", stops.get(name)
         parts += [", " if parts else None, text if number is None else tag("a", text, href="#stage", data_view=number)]
     return join(*parts)
 

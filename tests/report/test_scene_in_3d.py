@@ -65,6 +65,11 @@ def test_compared_views_have_their_pictures_and_measured_flip(data, backend):
     data = dataclasses.replace(data, metrics={step: {**data.metrics[step], "per_image": measured}})
     splats = Splats.from_arrays(backend, read_ply(data.run.ply_path(step)))
     views = compare_views(data, splats, None, backend, None, Display(level=Level.QUIET))
+    assert {view.hidden for view in views} == {None}
+    read = read_run_scene(data.run, None)
+    views = compare_views(data, splats, None, backend, read, Display(level=Level.QUIET))
+    assert all(0 <= view.hidden <= 1 for view in views)
+    assert np.mean([view.hidden for view in views]) == pytest.approx(data.measured["hidden_points"], abs=0.1)
     assert [view.score.flip for view in views] == [0.123, *[None] * (len(measured) - 1)]
     assert comparison(views).count("FLIP 0.123") == comparison(views).count("FLIP") == 1
     for view in views:

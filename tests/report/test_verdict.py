@@ -183,6 +183,16 @@ def test_floaters_are_shown_by_a_command(long, hidden, words):
     text = told(dataclasses.replace(long, metrics={10_000: scores([28] * 8, hidden_points=hidden)}))
     assert words in text
     assert "--preview &#x27;my run-floaters.html&#x27; writes a page that shows them in magenta" in text
+    views = [
+        ComparedView(view, Score(28, 0.9), "", "", "", 0, 0, share)
+        for view, share in zip(ring_of_views(4), (0.001, 0.3, None, 0.5), strict=True)
+    ]
+    found = verdict(
+        dataclasses.replace(long, metrics={10_000: scores([28] * 8, hidden_points=0.08)}), {"a_03.jpg": 5}, views
+    )
+    assert (
+        'behind them, most in <a href="#stage" data-view="5">a_03.jpg (50.0 %)</a>, a_01.jpg (30.0 %). <code>' in found
+    )
     none = dataclasses.replace(long, metrics={10_000: scores([28] * 8, hidden_points=0)})
     assert "There are no floaters" in told(none)
     assert "--preview" not in told(none)
