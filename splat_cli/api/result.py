@@ -55,7 +55,7 @@ class RenderedImage:
         path = Path(path)
         kind = Image.registered_extensions().get(path.suffix.lower())
         if kind is None:
-            raise UsageError(f"{path} has no suffix of a picture: expected a name that ends in .png, .jpg or .webp")
+            raise UsageError(f"{path} is not a name for a picture: expected one that ends in .png, .jpg or .webp")
         with replacing(path) as temporary:
             Image.fromarray(self.pixels).save(temporary, format=kind)
 

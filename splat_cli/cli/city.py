@@ -26,7 +26,7 @@ _NO_LIMIT = 2**28  # maximum of the setting
     "--cell-splats",
     type=WholeRange(100),
     metavar="N",
-    help="Maximum number of splats of a cell.  [default: what fits on the device with the same number of frozen ones]",
+    help="Maximum number of splats of a cell.  [default: what fits on the device beside as many frozen ones]",
 )
 @click.option(
     "--cell-steps",

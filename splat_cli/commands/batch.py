@@ -111,10 +111,10 @@ def _entries(source: Path) -> Iterator[tuple[str, Path, dict[str, Any]]]:
         own = dict(table)
         path, name = own.pop("path", None), own.pop("name", None)
         if not isinstance(path, str) or not isinstance(name, str | None):
-            raise UsageError(f"{source}: [[scene]] number {number} needs a path; path and name are texts")
+            raise UsageError(f"{source}: [[scene]] number {number} needs a path; path and name must be strings")
         settings = {**with_underscores(common), **with_underscores(own)}
         if any(isinstance(value, str) and "\0" in value for value in (path, *settings.values())):
-            raise UsageError(f"{source}: [[scene]] number {number} has a text with a null character: remove it")
+            raise UsageError(f"{source}: [[scene]] number {number} has a string with a null character: remove it")
         scene = source.parent / path
         yield name or scene.resolve().name, scene, settings | placed_paths(settings, source.parent, scene)
 

@@ -95,7 +95,7 @@ def _check_runs(runs: Sequence[RunDir]) -> None:
     first, wanted = runs[0], {view.name: view for view in runs[0].views("test")}
     for run in runs:
         if not run.config().eval:
-            raise UsageError(f"{run.path} held no photographs out: train it with --eval")
+            raise UsageError(f"{run.path} held out no photographs: train it with --eval")
         if has_appearances(run.config()) != has_appearances(first.config()):
             raise UsageError(
                 f"{run.path} and {first.path} are scored on different parts of photographs: only one of them has "

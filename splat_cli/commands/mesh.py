@@ -71,7 +71,7 @@ class Mesh:
 def require_mesh(path: Path) -> None:
     """UsageError or DiskError if no mesh can be written to `path`; called before long work."""
     if path.suffix.lower() not in WRITERS:
-        raise UsageError(f"{path} has no suffix of a mesh: expected a name that ends in {', '.join(WRITERS)}")
+        raise UsageError(f"{path} is not a name for a mesh: expected one that ends in {', '.join(WRITERS)}")
     try:
         import skimage.measure  # noqa: F401
     except ImportError:

@@ -151,10 +151,10 @@ def _read_settings(path: Path) -> dict[str, Any]:
     for name in _LISTS:
         value = settings.get(name, [])
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-            raise UsageError(f'{path}: {name} = {value!r}: expected a list of texts, such as {name} = ["..."]')
+            raise UsageError(f'{path}: {name} = {value!r}: expected a list of strings, such as {name} = ["..."]')
     for name in _TEXTS:
         if not isinstance(settings.get(name, ""), str):
-            raise UsageError(f'{path}: {name} = {settings[name]!r}: expected a text, such as {name} = "..."')
+            raise UsageError(f'{path}: {name} = {settings[name]!r}: expected a string, such as {name} = "..."')
     for name in ("cores", "processes", "job_cpu"):
         value = settings.get(name, 1)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:

@@ -38,7 +38,7 @@ def color_of(value: str | Sequence[float]) -> tuple[float, float, float]:
     except (TypeError, ValueError):
         red = green = blue = math.nan
     if not all(0 <= part <= 1 for part in (red, green, blue)):
-        raise UsageError(f"color {value!r}: expected three numbers from 0 to 1, or a text such as 'white'")
+        raise UsageError(f"color {value!r}: expected three numbers from 0 to 1, or a string such as 'white'")
     return red, green, blue
 
 

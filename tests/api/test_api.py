@@ -234,8 +234,8 @@ def test_files_are_measured_as_the_result_on_black(result, scene, tmp_path):
             "no view 'a_99.jpg': expected numbers under 9 and names such",
         ),
         (lambda result, scene: result.render(9), "no view 9"),
-        (lambda result, scene: result.save("x.doc"), "x.doc has no suffix of a file of splats"),
-        (lambda result, scene: result.render(0).save("x.doc"), "x.doc has no suffix of a picture"),
+        (lambda result, scene: result.save("x.doc"), "x.doc is not a name for a file of splats"),
+        (lambda result, scene: result.render(0).save("x.doc"), "x.doc is not a name for a picture"),
         (lambda result, scene: result.render(dataclasses.replace(result.views[0], width=0)), "expected whole numbers"),
         (
             lambda result, scene: result.render(dataclasses.replace(result.views[0], height=9.5)),

@@ -98,7 +98,7 @@ def test_sources_and_photographs_are_not_overwritten(splat, run_copy, stray):
         ((stray, "--preview", "all.ply", "-o", "cleaned.ply"), "--preview writes only the preview"),
         ((stray, "-o", stray.parent), "is a folder"),
         ((stray, "-o", stray.parent / "garden.ply"), "was not written by splat"),
-        ((stray, "-o", "a.html"), "has no suffix of a file of splats"),
+        ((stray, "-o", "a.html"), "is not a name for a file of splats"),
         ((stray, "--strength", "0"), "0"),
     ):
         result = splat("clean", *arguments, "--device", "cpu")

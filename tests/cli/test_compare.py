@@ -104,7 +104,7 @@ def test_foreign_files_are_not_overwritten(splat, runs, tmp_path):
     ("names", "message"),
     [
         (["short"], "one run alone cannot be compared"),
-        (["short", "all"], "all held no photographs out: train it with --eval"),
+        (["short", "all"], "all held out no photographs: train it with --eval"),
         (["short", "other-split"], "held out different photographs: a_"),
         (["short", "small"], "a_00.jpg has 20x15 pixels in"),
     ],

@@ -181,7 +181,7 @@ def write_sog(path: Path, splats: SplatArrays, max_entries: int = MAX_ENTRIES) -
     max_entries: of the palette of view-dependent colours; fewer make the file smaller and these colours coarser.
     """
     if len(splats) > MAX_SIDE**2:
-        raise FormatError(f"{path} cannot hold {len(splats)} splats, {MAX_SIDE**2} at most; write another format")
+        raise FormatError(f"{path} can hold {MAX_SIDE**2:,} splats, not {len(splats):,}; write another format")
     contents = sog_files(splats, max_entries)
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as file:
         for name, content in contents.items():

@@ -83,7 +83,7 @@ def format_for(path: Path, name: str | None = None, *others: str) -> Format:
         if path.name.lower().endswith(found.suffix):
             return found
     known = ", ".join((*(found.suffix for found in FORMATS.values()), *others))
-    raise UsageError(f"{path} has no suffix of a file of splats: expected a name that ends in {known}")
+    raise UsageError(f"{path} is not a name for a file of splats: expected one that ends in {known}")
 
 
 def has_suffix(path: Path) -> bool:

@@ -113,7 +113,7 @@ def _first_splats(
         return limit_sh_degree(start, config.trained_sh_degree), []
     splats, notices = initial_splats(backend, config, *start, rng, origin)
     if config.init_from and (apart := out_of_view(views, splats.means, "splats", ANY_IN_VIEW)):
-        notices.append(f"of {config.init_from}, {apart}")
+        notices.append(f"{config.init_from}: {apart}")
     return splats, notices
 
 

@@ -41,7 +41,7 @@ def find_initial_state(
     """
     frozen, offsets = frozen_splats(config, scene.origin, display.warn), None
     if frozen and (apart := out_of_view(scene.views, frozen.means, "splats", ANY_IN_VIEW)):
-        display.warn(f"of {config.frozen}, {apart}")
+        display.warn(f"{config.frozen}: {apart}")
     if config.pose_opt:
         offsets = align_poses(scene, training, config, backend, display)
         training = training._replace(views=moved_views(training.views, offsets))

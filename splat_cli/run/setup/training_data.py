@@ -246,7 +246,7 @@ def _report(scene: Scene, photographs: Sequence[ImageSet], points: str | None, d
     # photographs of a dataset may be missing: few of its points may then be in view, but at least some are
     apart = out_of_view(scene.views, scene.points, "points", *([] if points else [ANY_IN_VIEW]))
     if apart is not None:
-        display.warn(f"of {points or 'the dataset'}, {apart}")
+        display.warn(f"{points or 'the dataset'}: {apart}")
     if scene.dropped_points:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in scene.dropped_points.items())
         display.say(f"Left out points: {reasons}")

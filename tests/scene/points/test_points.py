@@ -209,7 +209,7 @@ def test_points_out_of_view_are_warned_of(splat, tmp_path):
         write_model(scene / "sparse/0", model)
         result = splat("train", scene, "-o", tmp_path / f"{number}", *options)
         assert result.code == 0
-        said = "Warning: of the dataset, 0.0% of the 300 points are in view of a camera"
+        said = "Warning: the dataset: 0.0% of the 300 points are in view of a camera"
         assert (said in result.err) == (num_seen == 0)
 
 
@@ -245,4 +245,4 @@ def test_splats_out_of_view_are_warned_of(splat, tmp_path, option):
         options = (option, tmp_path / "splats.ply", "--device", "cpu", "--steps", "1", "--no-report")
         result = splat("train", scene, "-o", tmp_path / str(shift), *options)
         assert result.code == 0
-        assert ("splats.ply, 0.0% of the 50 splats are in view of a camera" in result.err) == (shift > 0)
+        assert ("splats.ply: 0.0% of the 50 splats are in view of a camera" in result.err) == (shift > 0)
