@@ -43,7 +43,8 @@ def command(source: Path, out: Path | None, frames: int, display: "Display") -> 
 
 def _lines(checked: "Checked", out: Path | None) -> list[str]:
     width = max(len(one.topic) for one in checked.findings)
-    lines = [f"{'ok' if one.ok else '!!'}  {one.topic:<{width}}  {one.text}" for one in checked.findings]
+    marks = ["!!" if not one.ok else "ok" if one.is_known else "??" for one in checked.findings]
+    lines = [f"{mark}  {one.topic:<{width}}  {one.text}" for mark, one in zip(marks, checked.findings, strict=True)]
     lines += [f"    more would help between {' and '.join(place.between)}" for place in checked.places]
     lines.append(f"{len(checked.photographs)} photographs; {checked.duration}")
     return [*lines, *([f"Page: {out}"] if out else [])]

@@ -180,7 +180,7 @@ def _groups(placed: int, num_apart: int, num: int, spread: float = 0.0) -> Findi
 
 def _unknown(placed: int, num: int) -> Finding:
     text = f"unknown, {placed} of {num} have a rough pose: run `splat sfm`, then check its scene"
-    return Finding("directions", True, text)
+    return Finding("directions", True, text, is_known=False)
 
 
 def _check_scene(source: Path, counting: Counting) -> Checked:

@@ -40,12 +40,14 @@ _LEAST_MAPPED = 1.3  # with mapping, relative to features and matches
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check. ok: nothing to do; photographs: names of those concerned."""
+    """The result of one check. ok: nothing to do; photographs: names of those concerned; is_known: whether it could
+    be checked."""
 
     topic: str
     ok: bool
     text: str
     photographs: tuple[str, ...] = ()
+    is_known: bool = True
 
 
 @dataclass(frozen=True)
@@ -202,7 +204,7 @@ def _of_pairs(pairs: Iterable[Pair], names: Sequence[str]) -> tuple[str, ...]:
 def links_of_photographs(names: Sequence[str], pairs: Sequence[Pair], num_cameras: int = 1) -> Finding:
     """Overlap by matches."""
     if not pairs:
-        return Finding("overlap", True, "not measured: pip install -U 'splat-cli[sfm]'")
+        return Finding("overlap", True, "not measured: pip install -U 'splat-cli[sfm]'", is_known=False)
     linked = np.zeros((len(names), len(names)), bool)
     for pair in pairs:
         linked[pair.first, pair.second] = linked[pair.second, pair.first] = pair.num_shared >= _LINK

@@ -20,7 +20,7 @@ _WEIGHT = 0.7  # of a point on the map
 
 
 class Row(Protocol):
-    """A finding. ok: nothing to do; photographs: names."""
+    """A finding. ok: nothing to do; photographs: names; is_known: whether it could be checked."""
 
     @property
     def topic(self) -> str: ...
@@ -30,6 +30,8 @@ class Row(Protocol):
     def text(self) -> str: ...
     @property
     def photographs(self) -> tuple[str, ...]: ...
+    @property
+    def is_known(self) -> bool: ...
 
 
 def check_page(
@@ -54,7 +56,8 @@ def check_page(
 
 
 def _row(one: Row) -> Markup:
-    badge = tag("span", "good" if one.ok else "problem", class_=f"badge {'good' if one.ok else 'bad'}")
+    word, look = ("problem", " bad") if not one.ok else ("good", " good") if one.is_known else ("unknown", "")
+    badge = tag("span", word, class_=f"badge{look}")
     return tag("tr", tag("th", one.topic, style="white-space: nowrap"), tag("td", badge), tag("td", one.text))
 
 

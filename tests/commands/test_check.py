@@ -349,11 +349,14 @@ def test_a_share_of_pairs_is_a_problem(topic, found, most):
         assert looked_at(topic, pairs=linked(9, 9, 11, **found)) is None
 
 
-def test_directions_of_photographs_without_pairs_are_unknown(monkeypatch, tmp_path):
+def test_directions_of_photographs_without_pairs_are_unknown(capture, monkeypatch, splat, tmp_path):
     found = photo_checks.Checked(tmp_path, [], ["a", "b", "c"], [], None, [], 1.0, None, [])
     monkeypatch.setattr(check, "check_photographs", lambda *args: found)
     (finding,) = check._check_without_poses(tmp_path, [], Display().counting).findings
     assert (finding.ok, finding.text.partition(":")[0]) == (True, "unknown, 0 of 3 have a rough pose")
+    monkeypatch.setattr(check, "check_photographs", lambda *args: replace(found, names=[]))
+    assert "??  directions" in splat("check", capture, "-o", tmp_path / "check.html").out
+    assert ">unknown</span>" in (tmp_path / "check.html").read_text()
 
 
 def chain(num):

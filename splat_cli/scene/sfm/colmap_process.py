@@ -83,8 +83,8 @@ def run_colmap(
     if process.returncode or not result:
         require_space(Path(job["scene"]), _MIN_SPACE)  # COLMAP does not say that the disk is full
         raise SplatError(
-            f"COLMAP failed ({_reason(process.returncode, log)}); run the command again to continue, or remove "
-            f"{job['scene']} to start again"
+            f"COLMAP failed ({_reason(process.returncode, log)}); run the command again to continue; if it "
+            f"fails again, remove {job['scene']} and try fewer or other photographs"
         )
     return result
 
