@@ -21,6 +21,7 @@ from splat_cli.scene.colmap.model import SPHERE
 from splat_cli.scene.coverage import Place
 from splat_cli.scene.photograph import Pair, Photograph, find_pairs, measure
 from splat_cli.scene.plausibility import are_panoramas, panoramas_or_fisheyes
+from splat_cli.scene.sfm.colmap_worker import LARGE
 from splat_cli.scene.sfm.mapping import EXHAUSTIVE_LIMIT, num_camera_models
 from splat_cli.scene.sfm.photographs import MIN_PHOTOGRAPHS
 from splat_cli.scene.view import Scene, natural_order
@@ -34,7 +35,9 @@ _SAME_PICTURE, _SAME_PLACE = 2.0, 0.003  # of 255: difference of thumbnails; shi
 _MANY_CAMERAS, _MAX_STRAYS = 5, 0.5  # models, from which photographs are other people's; fraction of weak ones then
 _LINK = 12  # points that two photographs share, of small copies
 _MIN_LINKS = 2
-_PHOTOGRAPH_SECONDS, _PAIR_SECONDS, _PAIRS_IN_ORDER = 0.6, 0.16, 15  # of one core: SIFT at 2 megapixels, matching
+_SMALL_SECONDS, _LARGE_SECONDS, _LARGEST = 0.8, 0.3, 10.0  # of one core per megapixel: SIFT; megapixels that count
+_PAIR_SECONDS, _PAIRS_IN_ORDER = 0.02, 15  # of one core: matches of about 3,300 features, as up to 2 megapixels have
+_MOST_FEATURES = 2.5  # relative to them
 _LEAST_MAPPED = 1.3  # with mapping, relative to features and matches
 
 
@@ -251,7 +254,9 @@ def _largest_group(linked: np.ndarray) -> np.ndarray:
 def _pose_seconds(num: int, pixels: float) -> float:
     """Features and matches on the cores of this machine."""
     pairs = num * (num - 1) // 2 if num <= EXHAUSTIVE_LIMIT else num * _PAIRS_IN_ORDER
-    return (num * _PHOTOGRAPH_SECONDS * min(pixels / 2e6, 5) + pairs * _PAIR_SECONDS) / num_cores()
+    sift = (_LARGE_SECONDS if pixels >= LARGE else _SMALL_SECONDS) * min(pixels / 1e6, _LARGEST)
+    features = min(max(pixels / 2e6, 1.0), _MOST_FEATURES)
+    return (num * sift + pairs * _PAIR_SECONDS * features**2) / num_cores()
 
 
 def training_seconds(num: int, pixels: float) -> float | None:

@@ -450,5 +450,7 @@ def test_training_time_is_that_of_the_plan(monkeypatch):
 def test_time_for_poses_follows_features_and_pairs(monkeypatch):
     """All pairs of up to 200 photographs, then 15 per photograph; features of up to 10 megapixels."""
     monkeypatch.setattr(photo_checks, "num_cores", lambda: 2)
-    assert _pose_seconds(200, 1e6) == pytest.approx((200 * 0.6 / 2 + 200 * 199 / 2 * 0.16) / 2)
-    assert _pose_seconds(201, 30e6) == pytest.approx((201 * 0.6 * 5 + 201 * 15 * 0.16) / 2)
+    assert _pose_seconds(200, 1e6) == pytest.approx((200 * 0.8 + 200 * 199 / 2 * 0.02) / 2)
+    assert _pose_seconds(201, 30e6) == pytest.approx((201 * 0.3 * 10 + 201 * 15 * 0.02 * 2.5**2) / 2)
+    assert _pose_seconds(200, 1.6e6) < _pose_seconds(200, 1.4e6), "copies of twice the size are not searched"
+    assert 40 < 1.3 * _pose_seconds(100, 660 * 432) < 160  # southbuilding: 50 s on two idle cores, 150 on busy ones

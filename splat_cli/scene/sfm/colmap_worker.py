@@ -42,12 +42,13 @@ SEPARATE = "separate.db"
 """Database with a camera for each photograph, beside that of the scene while photographs are mapped."""
 CONFIRMED = "confirmed.db"
 """Database without some of the pairs, beside that of the scene while photographs are mapped again."""
+LARGE = 1.5e6
+"""Pixels of photographs that may have enough features without the finest, which copies of twice their size show."""
 MODELS = ".models"
 """Suffix of the folder beside a database, with the models found so far."""
 _SAVE_SECONDS, _SHOW_SECONDS = 10.0, 0.5  # between two saves of these models, or two pictures for whoever watches
 _SAVE_SHARE = 20.0  # and at least this many times the time that one takes
 _SHOWN_POINTS = 20_000  # at most, to whoever watches
-_LARGE = 1.5e6  # pixels of photographs that may have enough features without the finest
 _ENOUGH = 3000  # features
 _SAMPLE = 4  # photographs
 _ORIENTATIONS = 1  # of a feature; COLMAP's: 2, for a sixth more features and time, where a GPU needs hardly any
@@ -217,7 +218,7 @@ def _first_octave(pycolmap: Any, paths: Sequence[Path]) -> int:
     counts = []
     for path in paths[:: ceil_div(len(paths), _SAMPLE)]:
         bitmap = pycolmap.Bitmap.read(path, False)
-        if bitmap is not None and bitmap.width * bitmap.height >= _LARGE:
+        if bitmap is not None and bitmap.width * bitmap.height >= LARGE:
             step = ceil_div(max(bitmap.width, bitmap.height), _MAX_SIDE)
             counts.append(len(sift.extract(np.ascontiguousarray(bitmap.to_array()[::step, ::step]))[0]))
     return 0 if counts and np.median(counts) >= _ENOUGH else -1
