@@ -11,6 +11,7 @@ from PIL import Image
 
 from splat_cli.cli.main import run
 from splat_cli.config import SETTINGS
+from splat_cli.config.combinations import owner_of
 from splat_cli.errors import SplatError
 from splat_cli.gaussians.formats import write_splats
 from splat_cli.gaussians.ply import write_ply
@@ -138,3 +139,13 @@ def test_a_setting_takes_effect(outcomes, name):
     value, context = CHANGES[name]
     assert context.get(name, BASE.get(name, SETTINGS[name].default)) != value
     assert outcomes.of(**context) != outcomes.of(**{**context, name: value})
+
+
+IDLE = [(name, option) for name in CHANGES for option in SETTINGS[name].idle_with.split(" or ") if option]
+
+
+@pytest.mark.parametrize(("name", "option"), IDLE)
+def test_a_setting_has_no_effect_with_another_that_is_said_to_exclude_it(outcomes, name, option):
+    owner, value = owner_of(option)
+    context = {**CHANGES[name][1], owner: value or CHANGES[owner][0]}
+    assert outcomes.of(**context) == outcomes.of(**{**context, name: CHANGES[name][0]})

@@ -10,7 +10,7 @@ from typing import Any
 
 from splat_cli.api.result import TrainedScene
 from splat_cli.config import TrainConfig
-from splat_cli.config.presets import load_config, with_settings
+from splat_cli.config.presets import load_config, requested_settings, with_settings
 from splat_cli.device import Backend, shared_backend
 from splat_cli.errors import UsageError
 from splat_cli.eval.evaluate import TrainedModel
@@ -18,7 +18,7 @@ from splat_cli.report import try_report
 from splat_cli.run.device import open_device
 from splat_cli.run.session import OnProgress, ProgressCallback, StoppedByCallback
 from splat_cli.run.setup.initial_state import build_trainer_from_data
-from splat_cli.run.setup.training_data import TrainingData, load_data, read_checked, with_initial_points
+from splat_cli.run.setup.training_data import TrainingData, load_data, read_checked, warn_of_unused, with_initial_points
 from splat_cli.run.setup.trials import choose_settings
 from splat_cli.run.storage.find_run import find_splats, new_locked_run, step_of
 from splat_cli.run.storage.inputs import inputs_of, warning_of_copies
@@ -75,8 +75,8 @@ def train_scene(
     so that the run can be resumed. In memory, settings about files (save_at, checkpoints, tensorboard, report) have no
     effect. Raises UsageError, SceneError, DeviceError, OutOfMemory.
     """
-    config = with_initial_points(with_settings(config or TrainConfig(), settings))
-    display = _display(quiet)
+    config, display = with_initial_points(with_settings(config or TrainConfig(), settings)), _display(quiet)
+    warn_of_unused(config, requested_settings(config), display)
     if out is not None:
         if isinstance(scene, Scene):
             raise UsageError("with out=, give the scene's folder instead of a Scene: the run needs it to continue")

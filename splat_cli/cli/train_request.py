@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from splat_cli.commands.photo_scene import prepared_scene
-from splat_cli.config.combinations import unused_options
 from splat_cli.config.presets import load_config
 from splat_cli.errors import UsageError, quoted
 from splat_cli.run.resume import FinishedError, Resumption, interrupted_run, plan_resumption
+from splat_cli.run.setup.training_data import warn_of_unused
 from splat_cli.run.storage.find_run import locked_run, new_locked_run, numbered_folders, unused_folder
 from splat_cli.run.storage.result import RunSummary
 from splat_cli.run.storage.run_dir import RunDir
@@ -59,6 +59,7 @@ class TrainRequest:
             return resumed_run_on_cluster(self.resume, self.scene, self.changes, cluster, device, display)
         assert self.scene is not None
         config, out = load_config(self.preset, self.changes), self._new_folder(self.scene)
+        warn_of_unused(config, self.changes, display)
         return new_run_on_cluster(self.scene, out, config, cluster, device, display)
 
     def _check(self) -> None:
@@ -86,8 +87,7 @@ class TrainRequest:
     ) -> Iterator[LockedRun]:
         """Context with a new run, or an interrupted one to resume. First builds a scene from photographs or a video."""
         config = load_config(self.preset, self.changes)
-        for line in unused_options(config, self.changes):
-            display.warn(line)
+        warn_of_unused(config, self.changes, display)
         with timer("camera poses"):
             prepared, config = prepared_scene(scene, config, display, watch)
         is_made = prepared != scene

@@ -11,14 +11,14 @@ from typing import Any
 
 from splat_cli.commands.photo_scene import is_scene_of
 from splat_cli.config import TrainConfig
-from splat_cli.config.presets import load_config, read_toml, with_underscores
+from splat_cli.config.presets import load_config, read_toml, requested_settings, with_underscores
 from splat_cli.engine import open_engine
 from splat_cli.engine.job import JobResult, train_job
 from splat_cli.errors import SplatError, UsageError
 from splat_cli.io.files import make_folder, replacing, require_writable
 from splat_cli.run.ranks import check_settings
 from splat_cli.run.resume import other_options
-from splat_cli.run.setup.training_data import with_fixed_paths
+from splat_cli.run.setup.training_data import warn_of_unused, with_fixed_paths
 from splat_cli.run.storage.find_run import is_run, refuse_inside_run
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.dataset import placed_paths
@@ -162,6 +162,7 @@ def run_batch(
 
     left = {}
     for scene in scenes:
+        warn_of_unused(scene.config, requested_settings(scene.config), display, scene.name)
         if before := _result_before(scene):
             add(before)
             if before.status == "skipped" and (options := _other_options(scene)):

@@ -9,21 +9,34 @@ from splat_cli.config import SETTINGS, TrainConfig
 
 def unused_options(config: TrainConfig, given: Iterable[str]) -> list[str]:
     """One line per setting in `given` that has no effect with `config`."""
-    missing = {name: missing_option(config, name) for name in given}
-    return [f"{SETTINGS[name].option} does nothing without {option}" for name, option in missing.items() if option]
+    lines = []
+    for name in given:
+        option = SETTINGS[name].option
+        if missing := missing_option(config, name):
+            lines.append(f"{option} does nothing without {missing}")
+        elif idle := next((one for one in _options(SETTINGS[name].idle_with) if _is_given(config, one)), ""):
+            lines.append(f"{option} does nothing with {idle}")
+    return lines
 
 
 def missing_option(config: TrainConfig, name: str) -> str:
     """The missing option without which the setting `name` has no effect in `config`; empty if none is missing."""
     needs = SETTINGS[name].needs
-    if not needs:
-        return ""
-    for option in needs.split(" or "):
-        owner, value = owner_of(option)
-        now = getattr(config, owner)
-        if now == value if value else SETTINGS[owner].is_on(now):
-            return missing_option(config, owner)
+    for option in _options(needs):
+        if _is_given(config, option):
+            return missing_option(config, owner_of(option)[0])
     return needs
+
+
+def _options(alternatives: str) -> list[str]:
+    return alternatives.split(" or ") if alternatives else []
+
+
+def _is_given(config: TrainConfig, option: str) -> bool:
+    """Whether a setting has the value that the option names, or is on."""
+    owner, value = owner_of(option)
+    now = getattr(config, owner)
+    return bool(now == value) if value else SETTINGS[owner].is_on(now)
 
 
 def owner_of(option: str) -> tuple[str, str]:

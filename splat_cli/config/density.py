@@ -62,19 +62,22 @@ class DensitySettings:
     prune_opacity: float = setting(0.005, "Opacity under which splats are pruned.", low=0, high=1)
     relocate_unseen: bool = setting(
         True,
-        "Relocate splats that no training view shows, and remove those that remain at the end; not with "
-        "--strategy adc.",
+        "Relocate splats that no training view shows, and remove those that remain at the end.",
+        idle_with="--strategy adc",
     )
     opacity_reset_interval: int = setting(
         3000, "Steps between resets of all opacities to nearly 0.", low=1, needs="--strategy adc"
     )
     score_views: int = setting(
-        10, "Number of training views in which error-guided strategies rate splats before each round.", low=1
+        10,
+        "Number of training views in which error-guided strategies rate splats before each round.",
+        low=1,
+        idle_with="--strategy adc or --strategy mcmc",
     )
     growth_rate: float = setting(
         0.05,
-        "Maximum growth per round, as a fraction of all splats, in a run of 30,000 steps; faster in shorter runs. "
-        "Not with --strategy adc.",
+        "Maximum growth per round, as a fraction of all splats, in a run of 30,000 steps; faster in shorter runs.",
         low=0,
         high=1,
+        idle_with="--strategy adc",
     )

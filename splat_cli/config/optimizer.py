@@ -70,6 +70,7 @@ class OptimizerSettings:
         "Learning rate of the view-dependent colour where 30 photographs show a point on average; scales with that "
         "number, and in runs under 120 visits per photograph with (120 / visits)^0.75.",
         low=0,
+        needs="--sh-degree",
     )
     lr_field: float = setting(5e-3, "Learning rate of the colour field.", low=0, needs="--color field")
     lr_field_features: float = setting(
@@ -117,4 +118,5 @@ class OptimizerSettings:
         "Position noise of transparent splats, relative to their learning rate (3DGS-MCMC: 500,000), in units of a "
         "fifth of the scene's size; by default 30,000, in runs under 5,000 steps 0.",
         low=0,
+        idle_with="--strategy adc",
     )

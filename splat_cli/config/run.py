@@ -81,9 +81,9 @@ class RunSettings:
         "Give bit-identical results for the same seed; slower: fixed order of summation, on the CPU a single core.",
     )
     keep: int = setting(2, "Number of checkpoints to keep, about 300 bytes per splat each; 0 writes none.", low=0)
-    checkpoint_every: int = setting(5000, "Steps between checkpoints; 0 saves by time only.", low=0)
+    checkpoint_every: int = setting(5000, "Steps between checkpoints; 0 saves by time only.", low=0, needs="--keep")
     checkpoint_minutes: float = setting(
-        10.0, "Longest time between checkpoints, in minutes; 0 saves by steps only.", low=0
+        10.0, "Longest time between checkpoints, in minutes; 0 saves by steps only.", low=0, needs="--keep"
     )
     tensorboard: bool = setting(False, "Write TensorBoard logs to RUN/tensorboard; needs the extra `tensorboard`.")
     report: bool = setting(

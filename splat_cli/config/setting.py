@@ -36,6 +36,7 @@ def setting(
     common: bool = False,
     fixed: bool = False,
     needs: str = "",
+    idle_with: str = "",
     single_gpu: Values = False,
     batches: bool = False,
     not_in_city: Values = False,
@@ -45,6 +46,7 @@ def setting(
     metavar: placeholder of the value in the help of the command line. common: shown by --help, not only by --help-all.
     fixed: cannot change when a run is resumed: it is read only at the start, or defines held-out views or checkpoint
     arrays. needs: option without which the setting has no effect: "--eval", "--color field", "--init-from or --frozen".
+    idle_with: options with which it has no effect, in the same form.
     single_gpu: values that do not work with --gpus. batches: with these values, long runs still train in batches by
     default, because measured quality was as good. Other values for a single GPU turn this default off. not_in_city:
     values that do not work with `splat city`.
@@ -80,6 +82,7 @@ class Setting:
     common: bool
     fixed: bool
     needs: str
+    idle_with: str
     single_gpu: Values
     batches: bool
     not_in_city: Values
@@ -91,11 +94,12 @@ class Setting:
 
     @property
     def description(self) -> str:
-        """The help, with the option that the setting needs."""
+        """The help, with the options that the setting needs, or with which it has no effect."""
+        about = f"{self.help} Not with {self.idle_with}." if self.idle_with else self.help
         if not self.needs:
-            return self.help
-        first = self.help[0] if self.help[1].isupper() else self.help[0].lower()  # "SH degree"
-        return f"With {self.needs}, {first}{self.help[1:]}"
+            return about
+        first = about[0] if about[1].isupper() else about[0].lower()  # "SH degree"
+        return f"With {self.needs}, {first}{about[1:]}"
 
     @property
     def bounds(self) -> str:

@@ -66,15 +66,17 @@ class SplatSettings:
     )
     sh_degree_interval: int | None = setting(
         None,
-        "Steps between increments of the SH degree, starting at 0; by default 1/30 of the run. Not with --init-from or "
-        "--frozen, which start at the maximum.",
+        "Steps between increments of the SH degree, starting at 0; by default 1/30 of the run.",
         low=1,
+        needs="--sh-degree",
+        idle_with="--init-from or --frozen",
     )
     init: str = setting(
         "auto",
         "Initial points: the dataset's (points), from plane-sweep stereo (sweep) or random; auto: points and sweep.",
         choices=("auto", "points", "sweep", "random"),
         fixed=True,
+        idle_with="--init-from",
     )
     sky: bool = setting(
         False,
@@ -87,6 +89,7 @@ class SplatSettings:
         "Number of pixels whose depth the plane sweep estimates, or number of random points.",
         low=1,
         fixed=True,
+        idle_with="--init-from or --init points",
     )
     init_from: str | None = setting(
         None,
@@ -119,6 +122,7 @@ class SplatSettings:
         low=0.005,
         high=0.99,
         fixed=True,
+        idle_with="--init-from",
     )
     init_scale: float | None = setting(
         None,
@@ -127,6 +131,7 @@ class SplatSettings:
         low=0.01,
         high=10,
         fixed=True,
+        idle_with="--init-from",
     )
     antialias: bool = setting(
         True,

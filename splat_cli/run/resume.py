@@ -18,7 +18,7 @@ from splat_cli.ranks.protocol import FailedRankError, RankError
 from splat_cli.run.checkpoints.checkpointer import checkpoint_path, checkpoint_paths, newest_checkpoint
 from splat_cli.run.checkpoints.file import Checkpoint
 from splat_cli.run.plan import with_whole_batches
-from splat_cli.run.setup.training_data import with_fixed_paths
+from splat_cli.run.setup.training_data import warn_of_unused, with_fixed_paths
 from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.terminal.console import Display
@@ -86,6 +86,7 @@ def plan_resumption(run: RunDir, scene: Path | None, changes: dict[str, Any], di
     config = with_fixed_paths(dataclasses.replace(before, **changes), scene)
     changes = {name: getattr(config, name) for name in changes if getattr(config, name) != getattr(before, name)}
     _refuse_changes(run, config, changes)
+    warn_of_unused(config, changes, display)
     for line in removed_settings(run.config_path):
         display.warn(line)
     for name in changes:

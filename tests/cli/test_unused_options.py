@@ -1,7 +1,12 @@
 """Facts about settings: options without effect, options for one GPU, options that a city refuses."""
 
+import contextlib
+import io
+
+import numpy as np
 import pytest
 
+import splat_cli
 from splat_cli.config import SETTINGS, TrainConfig
 from splat_cli.config.combinations import (
     missing_option,
@@ -10,6 +15,8 @@ from splat_cli.config.combinations import (
     single_gpu_options,
     trains_in_batches,
 )
+from splat_cli.errors import SplatError
+from tests.scene.transforms_files import write_point_cloud
 
 
 @pytest.mark.parametrize(
@@ -31,6 +38,72 @@ def test_option_without_effect_is_reported(splat, options, owner):
     assert "does nothing" not in splat("train", "nowhere", *options, *owner, "--device", "cpu").err
 
 
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (["--init", "points", "--init-from", "a.ply"], "--init does nothing with --init-from"),
+        (["--init-points", "9", "--init", "points"], "--init-points does nothing with --init points"),
+        (["--noise-scale", "9", "--strategy", "adc"], "--noise-scale does nothing with --strategy adc"),
+        (["--sh-degree-interval", "9", "--frozen", "a.ply"], "--sh-degree-interval does nothing with --frozen"),
+        (["--checkpoint-every", "9", "--keep", "0"], "--checkpoint-every does nothing without --keep"),
+        (["--lr-shN", "0.1", "--sh-degree", "0"], "--lr-shN does nothing without --sh-degree"),
+    ],
+)
+def test_option_without_effect_beside_another_is_reported(splat, options, line):
+    assert line in splat("train", "nowhere", *options, "--device", "cpu").err
+    assert "does nothing" not in splat("train", "nowhere", *options[:2], "--device", "cpu").err
+
+
+def test_points_to_start_from_use_options_of_points(splat, tmp_path):
+    """--init-from with a file of points is --points."""
+    write_point_cloud(tmp_path / "points.ply", np.eye(3))
+    start = ["--init-from", str(tmp_path / "points.ply")]
+    assert "does nothing" not in splat("train", "nowhere", *start, "--init-scale", "2").err
+
+
+OPTION = ("--lr-camera", "0.1", "--device", "cpu")
+
+
+def _city(splat, _, folder):
+    (folder / "other").touch()  # ends the command when it has read its options
+    return splat("city", folder, "-o", folder, *OPTION).err
+
+
+def _python(*_):
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), pytest.raises(SplatError):
+        splat_cli.train_scene("nowhere", lr_camera=0.1, device="cpu")
+    return said.getvalue()
+
+
+ENTRANCES = {
+    "train": lambda splat, *_: splat("train", "nowhere", *OPTION).err,
+    "resume": lambda splat, run, _: splat("train", "--resume", run, *OPTION).err,
+    "batch": lambda splat, _, folder: splat("batch", "nowhere", "-o", folder, *OPTION).err,
+    "city": _city,
+    "python": _python,
+}
+
+
+@pytest.mark.parametrize("entrance", ENTRANCES)
+def test_every_command_that_trains_reports_options_without_effect(splat, run_copy, tmp_path, entrance):
+    said = ENTRANCES[entrance](splat, run_copy, tmp_path)
+    assert "--lr-camera does nothing without --appearance camera" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (["--depth-unit", "0.01"], "--depth-unit does nothing: no photograph has a depth map"),
+        (["--depth-maps", "metric"], "--depth-maps does nothing: no photograph has a depth map"),
+        (["--invert-masks"], "--invert-masks does nothing: no photograph has a mask"),
+    ],
+)
+def test_option_without_its_files_is_reported(splat, scene, tmp_path, options, line):
+    run = ["train", scene, "-o", tmp_path / "run", "--steps", "1", "--init", "points", "--no-report"]
+    assert line in splat(*run, "--device", "cpu", *options).err
+
+
 def test_exposure_is_short_for_an_appearance(splat):
     said = splat("train", "nowhere", "--exposure", "--exposure-reg", "0.1", "--device", "cpu").err
     assert "nowhere" in said
@@ -44,7 +117,9 @@ def test_viewer_options_without_viewer_are_reported(splat):
 
 
 def test_needed_options_are_settings_and_choices():
-    for needs in filter(None, (declared.needs for declared in SETTINGS.values())):
+    for needs in filter(
+        None, (text for declared in SETTINGS.values() for text in (declared.needs, declared.idle_with))
+    ):
         for owner, value in map(owner_of, needs.split(" or ")):
             assert not value or value in SETTINGS[owner].choices
 

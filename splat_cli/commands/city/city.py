@@ -23,7 +23,7 @@ from splat_cli.run.plan import default_steps, lr_factor, resolve_plan, resolve_s
 from splat_cli.run.ranks import rank_counts
 from splat_cli.run.resume import other_options
 from splat_cli.run.setup.memory_plan import plan_memory
-from splat_cli.run.setup.training_data import with_fixed_paths
+from splat_cli.run.setup.training_data import warn_of_unused, with_fixed_paths
 from splat_cli.run.storage.find_run import is_run, require_free
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.cameras_json import read_json
@@ -158,6 +158,7 @@ def open_city(
     """A new city, or the one begun in `out`. UsageError if its settings differ or are not allowed."""
     if options := options_not_in_city(config):
         raise UsageError(f"splat city does not work with {options[0]} yet: leave it out")
+    warn_of_unused(config, requested_settings(config), display)
     config = with_fixed_paths(config, scene)
     record = out / "city.json"
     is_trained = any((out / name).exists() for name in ("coarse", "cells", "result.json"))

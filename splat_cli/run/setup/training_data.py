@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.config import TrainConfig
-from splat_cli.config.combinations import uses_free_space
+from splat_cli.config import SETTINGS, TrainConfig
+from splat_cli.config.combinations import unused_options, uses_free_space
+from splat_cli.config.presets import changed_settings
 from splat_cli.data.image_budget import ImageBudget, depth_map_limit, image_budget
 from splat_cli.device import Backend
 from splat_cli.errors import SceneError, UsageError
@@ -192,6 +193,8 @@ def check_lenses(scene: Scene, config: TrainConfig) -> None:
 def _check_masks(scene: Scene, config: TrainConfig, display: Display) -> None:
     """Warn if no photograph has a mask in the scene's own folder of masks."""
     folder = scene.root / "masks"
+    if config.invert_masks and not any(view.mask for view in scene.views):
+        display.warn("--invert-masks does nothing: no photograph has a mask")
     if config.masks is None and not any(view.mask for view in scene.views) and entries(folder):
         example = f"name them like these, such as {scene.views[0].name}.png, or give --masks none"
         display.warn(f"{folder} has no mask for any of the photographs, so none is used: {example}")
@@ -200,9 +203,11 @@ def _check_masks(scene: Scene, config: TrainConfig, display: Display) -> None:
 def _check_depths(scene: Scene, config: TrainConfig, display: Display) -> None:
     """SceneError for depth supervision without depths, UsageError for depth maps with several GPUs.
 
-    Warns of depth maps that the dataset names and that are missing.
+    Warns of depth maps that the dataset names and that are missing, and of settings for depth maps without any.
     """
     has_maps, missing = any(view.depth for view in scene.views), scene.missing_depths
+    if not has_maps and (unread := changed_settings(config).keys() & {"depth_maps", "depth_unit"}):
+        display.warn(f"{SETTINGS[min(unread)].option} does nothing: no photograph has a depth map")
     if config.depth_weight != 0 and not has_maps:
         if config.depths not in (None, NO_MASKS):
             raise SceneError(
@@ -237,6 +242,12 @@ def with_initial_points(config: TrainConfig) -> TrainConfig:
     if config.init_from is None or not is_point_cloud(Path(config.init_from)):
         return config
     return dataclasses.replace(config, points=config.init_from, init_from=None, init="points")
+
+
+def warn_of_unused(config: TrainConfig, given: Iterable[str], display: Display, scene: str = "") -> None:
+    """Warn of the settings in `given` that have no effect with the others in `config`. scene: put before each line."""
+    for line in unused_options(with_initial_points(config), given):
+        display.warn(f"{scene}: {line}" if scene else line)
 
 
 def _report(scene: Scene, photographs: Sequence[ImageSet], points: str | None, display: Display) -> None:
