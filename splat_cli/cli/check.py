@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from splat_cli.cli.display import Output, display_options
-from splat_cli.cli.options import PATH, frames_option
+from splat_cli.cli.options import PATH, frames_option, warn_of_idle
 
 if TYPE_CHECKING:
     from splat_cli.commands.photo_checks import Checked
@@ -32,11 +32,14 @@ def command(source: Path, out: Path | None, frames: int, display: "Display") -> 
     are estimated. Needs pycolmap (pip install 'splat-cli[sfm]') for all except blur and duplicates.
     """
     from splat_cli.commands.check import check
+    from splat_cli.scene.sfm import is_video
 
     if out is not None:
         from splat_cli.report.page import refuse_other_file
 
         refuse_other_file(out)
+    if not is_video(source):
+        warn_of_idle(display, "for photographs: it is for videos", "frames")
     checked = check(source, frames, display.counting, out)
     return Output(_lines(checked, out), checked.to_dict() | {"page": out})
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from splat_cli.cli.display import Output, display_options
-from splat_cli.cli.options import PATH, device_option
+from splat_cli.cli.options import PATH, device_option, warn_of_idle
 from splat_cli.cli.param_types import FiniteRange
 
 if TYPE_CHECKING:
@@ -83,6 +83,8 @@ def command(
     _check_output(source, target, picture, is_preview=preview is not None)
     backend = open_backend(device)
     cleaning = find_cleaning(source, strength, scene, backend, display)
+    if cleaning.run is None:
+        warn_of_idle(display, "for a file without a run", "scene")
     lines = [_summary(cleaning), *([] if cleaning.run else [f"{source} is not in a run: judged by shape alone"])]
     data = {"num_splats": len(cleaning.splats), **cleaning.counts(), "file": target}
     if preview:

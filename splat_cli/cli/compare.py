@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from splat_cli.cli.display import Output, display_options
-from splat_cli.cli.options import PATH, device_option, lpips_option
+from splat_cli.cli.options import PATH, device_option, lpips_option, warn_of_idle
 
 if TYPE_CHECKING:
     from splat_cli.commands.compare import ComparedRun
@@ -47,6 +47,8 @@ def command(
     from splat_cli.device import open_backend
 
     page = None if no_page else out
+    if no_page:
+        warn_of_idle(display, "with --no-page", "out")
     compared = compare_runs(runs, scene, open_backend(device), display, page, lpips)
     lines = [*_table(compared), *([f"Page: {page}"] if page else [])]
     return Output(lines, {"runs": [one.to_dict() for one in compared], "page": page})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from splat_cli.cli.display import Output, display_options
-from splat_cli.cli.options import PATH, SectionedCommand, spz_axes_of
+from splat_cli.cli.options import PATH, SectionedCommand, spz_axes_of, warn_of_idle
 from splat_cli.cli.param_types import FiniteRange, FormatName, Length, Numbers, WholeRange
 from splat_cli.errors import UsageError, quoted
 
@@ -188,6 +188,7 @@ def command(
     Coordinates are in the units of the scene, or in metres with --scale-by.
     """
     from splat_cli.commands.export import ExportJob, ExportTarget
+    from splat_cli.run.storage.find_run import find_splats
     from splat_cli.run.storage.load_run import save_cameras
 
     if not sources:
@@ -206,6 +207,10 @@ def command(
     job = job.upright() if upright else job
     write = None if target.is_tiled else target.writer(job)
     target.check(cameras)
+    if target.is_page:
+        warn_of_idle(display, "for a page, whose viewer supports antialiasing", "bake")
+    elif not any(find_splats(source)[1] for source in sources):
+        warn_of_idle(display, "for files: they are written as they are", "bake")
     if cameras is not None:
         save_cameras(sources, job.edits, cameras)
         job.notes.append(f"Cameras: {cameras}")

@@ -100,11 +100,13 @@ def server_options(function: Function) -> Function:
     return host(port(function))
 
 
-def warn_without_viewer(viewer: bool, display: "Display") -> None:
-    """Warn of `server_options` on the command line that do nothing, as there is no viewer."""
-    for name in () if viewer else ("host", "port"):
-        if click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            display.warn(f"--{name} does nothing without --viewer")
+def warn_of_idle(display: "Display", why: str, *names: str) -> None:
+    """Warn of the options `names` that are on the command line and do nothing. why: such as "without --viewer"."""
+    context = click.get_current_context()
+    for option in context.command.params:
+        if option.name in names and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
+            value = context.params[option.name]
+            display.warn(f"{[*option.opts, *option.secondary_opts][-1 if value is False else 0]} does nothing {why}")
 
 
 _OPTIONS_OF_OTHERS = {

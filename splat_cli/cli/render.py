@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from splat_cli.cli.display import Output, display_options
-from splat_cli.cli.options import PATH, SectionedCommand, device_option, spz_axes_of, spz_axes_option
+from splat_cli.cli.options import PATH, SectionedCommand, device_option, spz_axes_of, spz_axes_option, warn_of_idle
 from splat_cli.cli.param_types import Color, FiniteRange, Numbers, Size, WholeRange
 from splat_cli.errors import UsageError
 
@@ -53,7 +53,7 @@ def _path(options: dict[str, Any]) -> CameraPath | None:
         return CameraPath(**{name: options[name] for name in names}, size=size)
     if options["frames"] or options["seconds"] or options["focus"] or options["arc"]:
         raise UsageError("--frames, --seconds, --arc and --focus need a camera path: add --path")
-    if options["up"] and options["projection"] == "perspective":
+    if options["up"] and options["projection"] != "equirectangular":
         raise UsageError("--up needs --path or --projection equirectangular: add one of them")
     return None
 
@@ -238,6 +238,13 @@ def command(
 
     if video:
         require_video(video)
+    elif not options["kind"]:
+        warn_of_idle(display, "without --path and --video", "fps")
+    if options["kind"] == "interpolate" or (options["kind"] or "").endswith(".json"):
+        is_sphere = options["projection"] == "equirectangular"
+        warn_of_idle(display, f"with --path {options['kind']}", "focus", *([] if is_sphere else ["up"]))
+    if (options["kind"] or "").endswith(".json"):
+        warn_of_idle(display, "with a path from a file", "views", "cameras")
     job = render_job(source, **options)
     written = job.render(open_backend(device), out, display)
     lines = [f"{len(written.pictures)} pictures: {out or job.folder}"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from splat_cli.cli.display import Output, display_options
-from splat_cli.cli.options import PATH, frames_option, server_options, warn_without_viewer
+from splat_cli.cli.options import PATH, frames_option, server_options, warn_of_idle
 from splat_cli.cli.param_types import WholeRange
 
 if TYPE_CHECKING:
@@ -101,12 +101,18 @@ def command(
     from splat_cli.commands.photo_scene import refuse_run
     from splat_cli.scene import read_scene
     from splat_cli.scene.plausibility import signs_of_wrong_poses
-    from splat_cli.scene.sfm import SfmOptions, find_masks, make_scene
+    from splat_cli.scene.sfm import SfmOptions, find_masks, is_video, make_scene
 
-    warn_without_viewer(viewer, display)
+    if not viewer:
+        warn_of_idle(display, "without --viewer", "host", "port")
     refuse_run(photos)
     roots = [photos, photos.parent] if photos.name == "images" else [photos]
-    options = SfmOptions(frames, matcher, camera_model, one_camera, seed, find_masks(roots, masks), invert_masks)
+    mask_folder = find_masks(roots, masks)
+    if not mask_folder:
+        warn_of_idle(display, "without masks", "invert_masks")
+    if not is_video(photos):
+        warn_of_idle(display, "for photographs: it is for videos", "frames")
+    options = SfmOptions(frames, matcher, camera_model, one_camera, seed, mask_folder, invert_masks)
     with _viewer(host, port, display) if viewer else nullcontext() as watch:
         found = make_scene(photos, out, options, display.counting, display.say, allow_implausible, watch)
         for sign in signs_of_wrong_poses(read_scene(out)):

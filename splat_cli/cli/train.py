@@ -15,7 +15,7 @@ from splat_cli.cli.options import (
     given,
     server_options,
     setting_options,
-    warn_without_viewer,
+    warn_of_idle,
 )
 from splat_cli.terminal.phase_timer import PhaseTimer
 
@@ -82,7 +82,8 @@ def command(
     from splat_cli.run.train_scene import train_scene
     from splat_cli.viewer.live import training_viewer
 
-    warn_without_viewer(viewer, display)
+    if not viewer:
+        warn_of_idle(display, "without --viewer", "host", "port")
     request = TrainRequest(scene, out, resume, preset, given(options))
     if cluster is not None:
         return _output(request.train_on_cluster(cluster, device, viewer, display))

@@ -119,7 +119,7 @@ def test_splats_made_infinite_by_edits_are_omitted(splat, trained, tmp_path):
     source = read_ply(RunDir(trained).ply_path(20))
     source.means[:2, 0] = 3e38
     write_ply(tmp_path / "far.ply", source)
-    result = splat("export", tmp_path / "far.ply", "a.ply", "--translate", "2e38,0,0", "--no-bake")
+    result = splat("export", tmp_path / "far.ply", "a.ply", "--translate", "2e38,0,0")
     assert "left out 2 splats that are not finite after the edits" in result.out
     assert "Warning" not in result.err
     back = read_ply(tmp_path / "cwd" / "a.ply")

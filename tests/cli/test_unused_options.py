@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import shutil
 
 import numpy as np
 import pytest
@@ -89,6 +90,37 @@ ENTRANCES = {
 def test_every_command_that_trains_reports_options_without_effect(splat, run_copy, tmp_path, entrance):
     said = ENTRANCES[entrance](splat, run_copy, tmp_path)
     assert "--lr-camera does nothing without --appearance camera" in said
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        ("render RUN --fps 10 -o OUT", "--fps does nothing without --path and --video"),
+        (
+            "render RUN --path interpolate --frames 3 --focus 0,0,1",
+            "--focus does nothing with --path interpolate",
+        ),
+        ("render RUN --path interpolate --frames 3 --up 0,0,1 -o OUT", "--up does nothing with --path interpolate"),
+        ("render RUN --path RUN/cameras.json --views test -o OUT", "--views does nothing with a path from a file"),
+        (
+            "render RUN --projection fisheye --size 16x16 --up 0,0,1",
+            "--up needs --path or --projection equirectangular",
+        ),
+        ("export PLY OUT.ply --no-bake", "--no-bake does nothing for files"),
+        ("export RUN OUT.html --no-bake", "--no-bake does nothing for a page"),
+        ("clean PLY -o OUT.ply --scene nowhere", "--scene does nothing for a file without a run"),
+        ("compare RUN RUN --no-page -o OUT.html", "-o does nothing with --no-page"),
+        ("check SCENE --frames 5", "--frames does nothing for photographs"),
+        ("sfm nowhere -o OUT --frames 5", "--frames does nothing for photographs"),
+        ("sfm nowhere -o OUT --invert-masks", "--invert-masks does nothing without masks"),
+    ],
+)
+def test_commands_report_options_without_effect(splat, scene, run_copy, tmp_path, command, line):
+    shutil.copy(next(run_copy.rglob("*.ply")), tmp_path / "alone.ply")
+    places = {"RUN": run_copy, "PLY": tmp_path / "alone.ply", "OUT": tmp_path / "out", "SCENE": scene}
+    for name, place in places.items():
+        command = command.replace(name, str(place))
+    assert line in splat(*command.split()).err
 
 
 @pytest.mark.parametrize(
