@@ -136,11 +136,11 @@ class Session:
         self.log.start_from(first, self.clock.seconds)
         if self.config.tensorboard:
             self.log.board.open(first)
+        with self._closed_after_loss(), self.timer("compiling"), self.display.explaining(_COMPILING):
+            wait_for_kernels()  # signals may end this and the first step at once
         with self.display.training(last, first) as show:
             on_progress = functools.partial(self._on_progress, show)
-            with self._closed_after_loss():  # signals may end the compiler and the first step at once
-                with self.timer("compiling"), self.display.explaining(_COMPILING):
-                    wait_for_kernels()
+            with self._closed_after_loss():
                 try:
                     self._run_until(min(first + 1, last), on_progress)  # compiles kernels that depend on photographs
                 except StoppedByCallback as error:
