@@ -99,7 +99,7 @@ def launch_stages(backend: Backend, arrays: SplatArrays, view: View, antialias: 
 
 
 def measure_stages(backend: Backend, arrays: SplatArrays, views: list[View], antialias: bool) -> dict[str, Any]:
-    """Means over views of each stage's milliseconds and counts. `difference`: relative, of its gradients from ours."""
+    """Means over views of each stage's milliseconds and counts. `difference`: relative error of its gradients."""
     splats, raster, state = _rasterizer(backend, arrays, views, antialias)
     stages = _stages(backend)
     times: dict[str, list[float]] = {stage.name: [] for stage in stages}

@@ -11,12 +11,21 @@ import sys
 import traceback
 from collections.abc import Iterable
 from contextlib import suppress
+from pathlib import Path
 
 import click
 
 from splat_cli import __version__
 from splat_cli.cli.display import Output, to_json
-from splat_cli.errors import SplatError, UsageError, escape_unprintable, kernel_error_before, name_advice, one_line
+from splat_cli.errors import (
+    SplatError,
+    UsageError,
+    escape_unprintable,
+    kernel_error_before,
+    name_advice,
+    one_line,
+    quoted,
+)
 from splat_cli.io.files import is_full
 from splat_cli.terminal.interrupt import Interrupted, interrupt_code, raise_on_signals
 from splat_cli.terminal.lines import wrapped
@@ -58,10 +67,17 @@ class HelpContext(click.Context):
 
 
 _WRONG_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR)
-_COMMANDS = (
-    "train", "batch", "city", "view", "render", "clean", "export", "mesh", "eval", "compare", "report", "info", "check",
-    "sfm", "demo", "doctor",
-)  # fmt: skip
+_GROUPS = {
+    "First steps": ("demo", "doctor"),
+    "Photographs": ("check", "sfm"),
+    "Training": ("train", "batch", "city"),
+    "Looking at results": ("view", "render", "report", "info"),
+    "Measuring": ("eval", "compare"),
+    "Files for others": ("clean", "export", "mesh"),
+}
+"""Commands by the sections of the help."""
+_COMMANDS = tuple(name for names in _GROUPS.values() for name in names)
+_UNCUT = 1000  # characters: descriptions are wrapped, not cut off
 _INTERNAL = ("cell",)
 """Hidden commands, which other commands start."""
 
@@ -73,6 +89,15 @@ class _LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a section for each group of commands, with all descriptions in one column."""
+        column = max(map(len, _COMMANDS)) + 2
+        for title, names in _GROUPS.items():
+            commands = [(name, self.get_command(ctx, name)) for name in names]
+            rows = [(name, command.get_short_help_str(_UNCUT)) for name, command in commands if command]
+            with formatter.section(title):
+                formatter.write_dl(rows, col_spacing=column - max(map(len, names)))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS + _INTERNAL:
@@ -86,7 +111,11 @@ class _LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
-            advice = name_advice(name, _COMMANDS, f"there are {', '.join(_COMMANDS)}")
+            others = f"there are {', '.join(_COMMANDS)}"
+            with suppress(OSError):  # such as a name that is too long
+                if Path(name).exists():
+                    others = f"did you mean `splat train {quoted(name)}`?"
+            advice = name_advice(name, _COMMANDS, others)
             raise click.UsageError(f"No such command '{name}': {advice}", ctx)
         return super().resolve_command(ctx, args)
 

@@ -15,21 +15,27 @@ from splat_cli.config import SETTINGS
 from tests.small_scene import write_small_scene
 from tests.subprocesses import SPLAT, environment, finished
 
-COMMANDS = ["train", "batch", "view", "render", "export", "eval", "compare", "report", "info", "sfm", "demo", "doctor"]
+COMMANDS = (
+    "demo", "doctor", "check", "sfm", "train", "batch", "city", "view", "render", "report", "info", "eval", "compare",
+    "clean", "export", "mesh",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_an_example(splat, command):
     result = splat(command, "--help")
     assert result.code == 0
-    assert f"Example:\n    splat {command} " in result.out or f"Example:\n    splat {command}\n" in result.out
+    assert re.search(rf"^    splat {command}( |$)", result.out.partition("Example:\n")[2], re.MULTILINE)
 
 
 def test_help_lists_the_commands(splat):
     result = splat("--help")
     assert result.code == 0
-    for command in COMMANDS:
-        assert f"\n  {command} " in result.out
+    listed = [line for line in result.out.partition("First steps:")[2].partition("Example:")[0].splitlines() if line]
+    commands = [line for line in listed if line.startswith("  ") and line.strip()]
+    assert [line.split()[0] for line in commands] == list(COMMANDS)
+    assert {len(line) - len(line[2:].partition(" ")[2].lstrip()) for line in commands} == {len("  compare  ")}
+    assert "\nTraining:\n  train " in result.out
 
 
 def test_help_comes_without_the_heavy_imports_and_blas_is_told_to_take_one_thread():
@@ -153,9 +159,10 @@ def test_wrong_value_names_the_expected_values(splat):
     assert splat("train", "x", "--steps", "0").err == message
 
 
-def test_misspelt_command_gets_a_suggestion(splat):
+def test_misspelt_command_gets_a_suggestion(splat, tmp_path):
     assert "No such command 'trian': did you mean 'train'?" in splat("trian", "scene").err
-    assert "there are train, batch, city, view" in splat("photos/garden").err
+    assert "there are demo, doctor, check, sfm, train" in splat("photos/garden").err
+    assert f"No such command '{tmp_path}': did you mean `splat train {tmp_path}`?" in splat(tmp_path).err
     assert re.search("No such option.*--trian", splat("--trian").err)
 
 
