@@ -147,3 +147,30 @@ def test_labels_that_differ_in_case_from_files_are_found(tmp_path, views):
     for path in [*(tmp_path / "images").iterdir()]:
         path.rename(path.with_name(path.name.upper()))
     assert len(read_scene(tmp_path).views) == len(views)
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "reason"),
+    [
+        ("<f>36.0</f>", "<f>36.0</f><f>99.0</f>", "two elements <f>"),
+        ("<scale>2.5</scale>", "<scale>2.5</scale><scale>1</scale>", "a transform is not"),
+        ("<scale>2.5</scale>", "<scale>2.5 1 1</scale>", "a transform is not"),
+        ('<calibration type="frame" class="initial">', '<calibration type="frame" class="adjusted">', "two adjusted"),
+        ('<sensor id="0"', '<sensor id="0" type="frame"></sensor><sensor id="0"', "two sensors with one id"),
+    ],
+)
+def test_one_of_two_values_is_not_chosen(tmp_path, views, one, two, reason):
+    write_metashape(tmp_path, views)
+    path = tmp_path / "cameras.xml"
+    path.write_text(path.read_text().replace(one, two))
+    with pytest.raises(SceneError, match=reason):
+        read_scene(tmp_path)
+
+
+def test_a_camera_with_two_poses_is_left_out(tmp_path, views):
+    write_metashape(tmp_path, views)
+    path = tmp_path / "cameras.xml"
+    path.write_text(
+        path.read_text().replace("<transform>", "<transform>1 0 0 0 0 1 0 0 0 0 1 0</transform><transform>", 2)
+    )
+    assert "two elements <transform>" in read_scene(tmp_path).skipped[0]

@@ -237,3 +237,55 @@ def test_realityscan_with_rows_of_another_width_or_repeated_columns(tmp_path, ol
         read_scene(tmp_path)
     path.write_text(text.replace("\n", ",\n"))  # a comma at the end of each row
     assert len(read_scene(tmp_path).views) == 5
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda text: text + "1 2 3\n", "point 3 is damaged or truncated"),
+        (lambda text: text.rstrip().rpartition("\n")[0], "point 2 is damaged or truncated"),
+        (lambda text: text.replace("6 2", "6 1"), r"the 1 points it declares|it has 2"),
+    ],
+    ids=["more", "less", "count"],
+)
+def test_bundler_with_other_points_than_it_declares(tmp_path, views, change, reason):
+    write_bundler(tmp_path, views, POINTS[:2], np.zeros((2, 3), int))
+    path = tmp_path / "bundle.out"
+    path.write_text(change(path.read_text()))
+    with pytest.raises(SceneError, match=reason):
+        read_scene(tmp_path)
+
+
+def test_bundler_with_a_longer_list_of_names(tmp_path, views):
+    """Names would belong to the cameras of their neighbours."""
+    write_bundler(tmp_path, views, POINTS, np.zeros((len(POINTS), 3), int))
+    (tmp_path / "list.txt").write_text("images/first.jpg\n" + (tmp_path / "list.txt").read_text())
+    with pytest.raises(SceneError, match="lists 7 photographs, .* has 6 cameras"):
+        read_scene(tmp_path)
+
+
+@pytest.mark.parametrize("color", ["300 0 0", "-1 0 0", "nan 0 0"])
+def test_bundler_with_colours_of_another_range(tmp_path, views, color):
+    write_bundler(tmp_path, views, POINTS, np.zeros((len(POINTS), 3), int))
+    path = tmp_path / "bundle.out"
+    path.write_text(path.read_text().replace("0 0 0\n2 0 0", f"{color}\n2 0 0", 1))
+    with pytest.raises(SceneError, match="colours of points are not numbers from 0 to 255"):
+        read_scene(tmp_path)
+
+
+def test_realityscan_with_fewer_rows_than_it_declares(tmp_path, views):
+    write_realityscan(tmp_path, views)
+    path = tmp_path / "registration.csv"
+    path.write_text(path.read_text().rstrip().rpartition("\n")[0])
+    with pytest.raises(SceneError, match="declares '5' cameras and has 4"):
+        read_scene(tmp_path)
+
+
+def test_the_last_number_of_a_pose_divides_the_others(tmp_path, views):
+    write_scanner_app(tmp_path, views)
+    path = tmp_path / "frame_00002.json"
+    content = json.loads(path.read_text())
+    content["cameraPoseARFrame"] = [2 * number for number in content["cameraPoseARFrame"]]
+    path.write_text(json.dumps(content))
+    scene = read_scene(tmp_path)
+    np.testing.assert_allclose(scene.views[2].w2c, views[2].w2c, atol=1e-9)

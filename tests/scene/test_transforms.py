@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import shutil
 
 import numpy as np
@@ -346,3 +347,22 @@ def test_missing_half_of_the_blender_photographs(splat, tmp_path, kind, message)
     shutil.rmtree(scene / kind)
     result = splat("train", scene, "-o", tmp_path / "run", "--eval", "--steps", "1", "--device", "cpu")
     assert (result.code, result.err.count("\n"), message in result.err) == (2, 1, True), result.err
+
+
+@pytest.mark.parametrize(("axis", "focal"), [("x", "35 by fl_x"), ("y", "36 by fl_y")])
+def test_two_focal_lengths_that_disagree(tmp_path, axis, focal):
+    views = ring_of_views(3)
+    sides = {"x": (views[0].width, views[0].fx), "y": (views[0].height, views[0].fy)}
+    side, length = sides[axis]
+    write_transforms(tmp_path, views, **{f"camera_angle_{axis}": 2 * math.atan(side / (2 * length))})
+    assert len(read_scene(tmp_path).views) == 3
+    write_transforms(tmp_path, views, **{f"camera_angle_{axis}": 2.0})
+    with pytest.raises(SceneError, match=focal):
+        read_scene(tmp_path)
+
+
+@pytest.mark.parametrize("wrong", [{"fl_x": 0}, {"fl_x": -35.0}, {"camera_angle_x": 0}, {"camera_angle_x": 4.0}])
+def test_a_focal_length_that_is_not_positive_is_not_replaced_by_the_other(tmp_path, wrong):
+    write_transforms(tmp_path, ring_of_views(3), **wrong)
+    with pytest.raises(SceneError, match="focal length along x is not positive"):
+        read_scene(tmp_path)

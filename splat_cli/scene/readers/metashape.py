@@ -68,6 +68,8 @@ def read_metashape(root: Path, options: SceneOptions) -> Dataset:
         if chunk.get("enabled") in _NO:
             continue
         sensors = {sensor.get("id"): sensor for sensor in chunk.iter("sensor")}
+        if len(sensors) < sum(1 for _ in chunk.iter("sensor")):
+            raise SceneError(f"{path} has two sensors with one id: export the cameras again")
         worlds, default = _worlds(chunk, path), _world(chunk.find("transform"), path)
         first = len(aligned)
         for camera in chunk.iter("camera"):
@@ -131,7 +133,7 @@ def _frame(images: ImageIndex, label: str, entry: _Camera) -> Frame:
     file = images.find_label(label)
     if sensor is None:
         raise Unusable("its sensor is not in the file")
-    c2w = world @ pose_matrix(_numbers(camera.findtext("transform")))
+    c2w = world @ pose_matrix(_numbers(_only(camera, "transform")))
     return Frame(sanitize_name(file), file, _lens(sensor), w2c_from_opencv(c2w))
 
 
@@ -141,9 +143,9 @@ def _world(transform: Element | None, path: Path) -> np.ndarray:
     if transform is None:
         return world
     try:
-        rotation = np.array(_numbers(transform.findtext("rotation")) or np.eye(3).ravel()).reshape(3, 3)
-        shift = np.array(_numbers(transform.findtext("translation")) or (0.0, 0.0, 0.0)).reshape(3)
-        scale = _number(transform.findtext("scale", "1"))
+        rotation = np.array(_numbers(_only(transform, "rotation")) or np.eye(3).ravel()).reshape(3, 3)
+        shift = np.array(_numbers(_only(transform, "translation")) or (0.0, 0.0, 0.0)).reshape(3)
+        scale = _number(_only(transform, "scale") or "1")
     except (Unusable, ValueError):
         raise SceneError(f"{path}: a transform is not a rotation, shift and scale: export the cameras again") from None
     if not scale > 0:
@@ -157,7 +159,10 @@ def _lens(sensor: Element) -> Lens:
     calibrations = sensor.findall("calibration")
     if not calibrations:
         raise Unusable(f"its sensor, of type {sensor.get('type', 'unknown')!a}, has no calibration")
-    calibration = next((one for one in calibrations if one.get("class") == "adjusted"), calibrations[0])
+    adjusted = [one for one in calibrations if one.get("class") == "adjusted"]
+    if len(adjusted) > 1:
+        raise Unusable("its sensor has two adjusted calibrations: export the cameras again")
+    calibration = adjusted[0] if adjusted else calibrations[0]
     kind = calibration.get("type") or sensor.get("type") or "frame"
     if kind not in _FRAME + _FISHEYE:
         raise Unusable(f"its sensor is of type {kind!a}; expected frame or fisheye")
@@ -166,7 +171,8 @@ def _lens(sensor: Element) -> Lens:
     width, height = (_number(size.get(side)) if size is not None else 0.0 for side in ("width", "height"))
     if calibration.find("fx") is not None:
         raise Unusable("its calibration has fx and fy, as PhotoScan wrote it: export the cameras with Metashape")
-    given = {part.tag: _number(part.text) for part in calibration if len(part.tag) <= 2}  # not date, resolution
+    names = dict.fromkeys(part.tag for part in calibration if len(part.tag) <= 2)  # not date, resolution
+    given = {name: _number(_only(calibration, name)) for name in names}
     refuse_coefficients(given, _NAMES)
     value = {**dict.fromkeys(_NAMES, 0.0), **given}
     focal = value["f"]
@@ -188,6 +194,14 @@ def _lens(sensor: Element) -> Lens:
         height / 2 + value["cy"],
         distortion.or_none(),
     )
+
+
+def _only(parent: Element, tag: str) -> str | None:
+    """Text of an element below `parent`, None if there is none. Unusable for several: each program takes another."""
+    found = parent.findall(tag)
+    if len(found) > 1:
+        raise Unusable(f"its file has two elements <{tag}> in one: export the cameras again")
+    return found[0].text if found else None
 
 
 def _number(text: str | None) -> float:

@@ -70,6 +70,7 @@ _WITHOUT_EFFECT = {
 _UNREAD = ("ftheta_p0", "latlong", "from_na", "from_mitsuba")
 """instant-ngp's keys of other lenses and axes."""
 _MAX_SIDE = 1 << 18
+_FOCAL_TOLERANCE = 0.05
 
 
 def find_transforms(root: Path) -> Path | None:
@@ -380,11 +381,21 @@ def _size(values: dict[str, Any], photo: Path) -> tuple[int, int]:
 
 
 def _focal(values: dict[str, Any], axis: str, side: int) -> float | None:
-    """Focal length in pixels: as stated, or from the angle of view across `side` pixels; None without both."""
+    """Focal length in pixels: as stated, or from the angle of view across `side` pixels; None without both.
+
+    Unusable if it is not positive, or if both are stated and disagree.
+    """
     focal, angle = number(values, f"fl_{axis}"), number(values, f"camera_angle_{axis}")
-    if (focal is not None and focal <= 0) or (focal is None and angle is not None and not 0 < angle < math.pi):
+    if (focal is not None and focal <= 0) or (angle is not None and not 0 < angle < math.pi):
         raise Unusable(f"its focal length along {axis} is not positive (fl_{axis}, or camera_angle_{axis} below pi)")
-    return side / (2 * math.tan(angle / 2)) if focal is None and angle is not None else focal
+    if angle is None:
+        return focal
+    of_angle = side / (2 * math.tan(angle / 2))
+    if focal is not None and not math.isclose(focal, of_angle, rel_tol=_FOCAL_TOLERANCE):
+        raise Unusable(
+            f"its focal length is {focal:g} by fl_{axis} and {of_angle:g} by camera_angle_{axis}: remove the wrong one"
+        )
+    return of_angle if focal is None else focal
 
 
 def _distortion(values: dict[str, Any]) -> Distortion | None:
