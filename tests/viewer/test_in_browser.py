@@ -264,14 +264,16 @@ def test_report_compares_photographs_with_the_scene(chromium, sample_run, tmp_pa
 def test_page_walks_and_measures(chromium, sample_run, tmp_path, size):
     """Buttons go to other views; two clicks give the option that scales the run, though the page is scaled itself.
 
-    A mark that is dragged in another view moves to where both rays meet. The play button flies through a tour.
+    In the narrow window, these are taps. A mark that is dragged in another view moves to where both rays meet. The
+    play button flies through a tour.
     """
     opening = find_initial_camera([sample_run.path], "view_007")
     opening = dataclasses.replace(opening, views=opening.views[7:9], is_tour=True)
     edits = Edits(scale=2.0, rotate=(10.0, 0.0, 0.0))
     splats = load_splats_for_viewers(sample_run.path, bake=False)
     opening.moved(edits.similarity()).write(tmp_path / "a.html", edits.apply(splats))
-    page, errors = chromium.new_page(viewport=size), []
+    is_phone = size["width"] < 600
+    page, errors = chromium.new_page(viewport=size, has_touch=is_phone), []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto((tmp_path / "a.html").as_uri())
     page.wait_for_selector("body[data-state=ready]", timeout=1000 * HANG)
@@ -279,7 +281,8 @@ def test_page_walks_and_measures(chromium, sample_run, tmp_path, size):
     page.locator("#pick").click()
     box = page.locator("#stage").bounding_box()
     for share, answer in ((0.35, "second"), (0.65, "units")):
-        page.mouse.click(box["x"] + share * box["width"], box["y"] + box["height"] / 2)
+        press = page.touchscreen.tap if is_phone else page.mouse.click
+        press(box["x"] + share * box["width"], box["y"] + box["height"] / 2)
         assert page.locator("#distance").inner_text() == "finding the point …"
         page.wait_for_selector(f"#distance:text('{answer}')", timeout=1000 * HANG)
     wait_for(page, page.locator("#marks circle").last.is_visible)
