@@ -45,7 +45,7 @@ def render_view(
         splat.render_view(splats, camera).save("view.png")
 
     background: RGB, 0 to 1, or text such as "white", as in `splat render --background`. For many views of a run,
-    `Result.render` keeps the splats on the device.
+    `TrainedScene.render` keeps the splats on the device.
     """
     if not isinstance(view, View):
         raise UsageError(f"view is {view!r}: expected a View, such as one of read_scene(...).views")
