@@ -25,8 +25,8 @@ class RunSettings:
     trials: bool = setting(
         True,
         "Without --steps and --free-space, decide by short runs on small photographs whether to train with "
-        "--free-space 1 --dropout 0.3 and half the steps, twice the steps, a higher --splat-budget, or --appearance "
-        "exposure; only with 10 to 250 training photographs, and if splats alone are trained.",
+        "--free-space 1 --dropout 0.3 and half the steps, twice the steps and --batch, a higher --splat-budget, or "
+        "--appearance exposure; only with 10 to 250 training photographs, and if splats alone are trained.",
     )
     gpus: int = setting(
         1,
@@ -39,8 +39,8 @@ class RunSettings:
     batch: int | None = setting(
         None,
         "Number of steps (photographs) whose mean gradient makes one update; by default 4 in runs of at least 5,000 "
-        "steps on at least 40 photographs that train splats alone, 8 from 15,000 steps and 167 photographs on, "
-        "otherwise the value of --gpus.",
+        "steps on at least 40 photographs that train splats alone, 8 from 15,000 steps and 167 photographs on or by "
+        "--trials, otherwise the value of --gpus.",
         low=1,
         high=64,
         fixed=True,

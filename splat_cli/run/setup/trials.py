@@ -145,6 +145,7 @@ class _Runner:
         self.backend, self.display = backend, display
         self.originals, self.default = data.training, default_steps(len(data.training.views))
         self.steps, self.few = max(round(SHARE * self.default), MIN_STEPS), len(data.training.views) < ENOUGH
+        self.streams = data.budget is not None
         everything = range(len(data.training.views))
         left_out, side = everything[FIRST_LEFT_OUT::LEFT_OUT_EVERY], _longer_side(data.training.views)
         self.left_out = small_copies(data.training, left_out, side, whole_mask)
@@ -189,10 +190,17 @@ class _Runner:
             trials.append(exposed := self._trial(steps, appearance="exposure"))
             plain = exposed if exposed.psnr > plain.psnr else plain
         trials.append(penalized := self._trial(self.steps // 2, PENALTY, plain.appearance))
-        found = choose(plain, penalized, self.default)
+        found = choose(plain, penalized, self.default, self._batch(plain.appearance))
         if self.few and "free_space" not in found:  # scores are poor because photographs are few
             found = {"steps": self.default}
         return trials, found
+
+    def _batch(self, appearance: str) -> int:
+        """Default batch of the run: smaller with exposures, and 1 if few photographs are on the device."""
+        if self.streams:
+            return 1
+        config = dataclasses.replace(self.config, appearance=appearance)
+        return default_batch(config, self.default, len(self.originals.views))
 
     def _add_detail(self, found: dict[str, Any], psnr: float) -> None:
         """More splats in `found` where a trial's error is largely fine detail; with many photographs, more steps."""
@@ -261,15 +269,17 @@ def gain(before: Trial, after: Trial) -> float:
     return float(gains[cut : len(gains) - cut].mean())
 
 
-def choose(plain: Trial, penalized: Trial, default: int) -> dict[str, Any]:
-    """The penalty, half the steps and more dropout, if that trial scores better; default: number of steps.
+def choose(plain: Trial, penalized: Trial, default: int, batch: int) -> dict[str, Any]:
+    """The penalty, half the steps and more dropout, if that trial scores better. default: number of steps.
 
-    Otherwise, more steps and splats if the other trial scores poorly.
+    Otherwise, more steps and splats if the other trial scores poorly, in larger batches than `batch`, the default: as
+    many updates, from more photographs each (docs/experiments/default_runs.md).
     """
     if gain(plain, penalized) > 0:
         return {"steps": default // 2, "free_space": PENALTY, "dropout": DROPOUT}
     if plain.ssim < POOR:
-        return {"steps": MORE_STEPS * default, "splat_budget": MORE_SPLATS * BUDGET}
+        larger = {"batch": MORE_STEPS * batch} if batch > 1 else {}
+        return {"steps": MORE_STEPS * default, "splat_budget": MORE_SPLATS * BUDGET} | larger
     return {"steps": default}
 
 

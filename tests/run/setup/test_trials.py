@@ -43,7 +43,7 @@ def _trial(free_space, ssim, appearance="none", psnr=20.0):
     ],
 )
 def test_choice(gained, chosen):
-    assert choose(_trial(0, 0.75), _trial(1, 0.75 + gained), DEFAULT) == chosen
+    assert choose(_trial(0, 0.75), _trial(1, 0.75 + gained), DEFAULT, 4) == chosen
 
 
 def test_a_single_photograph_does_not_decide():
@@ -51,19 +51,20 @@ def test_a_single_photograph_does_not_decide():
     plain, penalized = _trial(0, 0.8), _trial(1, 0.79)
     penalized.per_view[3] = 1.1
     assert gain(plain, penalized) == pytest.approx(-0.01)
-    assert choose(plain, penalized, DEFAULT) == {"steps": DEFAULT}
+    assert choose(plain, penalized, DEFAULT, 4) == {"steps": DEFAULT}
 
 
 @pytest.mark.parametrize(
-    ("ssim", "gained", "chosen"),
+    ("ssim", "gained", "batch", "chosen"),
     [
-        (0.65, -0.01, {"steps": 2 * DEFAULT, "splat_budget": pytest.approx(2.61)}),
-        (0.67, -0.02, {"steps": DEFAULT}),
-        (0.65, 0.02, {"steps": DEFAULT // 2, "free_space": 1.0, "dropout": 0.3}),  # more would overfit
+        (0.65, -0.01, 4, {"steps": 2 * DEFAULT, "splat_budget": pytest.approx(2.61), "batch": 8}),
+        (0.65, -0.01, 1, {"steps": 2 * DEFAULT, "splat_budget": pytest.approx(2.61)}),
+        (0.67, -0.02, 4, {"steps": DEFAULT}),
+        (0.65, 0.02, 4, {"steps": DEFAULT // 2, "free_space": 1.0, "dropout": 0.3}),  # more would overfit
     ],
 )
-def test_poor_scores_take_more_steps_and_splats(ssim, gained, chosen):
-    assert choose(_trial(0, ssim), _trial(1, ssim + gained), DEFAULT) == chosen
+def test_poor_scores_take_more_steps_and_splats(ssim, gained, batch, chosen):
+    assert choose(_trial(0, ssim), _trial(1, ssim + gained), DEFAULT, batch) == chosen
 
 
 @pytest.mark.parametrize(
@@ -181,7 +182,7 @@ def large_scene(tmp_path_factory):
 
 
 def test_a_run_takes_the_settings_of_its_trials(splat, large_scene, short_runs, monkeypatch):
-    monkeypatch.setattr(trials, "choose", lambda *found: {"steps": found[-1] // 3, "free_space": 0.5, "dropout": 0.1})
+    monkeypatch.setattr(trials, "choose", lambda *found: {"steps": found[2] // 3, "free_space": 0.5, "dropout": 0.1})
     shown = splat("train", large_scene, "-o", "run", "--eval", *QUICK)
     assert shown.code == 0, shown.err
     run = RunDir(Path("run"))
@@ -370,7 +371,9 @@ def test_exposures_are_trained_if_they_differ_and_a_trial_gains(monkeypatch, spr
         return _trial(weight, 0.8 - weight / 10, appearance, 20 + gained * (appearance == "exposure"))
 
     monkeypatch.setattr(trials, "exposure_spread", lambda photographs, points: spread)
-    runner = _runner(TrainConfig(**given), _trial=trial, _shares=lambda _: [0.0], _budget=lambda *_: None)
+    runner = _runner(
+        TrainConfig(**given), _trial=trial, _shares=lambda _: [0.0], _budget=lambda *_: None, _batch=lambda _: 4
+    )
     assert trials._Runner.run(runner).chosen == {"steps": DEFAULT} | chosen
     last = (trials.PENALTY, chosen.get("appearance", "none"))
     assert tried == [(0, "none"), *[(0, "exposure")] * (spread == 0.12 and not given), last]
