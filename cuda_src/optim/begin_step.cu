@@ -103,6 +103,51 @@ extern "C" __global__ void copy_view_state(
     *to = s;
 }
 
+// Starts all views of a batch, which are rendered at the same time, each with a state of its own; *state is at the last of them.
+// One block, one thread per view.
+extern "C" __global__ void begin_views(
+    IterState* __restrict__ state,          // [1]
+    const Schedule* __restrict__ schedule,  // [1]
+    const int* __restrict__ order,          // [order_length] view of step 1, 2, ...
+    int count,
+    IterState* __restrict__ states)         // [count]
+{
+    IterState s = *state;
+    const Schedule k = *schedule;
+    const int b = min((int)threadIdx.x, count - 1);
+    if (!s.overflowed) {
+        s.step += 1 + b;
+        begin_view(s, k, order);
+        set_rates(s, k);
+    }
+    __syncthreads();                        // all threads have read the state
+    if (b != (int)threadIdx.x) return;
+    states[b] = s;
+    if (b == count - 1) *state = s;
+}
+
+// After begin_views and the rendering of all views: *state becomes that of the last one, with the means of all, and has overflowed
+// if one of them has. One thread.
+extern "C" __global__ void end_views(
+    IterState* __restrict__ state,          // [1]
+    const IterState* __restrict__ states,   // [count]
+    int count)
+{
+    if (state->overflowed) return;
+    const float loss = state->loss, psnr = state->psnr;
+    IterState s = states[count - 1];
+    const bool is_first = s.step <= count;  // its first view sets the running means
+    s.loss = is_first ? states[0].loss : loss;
+    s.psnr = is_first ? states[0].psnr : psnr;
+    for (int b = 0; b < count; ++b) {
+        const IterState& view = states[b];
+        if (!is_first) { s.loss += view.loss - loss; s.psnr += view.psnr - psnr; }
+        if (view.overflowed) s.overflowed = 1;
+        s.needed_pairs = max(s.needed_pairs, view.needed_pairs);
+    }
+    *state = s;
+}
+
 // Stores the values that the update of a batch needs of a view.
 __device__ __forceinline__ void record(const Camera* __restrict__ cameras /* [num_views] */, const IterState& s, BatchView& view)
 {

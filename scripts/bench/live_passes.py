@@ -27,7 +27,7 @@ def timed_launches(backend: Backend, record: Callable[[str, Timer], None]) -> It
     """
     lookup = backend.kernel
 
-    def in_order(launch: Callable[[], None]) -> Callable[[], None]:
+    def in_order(launch: Callable[[], None], number: int = 0) -> Callable[[], None]:
         launch()
         return lambda: None
 

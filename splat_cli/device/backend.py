@@ -107,11 +107,11 @@ class Backend(Protocol):
         must be in device memory.
         """
 
-    def branch(self, launch: Callable[[], None]) -> Callable[[], None]:
+    def branch(self, launch: Callable[[], None], number: int = 0) -> Callable[[], None]:
         """Queue the launches of `launch` on a branch: after earlier work, concurrent with later work.
 
         Blocks of the branch have priority over blocks of later work. Returns a function that makes work queued after
-        its call wait for the branch; call it before the next `branch`.
+        its call wait for the branch; call it before the next `branch` of this number.
         """
 
     def fill(self, array: DeviceArray, value: float) -> None:

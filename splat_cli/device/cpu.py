@@ -206,7 +206,7 @@ class CpuBackend(Backend):
         """See Backend.capture_graph: a list of packed launches, replayed without the Python code around them."""
         return self._recorder.record(function)
 
-    def branch(self, launch: Callable[[], None]) -> Callable[[], None]:
+    def branch(self, launch: Callable[[], None], number: int = 0) -> Callable[[], None]:
         """See Backend.branch; launches run in the order of calls."""
         launch()
         return lambda: None

@@ -239,7 +239,7 @@ class CudaBackend(Backend):
 
         self.xp = cupy
         self.stream = _stream(cupy)
-        self._branch = cupy.cuda.Stream(non_blocking=True, priority=-1)  # lower runs first; the main stream has 0
+        self._branches = list[Any]()
         self._folders = source_folders(sources)
         self._kernels: dict[tuple, CudaKernel] = {}
         self._units = CompiledUnits(self._load_module)
@@ -345,13 +345,16 @@ class CudaBackend(Backend):
         executable, current = PrioritizedGraph(graph), self.xp.cuda.get_current_stream
         return lambda: executable.launch(current())
 
-    def branch(self, launch: Callable[[], None]) -> Callable[[], None]:
+    def branch(self, launch: Callable[[], None], number: int = 0) -> Callable[[], None]:
         """See Backend.branch: a stream of higher priority."""
         event = functools.partial(self.xp.cuda.Event, disable_timing=True)
-        self._branch.wait_event(self.stream.record(event()))
-        with self._branch:
+        while len(self._branches) <= number:  # lower runs first; the main stream has 0
+            self._branches.append(self.xp.cuda.Stream(non_blocking=True, priority=-1))
+        branch = self._branches[number]
+        branch.wait_event(self.stream.record(event()))
+        with branch:
             launch()
-        return functools.partial(self.stream.wait_event, self._branch.record(event()))
+        return functools.partial(self.stream.wait_event, branch.record(event()))
 
     def fill(self, array: DeviceArray, value: float) -> None:
         array.fill(value)

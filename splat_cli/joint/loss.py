@@ -29,12 +29,21 @@ class PhotometricLoss:
 
     def __init__(self, backend: Backend, cameras: CameraTable, ssim_weight: float) -> None:
         self.backend, self.cameras, self.ssim_weight = backend, cameras, ssim_weight
-        self.d_maps = backend.xp.empty(9 * cameras.max_pixels, "float32")
+        self.allocate(1)
+
+    def allocate(self, lanes: int) -> None:
+        """Allocate buffers for the losses of `lanes` views at the same time."""
+        self.d_maps = self.backend.xp.empty((lanes, 9 * self.cameras.max_pixels), "float32")
+        self.select(0)
+
+    def select(self, lane: int) -> None:
+        """Use the buffers of this lane from now on."""
+        self._maps = self.d_maps[lane]
 
     @staticmethod
-    def buffer_cost() -> MemoryCost:
+    def buffer_cost(lanes: int = 1) -> MemoryCost:
         """Device memory of the derivative maps."""
-        return MemoryCost(per_pixel=9 * 4)
+        return MemoryCost(per_pixel=9 * 4 * lanes)
 
     def forward(self, state: IterState, image: DeviceArray, errors: DeviceArray | None = None) -> None:
         """Add the image's L1, L2 and SSIM to the sums in the state. image: float32 planes [3, H, W].
@@ -46,12 +55,12 @@ class PhotometricLoss:
         if self.mask:
             self.mask.find(state, image)
         kernel = self.backend.kernel("optim/l1_ssim", "l1_ssim")
-        kernel(self._grid, (32, WARPS), *self._inputs(state), image, self.d_maps, errors)
+        kernel(self._grid, (32, WARPS), *self._inputs(state), image, self._maps, errors)
 
     def backward(self, state: IterState, image: DeviceArray, d_image: DeviceArray) -> None:
         """Write the gradient d_image [3, H, W], and the running mean of the loss. Must follow `forward`."""
         kernel = self.backend.kernel("optim/l1_ssim", "l1_ssim_backward")
-        kernel(self._grid, (32, WARPS), *self._inputs(state), image, self.d_maps, d_image)
+        kernel(self._grid, (32, WARPS), *self._inputs(state), image, self._maps, d_image)
         if self.mask:
             self.mask.learn(state, image)
 

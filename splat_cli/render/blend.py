@@ -33,10 +33,10 @@ class RenderBuffers:
     segments: DeviceArray | None = None
 
     @staticmethod
-    def memory_cost(training: bool) -> MemoryCost:
-        """Device memory of the buffers; the last segment of a tile may be partly filled."""
-        segment = (4 * 4 * 256 + 8 * SEGMENT_BINS) * training
-        return MemoryCost(per_pixel=4 * (4 + 3 * training), per_pair=segment / SEGMENT, per_tile=segment)
+    def memory_cost(training: bool, count: int = 1) -> MemoryCost:
+        """Device memory of the buffers of `count` views; the last segment of a tile may be partly filled."""
+        segment = count * (4 * 4 * 256 + 8 * SEGMENT_BINS) * training
+        return MemoryCost(per_pixel=4 * count * (4 + 3 * training), per_pair=segment / SEGMENT, per_tile=segment)
 
     @classmethod
     def allocate(

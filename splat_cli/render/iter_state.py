@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.device import Backend
+from splat_cli.device import Backend, DeviceArray
 
 LEARNING_RATES = ("means", "log_scales", "quats", "opacities", "sh0", "shN", "field", "field_features")  # in `lr`
 
@@ -32,6 +32,15 @@ class IterState:
         self.backend = backend
         self.array = backend.upload(np.zeros(ITER_STATE_DTYPE.itemsize // 4, np.uint32))
         self.write(**fields)
+
+    @classmethod
+    def of_views(cls, backend: Backend, count: int) -> tuple[DeviceArray, list[IterState]]:
+        """States of views that are rendered at the same time: one array of all, and each of them."""
+        states = [cls(backend) for _ in range(count)]
+        together = backend.xp.concatenate([state.array for state in states]).reshape(count, -1)
+        for state, row in zip(states, together, strict=True):
+            state.array = row
+        return together, states
 
     def read(self) -> np.ndarray:
         """The state as a 0-d structured array of ITER_STATE_DTYPE."""

@@ -65,8 +65,8 @@ class Rasterizer:
     @staticmethod
     def memory_cost(settings: RasterizationSettings) -> MemoryCost:
         """Device memory of all scratch buffers."""
-        tiles = TileLists.memory_cost(settings.num_buffers)
-        return Projection.memory_cost(settings) + tiles + RenderBuffers.memory_cost(settings.training)
+        tiles = TileLists.memory_cost(settings.num_buffers, settings.lanes)
+        return Projection.memory_cost(settings) + tiles + RenderBuffers.memory_cost(settings.training, settings.lanes)
 
     def resize_pairs(self, pair_capacity: int) -> None:
         """Allocate buffers for `pair_capacity` pairs; their contents are lost.
@@ -79,15 +79,22 @@ class Rasterizer:
         if pair_capacity > fitting:
             raise MemoryError(f"a view needs {pair_capacity:,} pairs of a splat and a tile, and {fitting:,} fit")
         self.generation += 1
-        self.projection.tile_counts[...] = 0  # a view that overflowed does not clear it
-        self.tiles = TileLists(self.backend, pair_capacity, cameras.max_tiles)
-        self.tile_lists = [self.tiles]
-        if self.settings.ahead:
-            self.tile_lists.append(TileLists(self.backend, pair_capacity, cameras.max_tiles, self.tiles))
+        for lane in range(self.settings.lanes):  # no other name for buffers here: an error would keep them alive
+            self.projections[lane].tile_counts[...] = 0  # a view that overflowed does not clear it
+        sizes = pair_capacity, cameras.max_tiles
+        self.tile_lists: list[TileLists] = []
+        for lane in range(self.settings.num_buffers):
+            shared = None if lane < self.settings.lanes else self.tile_lists[0]
+            self.tile_lists.append(TileLists(self.backend, *sizes, shared))
+        self.tiles = self.tile_lists[0]
+        self.pictures: list[RenderBuffers] = []
+        for _ in range(self.settings.lanes):
+            self.pictures.append(
+                RenderBuffers.allocate(
+                    self.backend, cameras.max_pixels, cameras.max_tiles, pair_capacity, self.settings.training
+                )
+            )
         self.select(0)
-        self.rendered = RenderBuffers.allocate(
-            self.backend, cameras.max_pixels, cameras.max_tiles, pair_capacity, self.settings.training
-        )
 
     def grow_pairs(self, needed_pairs: int) -> None:
         """After an overflow: allocate buffers for the pairs needed, with headroom. MemoryError as in `resize_pairs`."""
@@ -105,7 +112,7 @@ class Rasterizer:
 
     def release(self) -> None:
         """Free all scratch memory; call `resize_splats`, then `resize_pairs` before the next pass."""
-        for name in ("projection", "projected_batch", "projections", "tiles", "tile_lists", "rendered"):
+        for name in ("projection", "projected_batch", "projections", "tiles", "tile_lists", "rendered", "pictures"):
             self.__dict__.pop(name, None)
 
     def resize_splats(self, capacity: int) -> None:
@@ -119,8 +126,8 @@ class Rasterizer:
 
     def select(self, slot: int) -> None:
         """Render into slot `slot` of the batch from now on."""
-        if self.settings.batch > 1:
-            self.projection, self.tiles = self.projections[slot], self.tile_lists[slot % len(self.tile_lists)]
+        self.projection, self.tiles = self.projections[slot], self.tile_lists[slot % len(self.tile_lists)]
+        self.rendered = self.pictures[slot % len(self.pictures)]
 
     def record_view(self, slot: int, state: IterState) -> None:
         """Store the camera and loss of the rendered view for the update of the batch."""

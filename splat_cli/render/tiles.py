@@ -31,9 +31,9 @@ class TileLists:
         self.tile_order = backend.xp.empty(max_tiles, "uint32")
 
     @staticmethod
-    def memory_cost(count: int = 1) -> MemoryCost:
-        """Device memory of `count` lists."""
-        return MemoryCost(per_pair=8 + 4 * count, per_tile=(4 + 4) * count)
+    def memory_cost(count: int = 1, built: int = 1) -> MemoryCost:
+        """Device memory of `count` lists, `built` of them at the same time."""
+        return MemoryCost(per_pair=8 * built + 4 * count, per_tile=(4 + 4) * count)
 
     def build(self, cameras: CameraTable, state: IterState, projection: Projection) -> None:
         """Build the lists of the state's view; `project` has counted the pairs in projection.tile_counts."""

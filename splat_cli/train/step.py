@@ -28,7 +28,7 @@ class BatchStep:
 
     schedule, order: learning rates and views of all steps, on the device. size: scene size in world units, which scales
     regularisers and noise. projects_ahead: see RasterizationSettings.ahead; not with joint models that may change the
-    next view's camera or background.
+    next view's camera or background. lanes: see RasterizationSettings.lanes.
     """
 
     def __init__(
@@ -50,9 +50,16 @@ class BatchStep:
         self._collects_stats, self._tracks_unseen = strategy.collects_stats, strategy.tracks_unseen
         self._absgrad, self._noise_scale = config.absgrad and strategy.collects_stats, strategy.noise_scale
         self._pipeline = ViewPipeline(self.backend, state, self._project, rasterizer.select)
+        self.lanes = rasterizer.settings.lanes
+        if self.lanes > 1:
+            self._states, self._state_of_view = IterState.of_views(self.backend, self.batch)
+            joint.loss.allocate(self.lanes)
 
     def launch(self, first: int = 0) -> None:
         """Queue the steps of a batch from step `first` on, and the update: the launches that a graph captures."""
+        if self.lanes > 1:
+            self._launch_lanes()
+            return
         raster, joint, state, splats = self.rasterizer, self.joint, self.state, self.model.splats
         for slot in self._views_ahead(first) if self.projects_ahead else self._views(first):
             raster.blend(splats, state)
@@ -65,17 +72,42 @@ class BatchStep:
             joint.step(state)
         joint.update(self.model, state, raster.projected_batch.views, not self.config.visible_adam)
 
-    def measure_loss(self) -> None:
-        """Queue the loss of the rendered image."""
-        self.joint.loss.forward(self.state, self.rasterizer.rendered.image)
+    def _launch_lanes(self) -> None:
+        """Like `launch`, with several views at the same time."""
+        kernel, state, states = self.backend.kernel, self.state, self._states
+        inputs = state.array, self.schedule, self.order
+        kernel("optim/begin_step", "begin_views")((1,), (self.batch,), *inputs, self.batch, states)
+        lanes = range(self.lanes)  # all on branches: with different priorities, one would wait for the others
+        for join in [self.backend.branch(partial(self._launch_lane, lane), lane) for lane in lanes]:
+            join()
+        kernel("optim/begin_step", "end_views")((1,), (1,), state.array, states, self.batch)
+        self.rasterizer.update(self.model.splats, state, self.update_options())
 
-    def differentiate(self) -> None:
+    def _launch_lane(self, lane: int) -> None:
+        """Queue every view of a batch whose number is `lane`, modulo the number of lanes."""
+        raster, loss, splats = self.rasterizer, self.joint.loss, self.model.splats
+        loss.select(lane)
+        for slot in range(lane, self.batch, self.lanes):
+            state = self._state_of_view[slot]
+            raster.select(slot)
+            raster.project_and_sort(splats, state, self.config.dropout)
+            raster.blend(splats, state)
+            self.measure_loss(state)
+            self.differentiate(state)
+            raster.record_view(slot, state)
+        loss.select(0)
+
+    def measure_loss(self, state: IterState | None = None) -> None:
+        """Queue the loss of the rendered image. state: of its view, if not that of the step."""
+        self.joint.loss.forward(state or self.state, self.rasterizer.rendered.image)
+
+    def differentiate(self, state: IterState | None = None) -> None:
         """Queue the backward pass from the loss to the gradients of projected splats."""
-        rendered, joint = self.rasterizer.rendered, self.joint
-        joint.loss.backward(self.state, rendered.image, rendered.d_image)
-        joint.add_image_losses(self.state, rendered)
-        joint.add_splat_losses(self.state, self.rasterizer)
-        self.rasterizer.backward_to_projection(self.model.splats, self.state, self._absgrad)
+        rendered, joint, state = self.rasterizer.rendered, self.joint, state or self.state
+        joint.loss.backward(state, rendered.image, rendered.d_image)
+        joint.add_image_losses(state, rendered)
+        joint.add_splat_losses(state, self.rasterizer)
+        self.rasterizer.backward_to_projection(self.model.splats, state, self._absgrad)
 
     def update_options(self) -> Update:
         """Options and target arrays of the update of parameters."""
@@ -221,10 +253,9 @@ class CapturedBatch(Replay, Protocol):
 class LocalBatch(CapturedGraph):
     """A batch of steps on one GPU."""
 
-    keeps_steps = True
-
     def __init__(self, batch_step: BatchStep) -> None:
         super().__init__(batch_step.rasterizer, batch_step.launch)
+        self.keeps_steps = batch_step.lanes == 1
 
     def grow_if_overflowed(self, state: IterState) -> bool:
         """See Rasterizer.grow_if_overflowed."""

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from splat_cli.device import Backend
+from splat_cli.device import Backend, DeviceArray
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import LEARNING_RATES, SEGMENT_BINS, IterState, copy_view_state
 from splat_cli.render.project import BATCH_VIEW_BYTES
@@ -24,17 +24,22 @@ RATES = {
 }
 
 
-def state_of(backend: Backend, step: int, order: tuple[int, ...] = (0,), **settings: float) -> np.ndarray:
-    """The state after begin_step of this step, which follows a view with losses and pairs."""
+def schedule_of(backend: Backend, num_views: int, **settings: float) -> DeviceArray:
+    """A schedule of the rates above, for an order of so many views."""
     row = np.zeros((), SCHEDULE_DTYPE)
     row["lr_means"], row["lr_means_final"], row["lr_decay"], row["lr_decay_start"] = FIRST, FINAL, DECAY, DECAY_START
-    row["max_steps"], row["order_length"] = MAX_STEPS, len(order)
+    row["max_steps"], row["order_length"] = MAX_STEPS, num_views
     row["sh_degree"], row["sh_degree_interval"] = 2, 10
     for name, rate in RATES.items():
         row[f"lr_{name}"] = rate
     for name, value in settings.items():
         row[name] = value
-    schedule = backend.upload(np.frombuffer(row.tobytes(), np.uint8).copy())
+    return backend.upload(np.frombuffer(row.tobytes(), np.uint8).copy())
+
+
+def state_of(backend: Backend, step: int, order: tuple[int, ...] = (0,), **settings: float) -> np.ndarray:
+    """The state after begin_step of this step, which follows a view with losses and pairs."""
+    schedule = schedule_of(backend, len(order), **settings)
     state = IterState(backend, step=step - 1, **dict.fromkeys(NUMBERS, 5), segments_in_bins=[5] * SEGMENT_BINS)
     kernel = backend.kernel("optim/begin_step", "begin_step")
     kernel((1,), (1,), state.array, schedule, backend.upload(np.array(order, np.int32)))
@@ -93,6 +98,56 @@ def test_a_copied_view_keeps_what_accumulates_over_steps(backend: Backend) -> No
     source, target = IterState(backend, **view, **dict.fromkeys(accumulated, 1)), IterState(backend, **accumulated)
     copy_view_state(source, target)
     assert {name: target.read()[name] for name in view | accumulated} == view | accumulated
+
+
+@pytest.mark.parametrize("step", [1, 9, 28])
+def test_each_of_several_views_begins_like_a_step(backend: Backend, step: int) -> None:
+    """Views that are rendered at the same time; the step's own state is then at the last of them."""
+    order, count, other = (7, 3, 5), 4, {"num_splats": 6, "loss": 0.5, "skipped_updates": 2, "num_frozen": 3}
+    state = IterState(backend, step=step - 1, **dict.fromkeys(NUMBERS, 5), **other)
+    together, states = IterState.of_views(backend, count)
+    schedule = schedule_of(backend, len(order), random_background=1, seed=5), backend.upload(np.array(order, np.int32))
+    backend.kernel("optim/begin_step", "begin_views")((1,), (count,), state.array, *schedule, count, together)
+    for view, found in enumerate(states):
+        expected = state_of(backend, step + view, order, random_background=1, seed=5)
+        for name in set(expected.dtype.names) - set(other):
+            np.testing.assert_array_equal(found.read()[name], expected[name])
+        assert {name: found.read()[name] for name in other} == other
+    assert state.read() == states[-1].read()
+
+
+def test_no_view_begins_after_an_overflow(backend: Backend) -> None:
+    state, (together, states) = IterState(backend, step=8, overflowed=1), IterState.of_views(backend, 3)
+    order = backend.upload(np.zeros(1, np.int32))
+    backend.kernel("optim/begin_step", "begin_views")(
+        (1,), (3,), state.array, schedule_of(backend, 1), order, 3, together
+    )
+    assert [(found.read()["step"], found.read()["overflowed"]) for found in (state, *states)] == 4 * [(8, 1)]
+    backend.kernel("optim/begin_step", "end_views")((1,), (1,), state.array, IterState.of_views(backend, 3)[0], 3)
+    assert (state.read()["step"], state.read()["overflowed"]) == (8, 1)
+
+
+@pytest.mark.parametrize("overflowed", [(0, 0, 0), (0, 1, 0), (1, 0, 1), (0, 0, 1)])
+def test_the_end_of_several_views(backend: Backend, overflowed: tuple[int, ...]) -> None:
+    """One overflow stops all; the buffers then need room for the view with most pairs. Means change by all views."""
+    state = IterState(backend, step=12, loss=1.0, psnr=20.0, num_splats=9)
+    together, states = IterState.of_views(backend, 3)
+    for k, view in enumerate(states):
+        values = {"loss": 1 + 0.25 * k, "psnr": 20 - k, "needed_pairs": (50, 90, 70)[k], "num_pairs": k}
+        view.write(step=10 + k, view=k, num_splats=9, overflowed=overflowed[k], **values)
+    backend.kernel("optim/begin_step", "end_views")((1,), (1,), state.array, together, 3)
+    found = state.read()
+    expected = {"step": 12, "view": 2, "loss": 1.75, "psnr": 17, "needed_pairs": 90, "num_pairs": 2, "num_splats": 9}
+    assert {name: found[name] for name in expected} == expected
+    assert found["overflowed"] == max(overflowed)
+
+
+def test_the_first_view_sets_the_running_means(backend: Backend) -> None:
+    state, (together, states) = IterState(backend, step=2), IterState.of_views(backend, 2)
+    for k, view in enumerate(states):
+        view.write(step=1 + k, loss=(0.5, 0.01)[k], psnr=(10, 0.3)[k])
+    backend.kernel("optim/begin_step", "end_views")((1,), (1,), state.array, together, 2)
+    assert (state.read()["loss"], state.read()["psnr"]) == (0.5, 10)
 
 
 def test_a_restored_view_starts_from_zero(backend: Backend) -> None:

@@ -1,19 +1,22 @@
 """Batches: one update by the mean gradient of several views."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from splat_cli.config.presets import load_config
 from splat_cli.device import Backend, open_backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
 from splat_cli.joint.depth.supervision import DepthSupervision
-from splat_cli.model.model import zero_moments
+from splat_cli.model.model import RowsOnDevice, zero_moments
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
 from splat_cli.render.project import SPLAT_SUMS, RasterizationSettings, Update
 from splat_cli.render.rasterizer import Rasterizer
+from splat_cli.run.plan import resolve_plan
 from splat_cli.train import allocation
 from tests.compare import Comparison
 from tests.model.moments import set_moments, unpacked
@@ -25,6 +28,7 @@ from tests.reference.project import Options
 from tests.reference.random_scene import ordinary, random_camera
 from tests.render.on_device import gradients_of_sums, view_of
 from tests.training import SETTINGS
+from tests.views import ring_of_views
 
 SIZE, STEP = 4, 8
 TRAINED = {**SETTINGS, "batch": 4, "densify_interval": 8, "dropout": 0.1}
@@ -156,6 +160,82 @@ def test_projecting_ahead_changes_no_bits(monkeypatch: pytest.MonkeyPatch) -> No
         trainer.run_until(16)
         found.append(trainer.splats.params.copy())
     np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("lanes", [2, 4])
+@pytest.mark.parametrize("changes", [{}, {"free_space": 1.0, "scene_points": True}, {"smooth_3d": 0.2}], ids=str)
+def test_views_at_the_same_time_change_no_bits(
+    changes: dict[str, object], lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does an overflow, after which the whole batch is repeated."""
+    expected, trainer = _trained(**changes)
+    needed = int(trainer.state.read()["needed_pairs"])
+    monkeypatch.setattr(allocation, "num_lanes", lambda *_: lanes)
+    found, several = _trained(**changes)
+    assert several.batch_step.lanes == lanes
+    np.testing.assert_array_equal(found, expected)
+    for name in ("step", "view", "skipped_updates", "skipped_steps"):
+        assert several.state.read()[name] == trainer.state.read()[name]
+    for name in ("loss", "psnr"):
+        assert several.state.read()[name] == pytest.approx(trainer.state.read()[name], rel=0.01)
+    found, several = _trained({4: needed // 3, 12: 2 * needed // 3, 20: needed - 9, 28: needed + 9}, **changes)
+    assert several.rasterizer.generation > 6
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("lanes", [2, 4])
+def test_views_at_the_same_time_share_no_buffers(lanes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allocation, "num_lanes", lambda *_: lanes)
+    trainer = noise_trainer(open_backend("cpu", threads=1), 200, **TRAINED)
+    raster, found = trainer.rasterizer, []
+    for lane in range(lanes):
+        raster.select(lane)
+        trainer.loss.select(lane)
+        parts = raster.projection, raster.tiles, raster.rendered, trainer.loss
+        arrays = {id(value): value for part in parts for value in vars(part).values() if isinstance(value, np.ndarray)}
+        found += [array.ctypes.data for array in arrays.values() if array is not trainer.loss.d_maps]
+    assert len(set(found)) == len(found) == lanes * 17
+
+
+def test_views_at_the_same_time_on_any_device(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each view has buffers of its own, whichever kernel runs first: a batch has the same update."""
+    found = []
+    for lanes in (1, 4):
+        monkeypatch.setattr(allocation, "num_lanes", lambda *_, count=lanes: count)
+        trainer = noise_trainer(backend, 200, **TRAINED | {"deterministic": False, "densify_start": 60})
+        before = backend.download(trainer.splats.params)[:, : trainer.splats.num]
+        trainer.run_until(8)
+        found.append(backend.download(trainer.splats.params)[:, : trainer.splats.num] - before)
+    largest = np.abs(found[0]).max()
+    assert largest > 1e-3
+    differ = np.abs(found[0] - found[1]) > 0.01 * largest  # Adam moves by the sign of a gradient that is rounding alone
+    assert differ.mean() < 0.02
+
+
+@pytest.mark.parametrize(
+    ("changes", "pixels", "lanes"),
+    [
+        ({}, 2_500_000, 4),
+        ({}, 2_500_001, 1),
+        ({"batch": 8}, 200_000, 8),
+        ({"batch": 8}, 200_001, 4),
+        ({"batch": 6}, 100, 2),
+        ({"batch": 1}, 100, 1),
+        ({"deterministic": True}, 100, 1),
+        ({"gpus": 2}, 100, 1),
+        ({"max_splats": 1_000_001}, 100, 1),
+        ({"pose_opt": True}, 100, 1),
+        ({"free_space": 1.0}, 100, 4),
+    ],
+    ids=str,
+)
+def test_small_photographs_are_rendered_at_the_same_time(changes: dict[str, object], pixels: int, lanes: int) -> None:
+    config = resolve_plan(load_config(None, {"batch": 4, "splat_budget": 0, **changes}), ring_of_views(4)).config
+    gpu, cpu = (SimpleNamespace(name=name) for name in ("cuda", "cpu"))
+    assert allocation.num_lanes(config, gpu, pixels, None, fetches=False) == lanes  # type: ignore[arg-type]
+    assert allocation.num_lanes(config, gpu, pixels, None, fetches=True) == 1  # type: ignore[arg-type]
+    assert allocation.num_lanes(config, gpu, pixels, RowsOnDevice(59, 14), fetches=False) == 1  # type: ignore[arg-type]
+    assert allocation.num_lanes(config, cpu, pixels, None, fetches=False) == 1  # type: ignore[arg-type]
 
 
 def test_last_batch_is_whole() -> None:

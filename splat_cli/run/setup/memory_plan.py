@@ -15,7 +15,7 @@ from splat_cli.model.model import Model, RowsOnDevice, num_moments
 from splat_cli.ranks.protocol import Share
 from splat_cli.render.camera import TILE
 from splat_cli.scene.view import View
-from splat_cli.train.allocation import MAX_INITIAL_PAIRS, PAIRS_PER_SPLAT, pairs_per_splat, training_memory
+from splat_cli.train.allocation import MAX_INITIAL_PAIRS, PAIRS_PER_SPLAT, num_lanes, pairs_per_splat, training_memory
 
 MIN_SPLATS = 1000
 _GIB = 2**30
@@ -144,7 +144,8 @@ def plan_memory(
     available = _available(backend, config)
 
     def plan(on_device: RowsOnDevice | None = None, host_room: int = 0) -> MemoryPlan:
-        cost = training_memory(config, len(views), config.deterministic and backend.name == "cuda", on_device)
+        lanes = num_lanes(config, backend, pixels, on_device, budget is not None and budget.on_host)
+        cost = training_memory(config, len(views), config.deterministic and backend.name == "cuda", on_device, lanes)
         return MemoryPlan(
             photographs=depth_bytes + resident,
             pictures=math.ceil(cost.fixed + cost.per_pixel * pixels + cost.per_tile * tiles),

@@ -16,6 +16,7 @@ from splat_cli.device.cpu import CpuBackend
 from splat_cli.errors import OutOfMemory
 from splat_cli.eval.evaluate import TrainedModel, evaluate
 from splat_cli.run.plan import resolve_plan
+from splat_cli.run.setup import memory_plan
 from splat_cli.run.setup.memory_plan import plan_memory
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.train import allocation
@@ -76,14 +77,16 @@ def _plan(backend, views=(), budget=None, num_frozen=0, **changes):
     return plan_memory(backend, config, views, 100, budget, num_frozen)
 
 
-@pytest.mark.parametrize("batch", [1, 3])
-def test_estimate_is_what_is_allocated(batch):
+@pytest.mark.parametrize(("batch", "lanes"), [(1, 1), (3, 1), (4, 2), (4, 4)])
+def test_estimate_is_what_is_allocated(batch, lanes, monkeypatch):
     backend = open_backend("cpu")
     num = 8192
+    for module in (allocation, memory_plan):
+        monkeypatch.setattr(module, "num_lanes", lambda *_: lanes)
     trainer = _trainer(backend, num, max_splats=num, batch=batch)
     raster, model = trainer.rasterizer, trainer.model
     arrays = [*model.planes().values(), trainer.loss.d_maps, *(shown[0] for shown in trainer.images._resident.values())]
-    for part in (raster.projected_batch, raster.rendered, *raster.tile_lists):
+    for part in (raster.projected_batch, *raster.pictures, *raster.tile_lists):
         arrays += [value for value in vars(part).values() if isinstance(value, np.ndarray)]
     shared = "means2d", "conic_opacity", "tile_counts", "large_splats"  # the others are views of raster.projected_batch
     arrays += [getattr(projection, name) for projection in raster.projections for name in shared]
