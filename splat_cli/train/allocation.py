@@ -21,6 +21,7 @@ from splat_cli.train.view_scores import ViewScorer
 PAIRS_PER_SPLAT = 12  # initial size of the buffers of (splat, tile) pairs
 FEW_PAIRS_PER_SPLAT = 4  # instead, where memory is short: about twice what late steps of a run need
 MAX_INITIAL_PAIRS = 1 << 24  # among very many splats, few are visible and most are small
+ROOM_ON_GPU = 1 << 19  # splats with room from the start: whenever arrays grow, graphs are captured again, in 0.05 s
 MAX_AHEAD = 4_000_000  # splats; projecting more is limited by memory bandwidth and slows down concurrent kernels
 # views of a batch at the same time, up to these numbers of pixels and splats: larger ones occupy a GPU alone
 LANES, LANE_PIXELS, LANE_SPLATS = 4, 2_500_000, 1_000_000
@@ -37,9 +38,9 @@ def initial_pairs(num_splats: int, per_splat: int) -> int:
     return min(per_splat * num_splats, MAX_INITIAL_PAIRS)
 
 
-def initial_capacity(config: ResolvedConfig, num: int) -> int:
-    """Number of splats for which there is room at the start, from `num` splats."""
-    return max(num, min(2 * num, config.max_splats))
+def initial_capacity(config: ResolvedConfig, num: int, least: int = 0) -> int:
+    """Number of splats for which there is room at the start, from `num` splats; up to `least`, for all of them."""
+    return max(num, min(max(2 * num, least), config.max_splats))
 
 
 def make_model(
@@ -56,7 +57,8 @@ def make_model(
     num_frozen = 0 if frozen is None else len(frozen)
     shown = splats if frozen is None else merged([frozen, splats])
     has_all_room = num_frozen or on_device
-    capacity = num_frozen + (config.max_splats if has_all_room else initial_capacity(config, len(splats)))
+    least = ROOM_ON_GPU if backend.name == "cuda" and config.gpus == 1 else 0
+    capacity = num_frozen + (config.max_splats if has_all_room else initial_capacity(config, len(splats), least))
     return Model(
         backend,
         shown,

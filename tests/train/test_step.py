@@ -59,6 +59,14 @@ def test_graphs_are_recaptured_after_the_model_grows():
     assert graphs.trainer.splats.capacity > capacity
 
 
+def test_small_models_have_all_room_from_the_start_on_a_gpu(backend):
+    """Whenever arrays grow, graphs are captured again; memory is planned for all splats."""
+    for limit in (10_000, 600_000):
+        trainer = noise_trainer(backend, 200, **SETTINGS | {"splat_budget": 0, "max_splats": limit})
+        room = min(limit, 1 << 19) if backend.name == "cuda" else 2 * trainer.splats.num
+        assert room <= trainer.splats.capacity < room + 4096  # rounded up
+
+
 def test_graph_is_recaptured_after_memory_fallback(graphs):
     graphs.trainer.run_until(20)
     tries = []
