@@ -76,11 +76,17 @@ def fine_tune(
 
 
 def splats_of_run(trainer: Trainer, config: TrainConfig, origin: Iterable[float] = (0.0, 0.0, 0.0)) -> RunSplats:
-    """The trainer's finite splats, with its colour field baked into harmonics. DivergedError if no splat is finite.
+    """The trainer's finite splats, with its colour field baked into harmonics. DivergedError if there is none.
 
     config: settings as requested. origin: the scene's origin, stated in the PLY.
     """
-    splats, field = finite_splats(trainer.splats.to_arrays()), trainer.joint.field
+    trained, field = trainer.splats.to_arrays(), trainer.joint.field
+    splats = finite_splats(trained)
+    if len(trained) == 0:
+        raise DivergedError(
+            f"after step {trainer.step} no splat is left, since all were pruned: lower --prune-opacity, or check the "
+            "photographs and cameras of the scene"
+        )
     if len(splats) == 0:
         raise DivergedError(
             f"training diverged: after step {trainer.step} no splat has finite parameters; lower the learning rates, "
