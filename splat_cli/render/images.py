@@ -8,7 +8,7 @@ from PIL import Image, PngImagePlugin
 
 from splat_cli.errors import UsageError
 from splat_cli.io.files import replacing
-from splat_cli.io.image_files import open_image
+from splat_cli.io.image_files import PHOTOGRAPH_SUFFIXES, open_image
 
 _TEXT, _DESCRIPTION = "splat", 270
 """Name of the PNG text chunk with the key; TIFF files have it in the tag ImageDescription."""
@@ -51,10 +51,16 @@ def key_of(path: Path) -> str | None:
 
 
 def refuse_foreign(paths: Iterable[Path]) -> None:
-    """UsageError if one of the files is an image of another program, such as a photograph."""
+    """UsageError if one of the files is an image of another program, such as a photograph, or lies beside one.
+
+    Beside a photograph of its name, a picture would be taken for another photograph.
+    """
     for path in paths:
-        if path.exists() and key_of(path) is None and _is_image(path):
-            raise UsageError(f"{path} was not written by splat and would be overwritten: name another folder")
+        beside = {path.with_suffix(kind) for suffix in PHOTOGRAPH_SUFFIXES for kind in (suffix, suffix.upper())}
+        for other in (path, *sorted(beside - {path})):
+            if other.exists() and key_of(other) is None and _is_image(other):
+                would = "be overwritten" if other == path else f"have {path.name} beside it, as another photograph"
+                raise UsageError(f"{other} was not written by splat and would {would}: name another folder")
 
 
 def _is_image(path: Path) -> bool:

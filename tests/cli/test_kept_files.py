@@ -1,6 +1,7 @@
 """Commands do not replace files that a run needs, nor files of other programs."""
 
 import hashlib
+import shutil
 
 import pytest
 
@@ -97,3 +98,17 @@ def test_no_run_begins_inside_another(splat, scene, run_copy, inside):
         result = splat(*command, "--steps", "2", "--device", "cpu")
         assert (result.code, contents(run_copy)) == (2, before)
         assert f"inside the run {run_copy}" in result.err
+
+
+@pytest.mark.parametrize(
+    "command", ["render RUN --views test -o PHOTOS --device cpu", "eval RUN --save-pictures PHOTOS --device cpu"]
+)
+def test_no_picture_is_written_beside_the_photograph_of_its_name(splat, run_copy, scene, tmp_path, command):
+    """It would be a photograph of the next scene that is made of this folder."""
+    photos = shutil.copytree(scene / "images", tmp_path / "photos")
+    before = sorted(photos.iterdir())
+    (photos / "a_00.jpg").rename(photos / "a_00.JPG")
+    result = splat(*command.replace("RUN", str(run_copy)).replace("PHOTOS", str(photos)).split())
+    assert result.code == 2
+    assert "a_00.JPG was not written by splat and would have a_00.png beside it" in result.err
+    assert len(list(photos.iterdir())) == len(before)

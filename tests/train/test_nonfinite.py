@@ -125,7 +125,8 @@ def test_run_without_finite_splats_fails(splat, scene, tmp_path):
 
 
 def test_a_run_whose_splats_are_all_pruned_names_the_option(splat, scene, tmp_path):
-    options = "--strategy adc --prune-opacity 1 --densify-start 2 --densify-interval 5 --init points --steps 20".split()
+    density = ["--strategy", "adc", "--prune-opacity", "1", "--densify-start", "2", "--densify-interval", "5"]
+    options = [*density, "--init", "points", "--steps", "20"]
     result = splat("train", scene, "-o", tmp_path / "run", "--device", "cpu", *options)
     assert result.code == 1
     assert "after step 20 no splat is left, since all were pruned: lower --prune-opacity" in result.err
