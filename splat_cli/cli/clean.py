@@ -72,9 +72,10 @@ def command(
     and after.
     """
     from splat_cli.commands.clean import find_cleaning, held_out_psnr, save_outside_pictures
+    from splat_cli.commands.export import notes_of_file
     from splat_cli.device import open_backend
     from splat_cli.errors import UsageError
-    from splat_cli.gaussians.formats import write_splats
+    from splat_cli.gaussians.formats.table import format_for, write_as
 
     if preview and out:
         raise UsageError("--preview writes only the preview, and -o names another file: leave one of them out")
@@ -91,7 +92,8 @@ def command(
         _write_preview(preview, source, cleaning)
         return Output([*lines, f"Preview, with splats to remove in magenta: {preview}"], data)
     kept = cleaning.exported()
-    write_splats(target, kept)
+    write_as(format_for(target), target, kept)
+    lines += notes_of_file(target, kept)
     if outside := len(cleaning.kept()) - len(kept):
         lines.append(f"{outside:,} splats outside of the run's --crop are left out, too")
     save_outside_pictures(picture, cleaning, backend)

@@ -146,9 +146,7 @@ class ExportJob:
         splats, edits = merged(parts), self.edits
         if any(splats.origin):
             moved = edits.scale is not None or edits.rotate is not None or edits.translate is not None
-            before = ", before scale, rotation and translation" if moved else ""
-            origin = ", ".join(f"{value:.15g}" for value in splats.origin)
-            note = f"coordinates are relative to {origin}{before}"
+            note = _origin_note(splats) + (", before scale, rotation and translation" if moved else "")
             if note not in self.notes:  # one per level of detail is too many
                 self.notes.append(note)
         too_many = edits.max_splats is not None and len(splats) > edits.max_splats
@@ -260,6 +258,18 @@ class ExportedFile:
         return (
             f"{self.num_splats:,} splats, spherical harmonics of degree {self.sh_degree}, {size:.1f} MiB: {self.file}"
         )
+
+
+def _origin_note(splats: SplatArrays) -> str:
+    return f"coordinates are relative to {', '.join(f'{value:.15g}' for value in splats.origin)}"
+
+
+def notes_of_file(file: Path, splats: SplatArrays) -> list[str]:
+    """Messages about a file to which splats were written: what its format lost, their origin, its axes."""
+    written_as = format_for(file)
+    origin = [_origin_note(splats)] if any(splats.origin) else []
+    axes = ["axes right, up, back, as Niantic states them"] if written_as is FORMATS["spz"] else []
+    return [*origin, *axes, *ExportedFile.of(file, splats, written_as).notes(is_page=False)]
 
 
 @dataclass(frozen=True)

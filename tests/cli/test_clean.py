@@ -14,6 +14,7 @@ from splat_cli.gaussians.arrays import SH_C0
 from splat_cli.gaussians.formats import read_splats, write_splats
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.run.storage.run_dir import RunDir
+from tests.gaussians.some_splats import some_splats
 from tests.views import ring_of_views
 
 CPU = ("--device", "cpu", "--json")
@@ -121,3 +122,12 @@ def test_the_outside_view_sees_all_cameras():
     assert view.project(centers)[2].all()
     assert np.linalg.norm(view.center) > 1.5 * np.linalg.norm(centers, axis=1).max()
     assert np.isfinite(outside_view(views[:1], means[:0] + np.float32(0)).w2c).all()
+
+
+def test_what_the_format_loses_is_named(splat, tmp_path):
+    origin = (500000.0, 5400000.0, 0.0)
+    write_splats(tmp_path / "a.ply", dataclasses.replace(some_splats(300, 3), antialiased=True, origin=origin))
+    said = splat("clean", tmp_path / "a.ply", "-o", tmp_path / "b.splat", "--device", "cpu").out
+    for note in ("relative to 500000, 5400000, 0", "view-dependent colours", "trained with --antialias"):
+        assert note in said
+    assert "axes right, up, back" in splat("clean", tmp_path / "a.ply", "-o", tmp_path / "b.spz", "--device", "cpu").out
