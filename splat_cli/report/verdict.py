@@ -298,6 +298,7 @@ def _default_steps(data: RunData) -> int:
 def _training(data: RunData, **changes: Any) -> str:
     """The command that trains the scene with the settings of this run, also those that trials chose, and `changes`."""
     settings = changed_settings(data.config)
+    settings.pop("save_at", None)
     if not data.trials and data.config.num_steps == _default_steps(data):
         settings.pop("steps", None)
     settings = {name: value for name, value in {**settings, **changes}.items() if value != SETTINGS[name].default}

@@ -138,7 +138,7 @@ def test_times_are_those_of_the_same_machine(data):
 
 
 def test_a_new_run_keeps_settings_and_what_trials_chose(data):
-    trained = changed(data, downscale=2, free_space=1.0, seed=7, images="pics")
+    trained = changed(data, downscale=2, free_space=1.0, seed=7, images="pics", save_at=())
     trained = dataclasses.replace(trained, trials={"chosen": {"steps": 100, "free_space": 1.0}})
     [command, *_] = commands(trained)
     assert command.startswith("splat train photos/garden ")
