@@ -50,6 +50,8 @@ class RunPlan:
                 f"{steps:,} steps in batches of {self.config.batch_size} are {updates:,} updates, under "
                 f"{MIN_UPDATES:,}: splats converge less; use a smaller --batch or more --steps"
             )
+        if (self.requested.coarse_levels or 1) > 1 and not self.config.coarse_until:
+            found.append("--coarse-levels does nothing: these photographs are trained at full size only")
         late = [f"{step:,}" for step in self.config.save_steps if step > steps]
         if late and self.config.save_at is not None:
             found.append(f"nothing is saved at {', '.join(late)} (--save-at): the run ends after {steps:,} steps")

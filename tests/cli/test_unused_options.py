@@ -55,6 +55,12 @@ def test_option_without_effect_beside_another_is_reported(splat, options, line):
     assert "does nothing" not in splat("train", "nowhere", *options[:2], "--device", "cpu").err
 
 
+def test_axes_of_files_that_have_none_are_reported(splat):
+    options = ["--spz-axes", "rdf", "--device", "cpu", "--init-from"]
+    assert "--spz-axes does nothing for a.ply" in splat("train", "nowhere", *options, "a.ply").err
+    assert "does nothing" not in splat("train", "nowhere", *options, "a.spz").err
+
+
 def test_points_to_start_from_use_options_of_points(splat, tmp_path):
     """--init-from with a file of points is --points."""
     write_point_cloud(tmp_path / "points.ply", np.eye(3))
@@ -129,6 +135,7 @@ def test_commands_report_options_without_effect(splat, scene, run_copy, tmp_path
         (["--depth-unit", "0.01"], "--depth-unit does nothing: no photograph has a depth map"),
         (["--depth-maps", "metric"], "--depth-maps does nothing: no photograph has a depth map"),
         (["--invert-masks"], "--invert-masks does nothing: no photograph has a mask"),
+        (["--coarse-levels", "2"], "--coarse-levels does nothing: these photographs are trained at full size only"),
     ],
 )
 def test_option_without_its_files_is_reported(splat, scene, tmp_path, options, line):

@@ -289,3 +289,19 @@ def test_the_last_number_of_a_pose_divides_the_others(tmp_path, views):
     path.write_text(json.dumps(content))
     scene = read_scene(tmp_path)
     np.testing.assert_allclose(scene.views[2].w2c, views[2].w2c, atol=1e-9)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_realityscan_as_spreadsheets_save_it(tmp_path, views, encoding, separator):
+    """It would not be recognised, and poses would be estimated anew."""
+    write_realityscan(tmp_path, views)
+    expected = read_scene(tmp_path).views
+    path = tmp_path / "registration.csv"
+    text = path.read_text().replace(",", separator)
+    path.write_text(text, encoding)
+    for view, other in zip(read_scene(tmp_path).views, expected, strict=True):
+        np.testing.assert_array_equal(view.w2c, other.w2c)
+    path.write_text(text.replace(".", ",").replace(",jpg", ".jpg"), encoding)
+    with pytest.raises(SceneError, match="not a finite decimal number"):
+        read_scene(tmp_path)

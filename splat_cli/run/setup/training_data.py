@@ -246,7 +246,11 @@ def with_initial_points(config: TrainConfig) -> TrainConfig:
 
 def warn_of_unused(config: TrainConfig, given: Iterable[str], display: Display, scene: str = "") -> None:
     """Warn of the settings in `given` that have no effect with the others in `config`. scene: put before each line."""
-    for line in unused_options(with_initial_points(config), given):
+    lines = unused_options(with_initial_points(config), given)
+    sources = [file for file in (config.init_from, config.frozen) if file]
+    if "spz_axes" in given and sources and not any(file.lower().endswith(".spz") for file in sources):
+        lines.append(f"--spz-axes does nothing for {' and '.join(sources)}")
+    for line in lines:
         display.warn(f"{scene}: {line}" if scene else line)
 
 

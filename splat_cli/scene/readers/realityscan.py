@@ -7,6 +7,7 @@ principal point may be missing. Source: calibration.xml of RealityScan 2.2, whic
 the "OpenCV-compliant" export has k1, k2, t2, t1, and this export has new column names: yaw, f_35mm, px_norm, py_norm.
 """
 
+import codecs
 import csv
 import itertools
 import math
@@ -14,7 +15,7 @@ import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -44,7 +45,7 @@ _NEW_NAMES = {"yaw": "heading", "f_35mm": "f", "px_norm": "px", "py_norm": "py"}
 _RADIAL = ("k1", "k2", "k3", "k4")
 _FILM = 36.0
 _MAX_LINE, _MAX_COLUMNS = 4096, 64
-_COUNT = re.compile(r"#cameras\s+([^\s,]+)")
+_COUNT = re.compile(r"#cameras\s+([^\s,;]+)")
 _BEYOND = ""  # key of the values of a row beyond the last column
 
 
@@ -55,7 +56,7 @@ def find_realityscan(root: Path) -> Path | None:
 
 def _registrations(root: Path) -> Iterator[Path]:
     for path in filter(Path.is_file, sorted(root.glob("*.csv"))):
-        with regular(path).open(encoding="utf-8-sig", errors="replace") as file:
+        with _opened(path) as file:
             head = [file.readline(_MAX_LINE) for _ in range(2)]
         if any(set(_columns(line)) >= _POSE for line in head):
             yield path
@@ -80,7 +81,7 @@ def _rows(path: Path) -> list[dict[str, str | None]]:
     None: the row ends before that column. `_BEYOND`: the values after the last column.
     """
     try:
-        with regular(path).open(encoding="utf-8-sig", errors="replace") as file:
+        with _opened(path) as file:
             lines, declared = iter(lambda: file.readline(_MAX_LINE), ""), None
             for line in lines:
                 if set(columns := _columns(line)) >= _POSE:
@@ -94,7 +95,8 @@ def _rows(path: Path) -> list[dict[str, str | None]]:
                 )
             if repeated := [name for name in columns if name and columns.count(name) > 1]:
                 raise SceneError(f"{path} has two columns for {repeated[0]}: export the registration again")
-            reader = csv.DictReader(lines, columns[:_MAX_COLUMNS], _BEYOND, skipinitialspace=True)
+            separator = _separator(line)
+            reader = csv.DictReader(lines, columns[:_MAX_COLUMNS], _BEYOND, delimiter=separator, skipinitialspace=True)
             rows: list[dict[str, Any]] = list(itertools.islice(reader, MAX_PHOTOGRAPHS + 1))
         check_count(path, "cameras", len(rows))
         if declared and declared[1] != str(len(rows)):
@@ -106,8 +108,20 @@ def _rows(path: Path) -> list[dict[str, str | None]]:
         raise SceneError(f"{path} is not a readable CSV file ({error}): export the registration again") from error
 
 
+def _opened(path: Path) -> TextIO:
+    """The file as text: UTF-8, or UTF-16, as spreadsheets write "Unicode text". OSError."""
+    with regular(path).open("rb") as file:
+        is_utf16 = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    return regular(path).open(encoding="utf-16" if is_utf16 else "utf-8-sig", errors="replace")
+
+
+def _separator(line: str) -> str:
+    """Separator of columns: spreadsheets write semicolons where commas separate decimals, and tabs."""
+    return max(",;\t", key=line.count)
+
+
 def _columns(line: str) -> list[str]:
-    names = (name.strip().lstrip("#").lower() for name in line.split(","))
+    names = (name.strip().lstrip("#").lower() for name in line.split(_separator(line)))
     return [_NEW_NAMES.get(name, name) for name in names]
 
 
