@@ -52,9 +52,11 @@ def split_scene(scene: Scene, config: TrainConfig, is_new: bool = True) -> Split
 
 
 def _refuse_unclear(path: str, lists: Mapping[str, AbstractSet[str]], names: AbstractSet[str]) -> None:
-    """FormatError for lists of other names, SceneError for photographs in no list."""
+    """FormatError for lists of other names, SceneError for photographs in no list or in both."""
     if lists.keys() - _LISTS:
         raise _unknown_lists(path, lists)
+    if both := lists.get("train", frozenset()) & lists["test"]:
+        raise SceneError(f"{path} lists {min(both)} in `train` and in `test`: remove it from one of them")
     if "train" in lists and (others := names - lists["train"] - lists["test"]):
         raise SceneError(f"{path} lists {min(others)} neither in `train` nor in `test`: add it, or remove `train`")
 

@@ -50,6 +50,9 @@ def test_photographs_in_no_list_of_a_split_are_not_trained_on(tmp_path):
     with pytest.raises(SceneError, match=r"lists a_03\.jpg neither in `train` nor in `test`"):
         split_scene(scene, config)
     assert [len(part) for part in split_scene(scene, config, is_new=False)[:2]] == [3, 1]
+    path.write_text('{"train": ["a_00.jpg", "a_01.jpg", "a_02.jpg", "a_03.jpg"], "test": ["a_02.jpg"]}')
+    with pytest.raises(SceneError, match=r"lists a_02\.jpg in `train` and in `test`"):
+        split_scene(scene, config)
     path.write_text('{"test": ["a_02.jpg"]}')
     assert [len(part) for part in split_scene(scene, config)[:2]] == [3, 1]
     path.write_text('{"val": 1, "test": ["a_02.jpg"]}')
