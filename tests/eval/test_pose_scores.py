@@ -62,7 +62,8 @@ def test_right_halves_do_not_reach_the_fit_and_are_all_that_is_scored(
         photograph[:, middle:] = 255 - photograph[:, middle:]
     sets = (ImageSet(GIVEN, images, [None] * 2, []) for images in (photographs, changed))
     fitted, same = (fit_held_out_poses(model.splats, one, CONFIG, BLACK, 1.0) for one in sets)
-    np.testing.assert_array_equal([view.w2c for view in fitted], [view.w2c for view in same])
+    # Sums of a GPU in any order move poses by 1e-7, changed right halves by more than 1e-3.
+    np.testing.assert_allclose([view.w2c for view in fitted], [view.w2c for view in same], atol=1e-5)
 
     right = np.zeros(photographs[0].shape[:2], np.uint8)
     right[:, middle:] = 255

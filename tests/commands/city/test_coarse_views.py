@@ -42,7 +42,7 @@ def test_pictures_are_those_of_the_splats(backend):
     expected = render_view(backend, Splats.from_arrays(backend, splats), view, (1, 0, 0))
     picture, _, weights = views.render(2, views.mark(np.ones(40, bool)))
     np.testing.assert_allclose(picture, expected, atol=1e-5)
-    np.testing.assert_array_equal(weights, views.weights(2))
+    np.testing.assert_allclose(weights, views.weights(2), rtol=1e-5)  # sums of a GPU in any order
 
 
 def test_a_photograph_without_its_exposure():
