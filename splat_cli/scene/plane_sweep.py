@@ -27,7 +27,8 @@ MIN_POINTS = 50
 """Minimum number of points; with fewer, the sweep has failed."""
 MAX_VIEWS = 400
 """Maximum number of photographs, evenly spread over all."""
-_ROUGH_SIDE, _ROUGH_PIXELS, _ROUGH_DEPTHS = 160, 8000, 160
+_ROUGH_SIDE, _ROUGH_DEPTHS = 160, 160
+_ROUGH_PIXELS = (8_000, 32_000)  # the second number where the first one finds too few points
 _FARTHEST = 1000.0  # maximum depth over minimum depth, in the first stage
 _ROUGH_SCORE, _ROUGH_MARGIN = 0.9, 0.05
 SIDE, _SCORE, _MARGIN = 512, 0.75, 0.1
@@ -69,9 +70,12 @@ def _rough_points(backend: Backend, photographs: ImageSet, rng: np.random.Genera
         return np.zeros((0, 3))
     spread = np.geomspace(1 / _FARTHEST, 1, _ROUGH_DEPTHS)
     inverse_depths = (neighbors.nearest[:, None] * spread).astype(np.float32)
-    pixels = _random_pixels(grays.views, photographs.masks, _ROUGH_PIXELS, rng)
-    found = find_surfaces(backend, grays, neighbors.neighbors, pixels, inverse_depths, _ROUGH_SCORE, _ROUGH_MARGIN)
-    return found.points(grays.views)
+    for count in _ROUGH_PIXELS:
+        pixels = _random_pixels(grays.views, photographs.masks, count, rng)
+        found = find_surfaces(backend, grays, neighbors.neighbors, pixels, inverse_depths, _ROUGH_SCORE, _ROUGH_MARGIN)
+        if len(points := found.points(grays.views)) >= MIN_POINTS:
+            break
+    return points
 
 
 def _random_pixels(

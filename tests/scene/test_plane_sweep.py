@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from splat_cli.errors import ShapeError
+from splat_cli.scene import plane_sweep
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.plane_sweep import (
     NUM_NEIGHBORS,
@@ -130,6 +131,12 @@ def test_noise_gives_few_points(backend):
     images = [rng.integers(0, 256, (ball.SIZE[1], ball.SIZE[0], 3), dtype=np.uint8) for _ in views]
     points, _ = found(backend, ImageSet(views, images, [None] * len(views), []))
     assert len(points) < 0.02 * COUNT
+
+
+def test_more_pixels_are_searched_where_few_give_points(backend, monkeypatch):
+    """Otherwise luck decides where about as many points as needed are found: half of a scene had no trial runs."""
+    monkeypatch.setattr(plane_sweep, "_ROUGH_PIXELS", (40, 8_000))
+    assert len(found(backend, photographs_of_ball(views_of_ball()))[0]) > 250
 
 
 def test_every_view_has_other_views_to_compare_with():
