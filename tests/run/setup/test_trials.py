@@ -255,10 +255,10 @@ def _runner(config=None, num_views=100, **methods):
     """Stand-in for a _Runner whose trials and measurements are `methods`."""
     photographs, left_out = SimpleNamespace(views=[None] * num_views), SimpleNamespace(views=[])
     given = {"config": config or TrainConfig(), "default": DEFAULT, "steps": 5_000, "size": (20, 15)}
-    given["few"] = num_views < trials.ENOUGH
+    given |= {"few": num_views < trials.ENOUGH, "streams": False}
     data = SimpleNamespace(training=photographs, scene=SimpleNamespace(points=np.zeros((0, 3))))
     runner = SimpleNamespace(**given, originals=photographs, left_out=left_out, data=data, **methods)
-    for name in ("_add_detail", "_compared"):
+    for name in ("_add_detail", "_batch", "_compared"):
         setattr(runner, name, functools.partial(getattr(trials._Runner, name), runner))
     return runner
 
@@ -349,7 +349,8 @@ def test_the_larger_budget_is_chosen(by_detail, expected):
         _shares=lambda _: [0.0],
         _budget=lambda *_: by_detail,
     )
-    assert trials._Runner.run(runner).chosen == {"steps": 2 * DEFAULT, "splat_budget": pytest.approx(expected)}
+    chosen = {"steps": 2 * DEFAULT, "splat_budget": pytest.approx(expected), "batch": 8}
+    assert trials._Runner.run(runner).chosen == chosen
 
 
 @pytest.mark.parametrize(
