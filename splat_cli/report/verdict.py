@@ -32,6 +32,7 @@ _NOT_MATCHED = 20.0, 24.0  # dB of held-out photographs, and of those trained on
 _UNEVEN = 1.0  # dB that fitted colours gain
 _NUM_NAMED = 3  # worst views
 _MANY_SPLATS, _MORE_SPLATS = 3_000_000, 2.5  # --max-splats and splats of --preset quality, relative to the default
+_MESH_STEPS, _MESH_STEPS_PER_VIEW = 1000, 10  # steps of `splat mesh`, and as many as fusing a depth map takes
 _COMPARE = (
     "Click on the worst views above, and move the slider under the scene to compare them with their photographs. If a "
     "photograph is shifted against the splats, its pose is wrong: train again with `--pose-opt`. If it is blurred, or "
@@ -239,7 +240,9 @@ def _next(data: RunData, scores: _Scores) -> Iterator[_Step]:
         f"splat export {_run(data)} {ply}",
         0.0,
     )
-    yield _Step(prose("Triangles for all other programs:"), f"splat mesh {_run(data)} {glb}")
+    work = (_MESH_STEPS + _MESH_STEPS_PER_VIEW * len(data.run.views("train"))) / data.config.num_steps
+    mesh = f"splat mesh {_run(data)} {glb}"
+    yield _Step(prose("Triangles for all other programs:"), mesh, _seconds(data, work, whole=False))
 
 
 def _mend(data: RunData, scores: _Scores) -> Iterator[_Step]:

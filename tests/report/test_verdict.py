@@ -130,6 +130,7 @@ def test_short_run_is_trained_longer(data, long):
 def test_times_are_those_of_the_same_machine(data):
     """10 s of 100 steps on 1/16 of the pixels, and 5 s for all else."""
     small = changed(data, downscale=4)
+    assert "Triangles for all other programs: (about 2 min)" in told(small)
     assert "(about 4 h)" in told(small)  # 100 times the steps on 16 times the pixels
     trained = dataclasses.replace(small, trials={"chosen": {}})
     assert "in full they show more detail. (about 3 min)" in told(trained)
