@@ -31,6 +31,7 @@ from tests.training import SETTINGS
 from tests.views import ring_of_views
 
 SIZE, STEP = 4, 8
+TURNED = slice(6, 10)  # rows of rotations: those of round splats have no gradient
 TRAINED = {**SETTINGS, "batch": 4, "densify_interval": 8, "dropout": 0.1}
 
 
@@ -198,18 +199,21 @@ def test_views_at_the_same_time_share_no_buffers(lanes: int, monkeypatch: pytest
 
 
 def test_views_at_the_same_time_on_any_device(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each view has buffers of its own, whichever kernel runs first: a batch has the same update."""
+    """Each view has buffers of its own, whichever kernel runs first: a batch has the same gradients.
+
+    Compared are first moments: Adam itself also moves by the sign of a gradient that is rounding alone.
+    """
     found = []
     for lanes in (1, 4):
         monkeypatch.setattr(allocation, "num_lanes", lambda *_, count=lanes: count)
         trainer = noise_trainer(backend, 200, **TRAINED | {"deterministic": False, "densify_start": 60})
-        before = backend.download(trainer.splats.params)[:, : trainer.splats.num]
-        trainer.run_until(8)
-        found.append(backend.download(trainer.splats.params)[:, : trainer.splats.num] - before)
-    largest = np.abs(found[0]).max()
-    assert largest > 1e-3
-    differ = np.abs(found[0] - found[1]) > 0.01 * largest  # Adam moves by the sign of a gradient that is rounding alone
-    assert differ.mean() < 0.02
+        trainer.run_until(4)
+        assert trainer.batch_step.lanes == lanes
+        moments = unpacked(backend.download(trainer.model.moments)[:, : trainer.model.num])[0]
+        found.append(np.delete(moments, TURNED, axis=0))
+    largest = np.abs(found[0]).max(axis=1, keepdims=True)
+    assert (largest > 0).all()
+    assert (np.abs(found[0] - found[1]) < 0.01 * largest).all()
 
 
 @pytest.mark.parametrize(
