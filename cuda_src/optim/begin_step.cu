@@ -127,11 +127,12 @@ extern "C" __global__ void begin_views(
 }
 
 // After begin_views and the rendering of all views: *state becomes that of the last one, with the means of all, and has overflowed
-// if one of them has. One thread.
+// if one of them has. A view that follows an overflowed one on its lane has not started from empty lists of tiles: it overflows, too,
+// and needs fewer pairs than it has counted. One thread.
 extern "C" __global__ void end_views(
     IterState* __restrict__ state,          // [1]
     const IterState* __restrict__ states,   // [count]
-    int count)
+    int count, int lanes)                   // view b is on lane b % lanes
 {
     if (state->overflowed) return;
     const float loss = state->loss, psnr = state->psnr;
@@ -139,11 +140,12 @@ extern "C" __global__ void end_views(
     const bool is_first = s.step <= count;  // its first view sets the running means
     s.loss = is_first ? states[0].loss : loss;
     s.psnr = is_first ? states[0].psnr : psnr;
+    s.needed_pairs = 0;
     for (int b = 0; b < count; ++b) {
         const IterState& view = states[b];
         if (!is_first) { s.loss += view.loss - loss; s.psnr += view.psnr - psnr; }
         if (view.overflowed) s.overflowed = 1;
-        s.needed_pairs = max(s.needed_pairs, view.needed_pairs);
+        if (b < lanes || !states[b - lanes].overflowed) s.needed_pairs = max(s.needed_pairs, view.needed_pairs);
     }
     *state = s;
 }

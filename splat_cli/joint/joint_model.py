@@ -72,7 +72,8 @@ class JointModel:
     "coloring" of the splats (a Coloring), "poses" of the cameras (a PoseRefinement).
     LATE_ARRAYS: names in `arrays` that checkpoints of earlier versions lack; `make` computes them from the initial
     splats.
-    PROJECTS_AHEAD: whether the next view of a batch may be projected before this view's step.
+    PROJECTS_AHEAD: whether views of a batch do not depend on each other: the next one may be projected before this
+    one's step, or rendered at the same time. Such a model only adds losses: it has no parameters and no buffers.
     """
 
     ROLE: ClassVar[str | None] = None

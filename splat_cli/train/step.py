@@ -80,7 +80,7 @@ class BatchStep:
         lanes = range(self.lanes)  # all on branches: with different priorities, one would wait for the others
         for join in [self.backend.branch(partial(self._launch_lane, lane), lane) for lane in lanes]:
             join()
-        kernel("optim/begin_step", "end_views")((1,), (1,), state.array, states, self.batch)
+        kernel("optim/begin_step", "end_views")((1,), (1,), state.array, states, self.batch, self.lanes)
         self.rasterizer.update(self.model.splats, state, self.update_options())
 
     def _launch_lane(self, lane: int) -> None:

@@ -11,6 +11,7 @@ from splat_cli.device import Backend, open_backend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
 from splat_cli.joint.depth.supervision import DepthSupervision
+from splat_cli.joint.joint_model import JointModel
 from splat_cli.model.model import RowsOnDevice, zero_moments
 from splat_cli.render.camera import CameraTable
 from splat_cli.render.iter_state import IterState
@@ -18,6 +19,7 @@ from splat_cli.render.project import SPLAT_SUMS, RasterizationSettings, Update
 from splat_cli.render.rasterizer import Rasterizer
 from splat_cli.run.plan import resolve_plan
 from splat_cli.train import allocation
+from splat_cli.train.joint_models import MODELS
 from tests.compare import Comparison
 from tests.model.moments import set_moments, unpacked
 from tests.model.test_adam import RATE_OF_ROW, RATES, REFERENCE_SIZE, check_rounding
@@ -184,6 +186,28 @@ def test_views_at_the_same_time_change_no_bits(
     found, several = _trained({4: needed // 3, 12: 2 * needed // 3, 20: needed - 9, 28: needed + 9}, **changes)
     assert several.rasterizer.generation > 6
     np.testing.assert_array_equal(found, expected)
+
+
+def test_an_overflow_does_not_count_as_pairs_of_later_views(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With several views on a lane, those after it find its pairs in their counters."""
+    monkeypatch.setattr(allocation, "num_lanes", lambda *_: 2)
+    trainer = noise_trainer(open_backend("cpu", threads=1), 200, **TRAINED | {"batch": 8, "densify_start": 60})
+    trainer.run_until(8)
+    needed = int(trainer.state.read()["needed_pairs"])
+    trainer.rasterizer.resize_pairs(needed // 2)
+    trainer.run_until(16)
+    assert trainer.step == 16
+    assert needed <= trainer.rasterizer.tiles.pair_capacity < 2 * needed
+
+
+def test_models_of_independent_views_only_add_losses() -> None:
+    """Views that are rendered at the same time call nothing else of them."""
+    independent = [model for model in MODELS if model.PROJECTS_AHEAD]
+    assert independent
+    for model in independent:
+        assert model.ROLE is None
+        for name in ("accumulate_gradients", "step", "update", "arrays", "resize"):
+            assert getattr(model, name) is getattr(JointModel, name), f"{model.__name__}.{name}"
 
 
 @pytest.mark.parametrize("lanes", [2, 4])
