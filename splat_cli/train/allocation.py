@@ -38,6 +38,11 @@ def initial_pairs(num_splats: int, per_splat: int) -> int:
     return min(per_splat * num_splats, MAX_INITIAL_PAIRS)
 
 
+def never_grows(config: ResolvedConfig) -> bool:
+    """Whether density control has no round."""
+    return config.densify_stop <= config.densify_start + 1 or config.steps <= config.densify_start
+
+
 def initial_capacity(config: ResolvedConfig, num: int, least: int = 0) -> int:
     """Number of splats for which there is room at the start, from `num` splats; up to `least`, for all of them."""
     return max(num, min(max(2 * num, least), config.max_splats))
@@ -57,7 +62,7 @@ def make_model(
     num_frozen = 0 if frozen is None else len(frozen)
     shown = splats if frozen is None else merged([frozen, splats])
     has_all_room = num_frozen or on_device
-    least = ROOM_ON_GPU if backend.name == "cuda" and config.gpus == 1 else 0
+    least = ROOM_ON_GPU if backend.name == "cuda" and config.gpus == 1 and not never_grows(config) else 0
     capacity = num_frozen + (config.max_splats if has_all_room else initial_capacity(config, len(splats), least))
     return Model(
         backend,

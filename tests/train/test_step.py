@@ -3,9 +3,14 @@
 import numpy as np
 import pytest
 
+from splat_cli.config.presets import load_config
 from splat_cli.device import open_backend
+from splat_cli.gaussians.arrays import zero_splats
+from splat_cli.run.plan import resolve_plan
+from splat_cli.train import allocation
 from tests.noise_trainer import noise_trainer
 from tests.training import SETTINGS
+from tests.views import ring_of_views
 
 
 class GraphTrainer:
@@ -65,6 +70,17 @@ def test_small_models_have_all_room_from_the_start_on_a_gpu(backend):
         trainer = noise_trainer(backend, 200, **SETTINGS | {"splat_budget": 0, "max_splats": limit})
         room = min(limit, 1 << 19) if backend.name == "cuda" else 2 * trainer.splats.num
         assert room <= trainer.splats.capacity < room + 4096  # rounded up
+
+
+@pytest.mark.parametrize(
+    ("changes", "room"), [({}, 524_288), ({"densify_stop": 0}, 4096), ({"gpus": 2, "batch": 2}, 4096)]
+)
+def test_models_that_never_grow_have_no_more_room(changes, room):
+    """The memory plan counts only their initial splats. With several GPUs, ranks divide the splats."""
+    backend = open_backend("cpu")
+    backend.name = "cuda"
+    config = resolve_plan(load_config(None, {"steps": 100, "splat_budget": 0} | changes), ring_of_views(4)).config
+    assert allocation.make_model(backend, config, zero_splats(200, 0), None).splats.capacity == room
 
 
 def test_graph_is_recaptured_after_memory_fallback(graphs):

@@ -15,7 +15,14 @@ from splat_cli.model.model import Model, RowsOnDevice, num_moments
 from splat_cli.ranks.protocol import Share
 from splat_cli.render.camera import TILE
 from splat_cli.scene.view import View
-from splat_cli.train.allocation import MAX_INITIAL_PAIRS, PAIRS_PER_SPLAT, num_lanes, pairs_per_splat, training_memory
+from splat_cli.train.allocation import (
+    MAX_INITIAL_PAIRS,
+    PAIRS_PER_SPLAT,
+    never_grows,
+    num_lanes,
+    pairs_per_splat,
+    training_memory,
+)
 
 MIN_SPLATS = 1000
 _GIB = 2**30
@@ -152,7 +159,7 @@ def plan_memory(
             per_splat=cost.per_splat,
             per_pair=cost.per_pair,
             available=available,
-            wanted_splats=min(config.max_splats, start) if start and _never_grows(config) else config.max_splats,
+            wanted_splats=min(config.max_splats, start) if start and never_grows(config) else config.max_splats,
             config=config,
             num_frozen=num_frozen,
             saved_per_frozen=Model.bytes_of_moments(on_device, config.num_features),
@@ -214,10 +221,6 @@ def _all_rows(config: ResolvedConfig) -> RowsOnDevice:
 def _moments_on_host(config: ResolvedConfig, on_device: RowsOnDevice) -> int:
     """Bytes of a splat's moments in host memory; frozen splats have none."""
     return 4 * (_all_rows(config).moments - on_device.moments)
-
-
-def _never_grows(config: ResolvedConfig) -> bool:
-    return config.densify_stop <= config.densify_start + 1 or config.steps <= config.densify_start
 
 
 def _gib(size: float) -> str:
