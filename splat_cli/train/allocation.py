@@ -76,11 +76,14 @@ def make_model(
     )
 
 
-def make_rasterizer(config: ResolvedConfig, cameras: CameraTable, model: Model, joint: JointModels) -> Rasterizer:
-    """The rasterizer of training, with the capacity of the model."""
+def make_rasterizer(
+    config: ResolvedConfig, cameras: CameraTable, model: Model, joint: JointModels, lanes: int | None = None
+) -> Rasterizer:
+    """The rasterizer of training, with the capacity of the model. lanes: by the memory plan; default `num_lanes`."""
     backend, capacity, coloring = model.backend, model.splats.capacity, joint.coloring
     is_deterministic = config.deterministic and backend.name == "cuda"
-    lanes = num_lanes(config, backend, cameras.max_pixels, model.on_device, cameras.fetch_photograph is not None)
+    if lanes is None:
+        lanes = num_lanes(config, backend, cameras.max_pixels, model.on_device, cameras.fetch_photograph is not None)
     settings = _rasterization_settings(config, is_deterministic, joint.move_splats, model.on_device, lanes)
     pairs = initial_pairs(capacity, pairs_per_splat(model.on_device))
     return Rasterizer(backend, cameras, capacity, settings, coloring=coloring, pair_capacity=pairs)

@@ -72,7 +72,7 @@ class Trainer:
     splats: initial splats, at most config.max_splats, of SH degree config.trained_sh_degree or less. frozen: splats,
     also with at most this SH degree, that are rendered and never changed; they come first and do not count towards
     max_splats. rng: generator of density control; by default seeded with config.seed. sharding: with several ranks.
-    on_device: rows of splats and moments that are not in host memory, or None for all.
+    on_device: rows of splats and moments that are not in host memory, or None for all. lanes: see `make_rasterizer`.
     `notices`: warnings for the user; the caller drains this list.
     """
 
@@ -88,6 +88,7 @@ class Trainer:
         timer: PhaseTimer | None = None,
         sharding: Sharding | None = None,
         on_device: RowsOnDevice | None = None,
+        lanes: int | None = None,
     ) -> None:
         images, self.sharding = inputs.images, sharding or Unsharded()
         self.backend, self.config, self.notices = backend, config, list[str]()
@@ -102,7 +103,7 @@ class Trainer:
         self.cameras = self.images.cameras
         self.schedule = upload_schedule(backend, config)
         self.joint = JointModels(self._joint_inputs(inputs))
-        self.rasterizer = make_rasterizer(config, self.cameras, self.model, self.joint)
+        self.rasterizer = make_rasterizer(config, self.cameras, self.model, self.joint, lanes)
         self.loss = self.joint.loss
         self.state = IterState(backend, num_splats=self.model.num, num_frozen=self.model.num_frozen)
         strategy = make_strategy(config, self.extent)

@@ -38,7 +38,7 @@ class MemoryPlan:
     fourth where memory is short: most splats of large models are small or invisible in a view. num_frozen: number of
     splats of --frozen, each of which takes `saved_per_frozen` bytes fewer. on_device: where memory is short, the rows
     of the splats and their moments that are not in host memory; else None. on_host: bytes per splat of the other rows,
-    and free host memory for them, with what frozen splats leave of it.
+    and free host memory for them, with what frozen splats leave of it. lanes: see RasterizationSettings.
     """
 
     photographs: int
@@ -52,6 +52,7 @@ class MemoryPlan:
     saved_per_frozen: float = 0
     on_device: RowsOnDevice | None = None
     on_host: tuple[int, int] = (0, 0)
+    lanes: int = 1
 
     @property
     def pairs_per_splat(self) -> int:
@@ -142,7 +143,8 @@ def plan_memory(
     """Memory of training on `views`, starting from `start` splats (0: unknown), and the free memory of the device.
 
     budget: number of resident images, if not all are. num_frozen: number of splats of --frozen.
-    depth_bytes: memory of depth maps. If the splats do not fit, or with --offload on, some rows are in host memory.
+    depth_bytes: memory of depth maps. If the splats do not fit, views of a batch follow one another. If they still do
+    not, or with --offload on, some rows are in host memory.
     """
     images = [photo_bytes(view) for view in views]
     resident = _largest_part(images, config) if budget is None else budget.resident * max(images)
@@ -150,8 +152,7 @@ def plan_memory(
     tiles = max(ceil_div(view.width, TILE) * ceil_div(view.height, TILE) for view in views)
     available = _available(backend, config)
 
-    def plan(on_device: RowsOnDevice | None = None, host_room: int = 0) -> MemoryPlan:
-        lanes = num_lanes(config, backend, pixels, on_device, budget is not None and budget.on_host)
+    def plan(on_device: RowsOnDevice | None = None, host_room: int = 0, lanes: int = 1) -> MemoryPlan:
         cost = training_memory(config, len(views), config.deterministic and backend.name == "cuda", on_device, lanes)
         return MemoryPlan(
             photographs=depth_bytes + resident,
@@ -165,9 +166,13 @@ def plan_memory(
             saved_per_frozen=Model.bytes_of_moments(on_device, config.num_features),
             on_device=on_device,
             on_host=_on_host(config, on_device, host_room, num_frozen) if on_device else (0, 0),
+            lanes=lanes,
         )
 
-    in_memory = plan()
+    fetches = budget is not None and budget.on_host
+    in_memory = plan(lanes=num_lanes(config, backend, pixels, None, fetches))
+    if in_memory.max_splats < in_memory.wanted_splats:
+        in_memory = plan()
     fits = in_memory.max_splats == in_memory.wanted_splats
     if config.offload == "off" or (config.offload == "auto" and fits) or not _can_offload(config):
         return in_memory

@@ -20,6 +20,7 @@ from splat_cli.run.setup import memory_plan
 from splat_cli.run.setup.memory_plan import plan_memory
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.train import allocation
+from splat_cli.train.step import BatchStep
 from tests.noise_trainer import noise_trainer
 from tests.training import SETTINGS
 from tests.views import ring_of_views
@@ -200,6 +201,38 @@ def test_offload_on_and_off(monkeypatch):
     few = _plan(backend, offload="on", batch=1, max_splats=200_000, num_frozen=100_000)
     host = (232 * 300_000 - 52 * 100_000) / 2**20
     assert f"; {host:.1f} MiB of splats and moments in host memory" in few.line()
+
+
+@pytest.mark.usefixtures("with_host_room")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"max_memory": 0.7, "offload": "off"},
+        {"max_memory": 0.4, "sh_degree": 0},
+        {"max_memory": 1.5},
+        {"max_memory": 0.7},
+    ],
+    ids=str,
+)
+def test_views_follow_one_another_if_several_at_the_same_time_do_not_fit(changes, monkeypatch):
+    """As many splats fit as without lanes; rows go to host memory only if that is not enough, either."""
+    backend = open_backend("cpu")
+    expected = _plan(backend, batch=4, **changes)
+    monkeypatch.setattr(memory_plan, "num_lanes", lambda *_: 4)
+    found = _plan(backend, batch=4, **changes)
+    assert (found.lanes, found) == (1, expected)
+    assert (found.on_device is None) == (changes != {"max_memory": 0.7})
+    assert _plan(backend, batch=4).lanes == 4
+
+
+@pytest.mark.parametrize("max_memory", [None, 0.003])
+def test_the_plan_decides_how_many_views_are_rendered_at_the_same_time(training, tmp_path, monkeypatch, max_memory):
+    found = set()
+    for module in (allocation, memory_plan):
+        monkeypatch.setattr(module, "num_lanes", lambda *_: 4)
+    monkeypatch.setattr(BatchStep, "measure_loss", lambda step, state=None: found.add(step.lanes))
+    training.new(tmp_path / "run", max_memory=max_memory, max_splats=5000, batch=4, splat_budget=0, report=False)
+    assert found == {1 if max_memory else 4}
 
 
 def test_on_the_cpu_nothing_is_offloaded():
