@@ -33,6 +33,8 @@ class PhotometricLoss:
 
     def allocate(self, lanes: int) -> None:
         """Allocate buffers for the losses of `lanes` views at the same time."""
+        self.d_maps: DeviceArray = None  # frees the former ones first, with the line below
+        self._maps: DeviceArray = None
         self.d_maps = self.backend.xp.empty((lanes, 9 * self.cameras.max_pixels), "float32")
         self.select(0)
 

@@ -22,10 +22,18 @@ class ScratchMemory:
     """Scratch buffers of training, which can be released and reallocated. allocated: whether they are allocated."""
 
     def __init__(self, batch_step: BatchStep, scorer: ViewScorer, sharding: Sharding) -> None:
-        self.model, self.rasterizer = batch_step.model, batch_step.rasterizer
+        self.model, self.rasterizer, self._batch_step = batch_step.model, batch_step.rasterizer, batch_step
         self.joint, self.state = batch_step.joint, batch_step.state
         self.scorer, self.allocated, self._sharding = scorer, True, sharding
         self.joint.resize(self.model.splats.capacity)
+
+    def leave_lanes(self, fit: Callable[[float], object]) -> bool:
+        """Render one view at a time from now on; returns whether training then fits. fit: see `recover`."""
+        if self._batch_step.lanes == 1:
+            return False
+        self.release()
+        self._batch_step.leave_lanes()
+        return _fits(fit, 1.0)
 
     def recover(self, step: int, fit: Callable[[float], object], prune: Callable[[int], object]) -> str:
         """Prune the least opaque splats until training from step `step` on fits; returns a notice.

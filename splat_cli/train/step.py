@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -28,7 +29,7 @@ class BatchStep:
 
     schedule, order: learning rates and views of all steps, on the device. size: scene size in world units, which scales
     regularisers and noise. projects_ahead: see RasterizationSettings.ahead; not with joint models that may change the
-    next view's camera or background. lanes: see RasterizationSettings.lanes.
+    next view's camera or background.
     """
 
     def __init__(
@@ -50,10 +51,19 @@ class BatchStep:
         self._collects_stats, self._tracks_unseen = strategy.collects_stats, strategy.tracks_unseen
         self._absgrad, self._noise_scale = config.absgrad and strategy.collects_stats, strategy.noise_scale
         self._pipeline = ViewPipeline(self.backend, state, self._project, rasterizer.select)
-        self.lanes = rasterizer.settings.lanes
         if self.lanes > 1:
             self._states, self._state_of_view = IterState.of_views(self.backend, self.batch)
             joint.loss.allocate(self.lanes)
+
+    @property
+    def lanes(self) -> int:
+        """Number of views that are rendered at the same time."""
+        return self.rasterizer.settings.lanes
+
+    def leave_lanes(self) -> None:
+        """Render one view at a time from now on, after the rasterizer's buffers are released."""
+        self.rasterizer.settings = replace(self.rasterizer.settings, lanes=1)
+        self.joint.loss.allocate(1)
 
     def launch(self, first: int = 0) -> None:
         """Queue the steps of a batch from step `first` on, and the update: the launches that a graph captures."""
@@ -239,12 +249,11 @@ class Replay(Protocol):
 
 
 class CapturedBatch(Replay, Protocol):
-    """A captured batch of training steps: LocalBatch, or ShardedBatch on several ranks.
+    """A captured batch of training steps: LocalBatch, or ShardedBatch on several ranks."""
 
-    keeps_steps: whether an overflow keeps the steps of a batch done so far, or undoes the whole batch.
-    """
-
-    keeps_steps: bool
+    @property
+    def keeps_steps(self) -> bool:
+        """Whether an overflow keeps the steps of a batch done so far, or undoes the whole batch."""
 
     def grow_if_overflowed(self, state: IterState) -> bool:
         """See Rasterizer.grow_if_overflowed."""
@@ -255,7 +264,12 @@ class LocalBatch(CapturedGraph):
 
     def __init__(self, batch_step: BatchStep) -> None:
         super().__init__(batch_step.rasterizer, batch_step.launch)
-        self.keeps_steps = batch_step.lanes == 1
+        self._batch_step = batch_step
+
+    @property
+    def keeps_steps(self) -> bool:
+        """See CapturedBatch."""
+        return self._batch_step.lanes == 1
 
     def grow_if_overflowed(self, state: IterState) -> bool:
         """See Rasterizer.grow_if_overflowed."""

@@ -223,14 +223,17 @@ class Trainer:
         return planes
 
     def recover_from_oom(self) -> None:
-        """Prune splats until training fits into memory; their number is the maximum from then on.
+        """Render one view at a time or, if that is not enough, prune splats until training fits into memory.
 
-        OutOfMemory if pruning does not help. With several ranks, memory may have run out on any of them; no rank
-        executes a step.
+        Their number is then the maximum. OutOfMemory if pruning does not help. With several ranks, memory may have run
+        out on any of them; no rank executes a step.
         """
         self.sharding.check()
         step = self.step - self.step % self.config.batch_size
         fit = functools.partial(self._together, "fit", step)
+        if self.scratch.leave_lanes(fit):
+            self.notices.append(f"out of device memory at step {step}: continuing with one view at a time")
+            return
         self.notices.append(self.scratch.recover(step, fit, functools.partial(self._together, "prune")))
         self._together("limit", self.num_splats - self.model.num_frozen)
 

@@ -312,6 +312,24 @@ def test_pairs_that_do_not_fit_cost_the_most_transparent_splats(backend, budget)
     assert np.isfinite(trainer.splats.params[:, : trainer.model.num]).all()
 
 
+def test_views_follow_one_another_before_splats_are_pruned(backend, budget, monkeypatch):
+    """If memory runs out; splats may then still be added."""
+    settings = {"batch": 4, "densify_start": 15, "max_splats": 3000}
+    expected = _trainer(open_backend("cpu", threads=1), **settings)
+    expected.run_until(60)
+    monkeypatch.setattr(allocation, "num_lanes", lambda *_: 4)
+    trainer = _trainer(backend, **settings)
+    trainer.run_until(4)
+    assert trainer.batch_step.lanes == 4
+    trainer.rasterizer.resize_pairs(int(trainer.state.read()["needed_pairs"]) // 2)
+    budget.limit = budget.live
+    trainer.run_until(60)
+    assert (trainer.step, trainer.batch_step.lanes) == (60, 1)
+    assert trainer.notices == ["out of device memory at step 4: continuing with one view at a time"]
+    assert trainer.model.num == trainer.config.max_splats == 3000
+    np.testing.assert_array_equal(trainer.splats.params[:, :3000], expected.splats.params[:, :3000])
+
+
 def test_measuring_that_does_not_fit_gets_what_training_had(backend, budget):
     trainer, other = _trainer(backend), _trainer(open_backend("cpu", threads=1))
     trainer.run_until(5)
