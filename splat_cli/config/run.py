@@ -25,7 +25,7 @@ class RunSettings:
     trials: bool = setting(
         True,
         "Without --steps and --free-space, decide by short runs on small photographs whether to train with "
-        "--free-space 1 --dropout 0.3 and half the steps, twice the steps and --batch, a higher --splat-budget, or "
+        "--free-space 1 --dropout 0.3 and half the steps, twice the steps with --batch 8, a higher --splat-budget, or "
         "--appearance exposure; only with 10 to 250 training photographs, and if splats alone are trained.",
     )
     gpus: int = setting(

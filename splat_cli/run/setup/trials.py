@@ -32,6 +32,7 @@ from splat_cli.eval.metrics import Score
 from splat_cli.joint.appearance.exposure import exposure_spread
 from splat_cli.run.plan import (
     BUDGET,
+    LONG_BATCH,
     LONG_START,
     budget_by_detail,
     default_batch,
@@ -272,13 +273,13 @@ def gain(before: Trial, after: Trial) -> float:
 def choose(plain: Trial, penalized: Trial, default: int, batch: int) -> dict[str, Any]:
     """The penalty, half the steps and more dropout, if that trial scores better. default: number of steps.
 
-    Otherwise, more steps and splats if the other trial scores poorly, in larger batches than `batch`, the default: as
-    many updates, from more photographs each (docs/experiments/default_runs.md).
+    Otherwise, more steps and splats if the other trial scores poorly, in larger batches than the default `batch`, up to
+    LONG_BATCH: as many updates, from more photographs each (docs/experiments/default_runs.md).
     """
     if gain(plain, penalized) > 0:
         return {"steps": default // 2, "free_space": PENALTY, "dropout": DROPOUT}
     if plain.ssim < POOR:
-        larger = {"batch": MORE_STEPS * batch} if batch > 1 else {}
+        larger = {"batch": MORE_STEPS * batch} if 1 < batch < LONG_BATCH else {}
         return {"steps": MORE_STEPS * default, "splat_budget": MORE_SPLATS * BUDGET} | larger
     return {"steps": default}
 

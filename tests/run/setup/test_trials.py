@@ -59,6 +59,7 @@ def test_a_single_photograph_does_not_decide():
     [
         (0.65, -0.01, 4, {"steps": 2 * DEFAULT, "splat_budget": pytest.approx(2.61), "batch": 8}),
         (0.65, -0.01, 1, {"steps": 2 * DEFAULT, "splat_budget": pytest.approx(2.61)}),
+        (0.65, -0.01, 8, {"steps": 2 * DEFAULT, "splat_budget": pytest.approx(2.61)}),  # 16 lose 0.1 dB on bonsai
         (0.67, -0.02, 4, {"steps": DEFAULT}),
         (0.65, 0.02, 4, {"steps": DEFAULT // 2, "free_space": 1.0, "dropout": 0.3}),  # more would overfit
     ],
