@@ -31,7 +31,7 @@ def check_settings(config: TrainConfig) -> None:
         raise UsageError(f"--gpus {config.gpus} does not work with {options[0]}: leave out one of them")
     if config.batch_size % config.gpus:
         raise UsageError(
-            f"--batch {config.batch_size} is not a multiple of --gpus {config.gpus}: each GPU renders as many views"
+            f"--batch {config.batch_size} is not a multiple of --gpus {config.gpus}: all GPUs render equally many views"
         )
 
 
