@@ -75,6 +75,32 @@ def test_metashape_numbers_beyond_floats(tmp_path, views):
         read_scene(tmp_path)
 
 
+UTF_16 = [("utf-16", "UTF-16"), ("utf-16-le", "utf-16"), ("utf-16-be", "utf-16")]
+
+
+@pytest.mark.parametrize(("encoding", "declared"), [*UTF_16, ("utf-8-sig", "UTF-8"), ("cp1251", "windows-1251")])
+def test_encodings(tmp_path, views, encoding, declared):
+    """Files of 16-bit characters were taken for other files, and poses would have been estimated anew."""
+    write_metashape(tmp_path / "plain", views)
+    write_metashape(tmp_path / "other", views)
+    path = tmp_path / "other" / "cameras.xml"
+    text = path.read_text().replace("UTF-8", declared)
+    path.write_bytes(text.encode(encoding))
+    expected, found = (read_scene(tmp_path / name) for name in ("plain", "other"))
+    for view, other in zip(found.views, expected.views, strict=True):
+        np.testing.assert_array_equal(view.w2c, other.w2c)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_xml_with_entities_in_16_bits_is_refused(tmp_path, views, encoding):
+    write_metashape(tmp_path, views)
+    path = tmp_path / "cameras.xml"
+    text = path.read_text().replace("?>", "?><!DOCTYPE document [<!ENTITY a '1'>]>", 1).replace("UTF-8", "UTF-16")
+    path.write_bytes(text.encode(encoding))
+    with pytest.raises(SceneError, match="declares a document type"):
+        read_scene(tmp_path)
+
+
 def test_xml_with_entities_is_refused(tmp_path, views):
     write_metashape(tmp_path, views)
     path = tmp_path / "cameras.xml"

@@ -5,6 +5,7 @@ distortion; the tangential coefficients p1 and p2 are in reverse order, compared
 User Manual, appendix "Camera models".
 """
 
+import codecs
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -51,9 +52,15 @@ def find_metashape(root: Path) -> Path | None:
 def _documents(root: Path) -> Iterator[Path]:
     for path in filter(Path.is_file, sorted(root.glob("*.xml"))):
         with regular(path).open("rb") as file:
-            head = file.read(_HEAD_BYTES)
-        if b"<document" in head and b"<chunk" in head:
+            head = _text(file.read(_HEAD_BYTES), "ignore")
+        if "<document" in head and "<chunk" in head:
             yield path
+
+
+def _text(content: bytes, errors: str = "strict") -> str:
+    """The characters of UTF-16, with or without a mark; of other encodings, of which ASCII is a part, one per byte."""
+    marks = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16", b"<\0": "utf-16-le", b"\0<": "utf-16-be"}
+    return content.decode(marks.get(content[:2], "latin-1"), errors)
 
 
 def read_metashape(root: Path, options: SceneOptions) -> Dataset:
@@ -94,20 +101,26 @@ def read_metashape(root: Path, options: SceneOptions) -> Dataset:
 
 
 def _document(path: Path) -> Element:
-    """The root element. SceneError if it is not XML, or declares entities, which could grow without bound."""
+    """The root element. SceneError if it is not XML, or could grow without bound."""
     try:
         content = regular(path).read_bytes()
-        if b"<!DOCTYPE" in content or b"<!ENTITY" in content:
-            raise SceneError(f"{path} declares a document type, which Metashape does not: export the cameras again")
-        num_elements = content.count(b"<") - content.count(b"</")
-        estimate = 2 * len(content) + _ELEMENT_BYTES * num_elements + _ATTRIBUTE_BYTES * content.count(b"=")
-        if estimate > _MAX_BASE_BYTES + 4 * len(content):
-            raise SceneError(f"{path} holds {num_elements:,} elements, more than are read from {len(content):,} bytes")
+        _refuse_growth(path, content)
         return fromstring(content)
     except OSError as error:
         raise SceneError(f"{path} cannot be read: {error.strerror or error}") from error
     except (ParseError, ValueError, LookupError, RecursionError) as error:
         raise SceneError(f"{path} is not a readable XML file ({error}): export the cameras again") from error
+
+
+def _refuse_growth(path: Path, content: bytes) -> None:
+    """SceneError for XML that declares entities, or takes much more memory than it has bytes."""
+    text = _text(content)
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:
+        raise SceneError(f"{path} declares a document type, which Metashape does not: export the cameras again")
+    num_elements = text.count("<") - text.count("</")
+    estimate = 2 * len(content) + _ELEMENT_BYTES * num_elements + _ATTRIBUTE_BYTES * text.count("=")
+    if estimate > _MAX_BASE_BYTES + 4 * len(content):
+        raise SceneError(f"{path} holds {num_elements:,} elements, more than are read from {len(content):,} bytes")
 
 
 def _worlds(chunk: Element, path: Path) -> dict[str | None, np.ndarray | None]:
