@@ -89,8 +89,8 @@ def command(
     lines = [_summary(cleaning), *([] if cleaning.run else [f"{source} is not in a run: judged by shape alone"])]
     data = {"num_splats": len(cleaning.splats), **cleaning.counts(), "file": target}
     if preview:
-        _write_preview(preview, source, cleaning)
-        return Output([*lines, f"Preview, with splats to remove in magenta: {preview}"], data)
+        notes = _write_preview(preview, source, cleaning)
+        return Output([*lines, f"Preview, with splats to remove in magenta: {preview}", *notes], data)
     kept = cleaning.exported()
     write_as(format_for(target), target, kept)
     lines += notes_of_file(target, kept)
@@ -141,12 +141,15 @@ def _check_output(source: Path, target: Path, picture: Path, is_preview: bool) -
         format_for(target)
 
 
-def _write_preview(path: Path, source: Path, cleaning: "Cleaning") -> None:
-    """Write all splats, with those to remove in magenta, as a page or in the format of the suffix."""
-    from splat_cli.gaussians.formats import write_splats
+def _write_preview(path: Path, source: Path, cleaning: "Cleaning") -> list[str]:
+    """Write all splats, with those to remove in magenta, as a page or in the format of the suffix; what is lost."""
+    from splat_cli.commands.export import notes_of_file
+    from splat_cli.gaussians.formats.table import format_for, writable_splats, write_as
     from splat_cli.viewer.initial_camera import find_initial_camera
 
     if path.suffix.lower() == ".html":
         find_initial_camera([source], None).write(path, cleaning.highlighted())
-    else:
-        write_splats(path, cleaning.highlighted())
+        return []
+    splats = writable_splats(path, cleaning.highlighted())
+    write_as(format_for(path), path, splats)
+    return notes_of_file(path, splats)

@@ -19,7 +19,7 @@ from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.edits import Edits, SplatStats, keep_largest, merged
 from splat_cli.gaussians.editing.move import angles_about_axes, with_origin
 from splat_cli.gaussians.formats import streamed_sog, tiles_3d, usd, with_ending
-from splat_cli.gaussians.formats.table import FORMATS, Format, format_for, has_suffix, loss_notes, write_as
+from splat_cli.gaussians.formats.table import FORMATS, NO_SH, Format, format_for, has_suffix, loss_notes, write_as
 from splat_cli.gaussians.ply import finite_splats
 from splat_cli.io.files import files_below
 from splat_cli.render.view import contributions
@@ -204,7 +204,6 @@ def _contributions(parts: Sequence[SplatArrays], runs: Sequence[RunDir | None]) 
 _LEVELS, _LOD_STEPS = 5, 500
 
 _ANTIALIASED = "trained with --antialias: switch on antialiasing (Mip-Splatting) in the viewer to see them as trained"
-_NO_SH = "the format has one colour per splat: view-dependent colours (spherical harmonics) were dropped"
 _MANY = 500_000
 _LARGE_PAGE = (
     f"pages with over {_MANY:,} splats are slow on phones: keep those that contribute most (--max-splats {_MANY}), or "
@@ -236,7 +235,7 @@ class ExportedFile:
             file=file,
             num_splats=len(splats),
             sh_degree=splats.sh_degree if written_as.keeps_sh else 0,
-            dropped_sh=splats.sh_degree > 0 and not written_as.keeps_sh,
+            dropped_sh=written_as.drops_sh(splats),
             antialiased=splats.antialiased,
             num_cut=written_as.num_cut(splats),
             coarse_step=written_as.coarse_step(splats),
@@ -249,7 +248,7 @@ class ExportedFile:
         if is_page and self.num_splats > _MANY:
             yield _LARGE_PAGE
         if self.dropped_sh:
-            yield _NO_SH
+            yield NO_SH
         if self.antialiased and not is_page:
             yield _ANTIALIASED
 

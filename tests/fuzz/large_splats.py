@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from splat_cli.gaussians.formats import write_splats
+from splat_cli.gaussians.formats import format_for
 from splat_cli.gaussians.formats.spz import HEADER, MAGIC
+from splat_cli.gaussians.formats.table import write_as
 from tests.gaussians.some_splats import some_splats
 
 Builder = Callable[[Path, int], Path]
@@ -67,7 +68,7 @@ def build_sog(folder: Path, size: int) -> Path:
 
 def build_splats(suffix: str, bytes_each: int) -> Builder:
     def build(folder: Path, size: int) -> Path:
-        write_splats(folder / f"a{suffix}", some_splats(size // bytes_each, 3))
+        write_as(format_for(Path(f"a{suffix}")), folder / f"a{suffix}", some_splats(size // bytes_each, 3))
         return folder / f"a{suffix}"
 
     return build

@@ -12,7 +12,8 @@ from splat_cli.device import Backend, open_backend
 from splat_cli.field.color_field import ColorField, FieldShape, field_bounds
 from splat_cli.field.file import read_field, write_field
 from splat_cli.field.hash_grid import GridShape
-from splat_cli.gaussians.formats import FORMATS, read_splats, write_splats
+from splat_cli.gaussians.formats import FORMATS, format_for, read_splats
+from splat_cli.gaussians.formats.table import write_as
 from splat_cli.render.iter_state import ITER_STATE_DTYPE
 from splat_cli.report.charts import curves, measured_views
 from splat_cli.report.run_data import read_run_data
@@ -37,7 +38,7 @@ from tests.views import ring_of_views
 
 def _splats(suffix: str) -> Target:
     def prepare(folder: Path) -> Path:
-        write_splats(folder / f"a{suffix}", some_splats(6, 1))
+        write_as(format_for(Path(f"a{suffix}")), folder / f"a{suffix}", some_splats(6, 1))
         return folder / f"a{suffix}"
 
     return Target(f"splats ({suffix})", prepare, lambda folder: read_splats(folder / f"a{suffix}"), _FORGES.get(suffix))

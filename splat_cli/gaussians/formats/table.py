@@ -26,6 +26,12 @@ _COARSE = (
     "positions are stored in steps of {:.2g} world units, which is coarse for splats of this size: move the splats to "
     "the origin (--translate), or remove the farthest ones (--crop)"
 )
+NO_SH = "the format has one colour per splat: view-dependent colours (spherical harmonics) were dropped"
+_NO_ANTIALIASING = (
+    "the format cannot say that the splats are antialiased, and readers show them larger: adapt them "
+    "(TrainedScene.save, convert of a run), or write another format"
+)
+_NO_ORIGIN = "the format cannot state the origin, {}, that coordinates are relative to"
 _MAX_STEP = 0.5
 """Step of positions, relative to the longest axis of a splat, up to which rounding is hardly visible."""
 
@@ -37,7 +43,7 @@ def float_steps(splats: SplatArrays) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Format:
-    """A file format: its suffix, its reader and writer, and whether it keeps spherical harmonics.
+    """A file format: its suffix, its reader and writer, and whether it keeps harmonics, antialiasing and origin.
 
     num_cut: number of splats whose position or size is changed to the limits of the format. steps: [N], distance
     between neighbouring coordinates that the file can hold, world units.
@@ -47,8 +53,23 @@ class Format:
     read: Callable[[Path], SplatArrays]
     write: Callable[[Path, SplatArrays], None]
     keeps_sh: bool = True
+    keeps_antialiasing: bool = True
+    keeps_origin: bool = False
     num_cut: Callable[[SplatArrays], int] = lambda splats: 0
     steps: Callable[[SplatArrays], np.ndarray] = float_steps
+
+    def drops_sh(self, splats: SplatArrays) -> bool:
+        """Whether the splats have spherical harmonics that the file cannot hold."""
+        return splats.sh_degree > 0 and not self.keeps_sh
+
+    def dropped(self, splats: SplatArrays) -> list[str]:
+        """Messages about what the splats have and the file cannot hold."""
+        notes = [NO_SH] if self.drops_sh(splats) else []
+        if splats.antialiased and not self.keeps_antialiasing:
+            notes.append(_NO_ANTIALIASING)
+        if any(splats.origin) and not self.keeps_origin:
+            notes.append(_NO_ORIGIN.format(", ".join(f"{value:.15g}" for value in splats.origin)))
+        return notes
 
     def coarse_step(self, splats: SplatArrays) -> float | None:
         """Median distance between neighbouring coordinates, if most splats are too small for it; else None."""
@@ -60,10 +81,10 @@ class Format:
 
 FORMATS = {
     "compressed-ply": Format(
-        ".compressed.ply", read_compressed_ply, write_compressed_ply, num_cut=compressed_ply.num_cut
+        ".compressed.ply", read_compressed_ply, write_compressed_ply, keeps_origin=True, num_cut=compressed_ply.num_cut
     ),
-    "ply": Format(".ply", read_ply, write_ply),
-    "splat": Format(".splat", read_dot_splat, write_dot_splat, keeps_sh=False),
+    "ply": Format(".ply", read_ply, write_ply, keeps_origin=True),
+    "splat": Format(".splat", read_dot_splat, write_dot_splat, keeps_sh=False, keeps_antialiasing=False),
     "spz": Format(".spz", read_spz, write_spz, num_cut=spz.num_cut, steps=spz.steps),
     "sog": Format(".sog", read_sog, write_sog, steps=sog.steps),
     "spz-glb": Format(".spz.glb", read_glb, write_spz_glb, num_cut=spz.num_cut, steps=spz.steps),
@@ -113,12 +134,13 @@ def read_splats(path: str | Path, spz_axes: str = "RUB") -> SplatArrays:
 def write_splats(path: str | Path, splats: SplatArrays, name: str | None = None, spz_axes: str = "RUB") -> None:
     """Write splats in the format called `name`; by default, the suffix decides. Atomic.
 
-    Non-finite splats are left out. Warns of these and of the format's losses. FormatError if no splat is finite.
+    Non-finite splats are left out. Warns of these, and of what the format drops or rounds. FormatError if no splat is
+    finite.
     """
     path, found = Path(path), format_for(Path(path), name)
     finite = writable_splats(path, splats)
     notes = [f"left out {lost:,} splats that are not finite"] if (lost := len(splats) - len(finite)) else []
-    for note in notes + loss_notes(found.num_cut(finite), found.coarse_step(finite)):
+    for note in notes + found.dropped(finite) + loss_notes(found.num_cut(finite), found.coarse_step(finite)):
         warnings.warn(f"{path}: {note}", stacklevel=2)
     write_as(found, path, finite, spz_axes)
 

@@ -18,6 +18,8 @@ from tests.gaussians.some_splats import some_splats
 
 SUFFIXES = [found.suffix for found in FORMATS.values()]
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*view-dependent colours")  # .splat drops them
+
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("eighths", range(8))

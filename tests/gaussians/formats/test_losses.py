@@ -1,5 +1,6 @@
 """`write_splats` warns of splats that it leaves out and of values that it rounds."""
 
+import dataclasses
 import warnings
 
 import numpy as np
@@ -16,13 +17,17 @@ SUFFIXES = [found.suffix for found in FORMATS.values()]
 PARAMETERS = ("means", "log_scales", "quats", "logit_opacities", "sh0", "shN")
 
 
-def warnings_of(path, splats):
-    """The messages of the warnings of `write_splats`."""
+_SH = "view-dependent colours (spherical harmonics) were dropped"
+pytestmark = pytest.mark.filterwarnings("ignore:.*view-dependent colours")  # .splat drops them
+
+
+def warnings_of(path, splats, with_sh=False):
+    """The messages of the warnings of `write_splats`. with_sh: also on harmonics that the format drops."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         write_splats(path, splats)
     assert {entry.category for entry in caught} <= {UserWarning}
-    return [str(entry.message) for entry in caught]
+    return [str(entry.message) for entry in caught if _SH not in str(entry.message) or with_sh]
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -42,6 +47,31 @@ def test_one_non_finite_splat_leaves_the_others_as_they_are(tmp_path, name, bad,
     assert (len(back), back.num_dropped) == (left.sum(), 0)
     for key, array in expected.arrays().items():
         np.testing.assert_array_equal(getattr(back, key), array, err_msg=key)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("sh_degree", 2, _SH),
+        ("antialiased", True, "cannot say that the splats are antialiased"),
+        (
+            "origin",
+            (5e5, 5.4e6, 30.5),
+            "cannot state the origin, 500000, 5400000, 30.5, that coordinates are relative to",
+        ),
+    ],
+)
+def test_what_a_file_does_not_give_back_is_warned_of(tmp_path, name, value, words, suffix):
+    splats = some_splats(300, value if name == "sh_degree" else 0)
+    if name != "sh_degree":
+        splats = dataclasses.replace(splats, **{name: value})
+    assert getattr(splats, name) == value
+    path = tmp_path / f"a{suffix}"
+    found = warnings_of(path, splats, with_sh=True)
+    is_kept = getattr(read_splats(path), name) == value
+    assert [words in line for line in found] == ([] if is_kept else [True])
+    assert is_kept or name == "origin" or suffix == ".splat"
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

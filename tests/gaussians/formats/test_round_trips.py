@@ -12,6 +12,7 @@ from tests.gaussians.formats.differences import differences
 from tests.gaussians.some_splats import some_splats
 
 COUNTS = (0, 1, 255, 256, 257, 600)
+pytestmark = pytest.mark.filterwarnings("ignore:.*view-dependent colours")  # .splat drops them
 
 
 def splats_in_range(count, degree=3):
