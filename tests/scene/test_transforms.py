@@ -76,6 +76,19 @@ def test_rolling_shutter(tmp_path, applied):
     assert {view.rolling_shutter for view in plain} == {None}
 
 
+def test_without_times_the_whole_picture_is_taken_at_the_start(tmp_path):
+    """As in instant-ngp, whose default of `rolling_shutter` is zeros."""
+    views = ring_of_views(3)
+    moved = [dataclasses.replace(view, w2c=MOTION.pose(view.w2c, 0.5)) for view in views]
+    frames = [frame_entry(view) for view in views]
+    for frame, end in zip(frames, moved, strict=True):
+        frame["transform_matrix_end"] = frame_entry(end)["transform_matrix"]
+        frame["transform_matrix_start"] = frame.pop("transform_matrix")
+    found = read_scene(write_transforms(tmp_path, views, frames), SceneOptions(lens="keep")).views
+    assert_same_cameras(found, views)
+    assert {view.rolling_shutter for view in found} == {None}
+
+
 SIMILARITY = [[0, -2, 0, 3], [2, 0, 0, -1], [0, 0, 2, 0.5]]
 
 
@@ -227,6 +240,30 @@ def test_photographs_in_no_part_of_the_split_are_left_out(tmp_path):
         *names[:2],
         names[3],
     ]
+
+
+@pytest.mark.parametrize("key", ["test_filenames", "val_filenames"])
+def test_photographs_that_are_trained_on_and_tested_are_held_out_and_named(tmp_path, key):
+    views = ring_of_views(4)
+    names = [f"images/{view.name}" for view in views]
+    lists = {"train_filenames": names[:3], key: [f"./{name}" for name in names[2:]]}
+    scene = read_scene(write_transforms(tmp_path, views, **lists))
+    assert scene.test_names == frozenset(names[2:])
+    assert scene.found.endswith(f" ({names[2]}: in train_filenames and {key}, held out with --eval)")
+    lists = {"train_filenames": names[:2], "test_filenames": names[2:], "val_filenames": names[2:]}
+    assert "held out" not in read_scene(write_transforms(tmp_path, views, **lists)).found
+
+
+def test_frames_of_both_files_of_blender_are_held_out_and_named(tmp_path):
+    write_blender(tmp_path)
+    document = json.loads((tmp_path / "transforms_train.json").read_text())
+    frames = json.loads((tmp_path / "transforms_test.json").read_text())["frames"]
+    (tmp_path / "transforms_train.json").write_text(json.dumps({**document, "frames": document["frames"] + frames[:1]}))
+    scene = read_scene(tmp_path)
+    assert scene.test_names == {"test/r_0.png", "test/r_1.png"}
+    assert scene.found.endswith(
+        " (test/r_0.png: in transforms_train.json and transforms_test.json, held out with --eval)"
+    )
 
 
 def test_transposed_poses_are_left_out(tmp_path):

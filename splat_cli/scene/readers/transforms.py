@@ -41,6 +41,7 @@ from splat_cli.scene.readers.document import (
     text,
     w2c_from_opengl,
 )
+from splat_cli.terminal.console import first_of
 
 FILE = "transforms.json"
 TRAIN, TEST, POINTS = "transforms_train.json", "transforms_test.json", "points3d.ply"
@@ -88,21 +89,10 @@ def read_transforms(root: Path, options: SceneOptions) -> Dataset:
     photos = root if options.images is None else image_folder(root, root, options)
     is_given = options.images is not None
     frames, skipped = frames_from(entries, document, photos, match_basename=is_given)
-    undo, others = _applied(document, path), ""
+    undo = _applied(document, path)
     if undo is not None:
-        scale = 1 / np.cbrt(np.linalg.det(undo[:3, :3]))
-        has_units = math.isclose(scale, 1, rel_tol=1e-3)
-        if not has_units and any(frame.depth for frame in frames):
-            others = not_read(["depth maps, whose units the scale of `applied_transform` changes"])
-        frames = [
-            replace(
-                frame,
-                w2c=_moved(frame.w2c, undo),
-                depth=frame.depth if has_units else None,
-                rolling_shutter=frame.rolling_shutter and frame.rolling_shutter.scaled(scale),
-            )
-            for frame in frames
-        ]
+        frames = [_before(frame, undo) for frame in frames]
+    frames, others = _with_known_depths(frames, document, undo)
     points = _points(root, document, undo)
     found = f"the frames in {path}{_unread(document, entries)}{others}"
     if options.lens != "keep" and any(frame.rolling_shutter for frame in frames):
@@ -139,12 +129,29 @@ def _applied(document: dict[str, Any], path: Path) -> np.ndarray | None:
     raise SceneError(f"{path}: `applied_transform` is not a rotation, scale and shift (3 or 4 rows of 4 numbers)")
 
 
-def _moved(w2c: np.ndarray, applied: np.ndarray) -> np.ndarray:
-    """The camera in the world before `applied`; a scale changes its distance."""
-    before = w2c @ applied
+def _before(frame: Frame, applied: np.ndarray) -> Frame:
+    """The frame in the world before `applied`; a scale changes its distance."""
     scale = np.cbrt(np.linalg.det(applied[:3, :3]))
-    before[:3] /= scale
-    return before
+    w2c = frame.w2c @ applied
+    w2c[:3] /= scale
+    return replace(frame, w2c=w2c, rolling_shutter=frame.rolling_shutter and frame.rolling_shutter.scaled(1 / scale))
+
+
+def _with_known_depths(
+    frames: list[Frame], document: dict[str, Any], applied: np.ndarray | None
+) -> tuple[list[Frame], str]:
+    """The frames, without depth maps if a scale of the poses is not that of the maps; and a text that says so.
+
+    nerfstudio's maps are in units before `applied_scale`, and after the scale of `applied_transform`.
+    """
+    scales = {"applied_scale": document.get("applied_scale", 1)}
+    if applied is not None:
+        scales["applied_transform"] = np.cbrt(np.linalg.det(applied[:3, :3]))
+    names = [key for key, scale in scales.items() if not (is_number(scale) and math.isclose(scale, 1, rel_tol=1e-3))]
+    if not names or not any(frame.depth for frame in frames):
+        return frames, ""
+    others = not_read([f"depth maps, whose units the scale of `{names[0]}` changes"])
+    return [replace(frame, depth=None) for frame in frames], others
 
 
 def _points(root: Path, document: dict[str, Any], applied: np.ndarray | None) -> Points:
@@ -190,14 +197,24 @@ def _listed(document: dict[str, Any], key: str, photos: Path, match_basename: bo
 
 
 def _without_unlisted(dataset: Dataset, document: dict[str, Any], is_given: bool) -> Dataset:
-    """The dataset without the frames that nerfstudio neither trains on nor tests, by its lists."""
+    """The dataset without the frames that nerfstudio neither trains on nor tests, by its lists.
+
+    Frames that it both trains on and tests count as held out, and are named.
+    """
     lists = [_listed(document, key, dataset.photos, is_given) for key in ("train_filenames", "val_filenames")]
     held_out = dataset.test_names or frozenset()
     trained = {frame.file for frame in dataset.frames} - (lists[1] or set()) if lists[0] is None else lists[0]
     frames = [frame for frame in dataset.frames if frame.file in trained | held_out]
     others = [frame.name for frame in dataset.frames if frame.file not in trained | held_out]
     skipped = [f"{name}: not to be trained on, nor in `{_test_key(document)}`" for name in others]
-    return replace(dataset, frames=frames, skipped=dataset.skipped + skipped)
+    both = sorted(frame.name for frame in frames if frame.file in (lists[0] or set()) & held_out)
+    found = dataset.found + _in_both(both, "train_filenames", _test_key(document))
+    return replace(dataset, found=found, frames=frames, skipped=dataset.skipped + skipped)
+
+
+def _in_both(names: list[str], *lists: str) -> str:
+    """Text that names photographs of a training and of a test list; empty without any."""
+    return f" ({first_of(names)}: in {' and '.join(lists)}, held out with --eval)" if names else ""
 
 
 def find_blender(root: Path) -> Path | None:
@@ -228,8 +245,9 @@ def read_blender(root: Path, options: SceneOptions) -> Dataset:
     if (root / TEST).is_file():
         document, entries = read_document(root / TEST)
         test_frames, test_skipped = frames_from(entries, document, photos)
-        frames, skipped = frames + test_frames, skipped + test_skipped
         test_names = frozenset(frame.name for frame in test_frames)
+        unread += _in_both(sorted(test_names & {frame.name for frame in frames}), TRAIN, TEST)
+        frames, skipped = frames + test_frames, skipped + test_skipped
     points = read_point_cloud(root / POINTS) if (root / POINTS).is_file() else Points()
     return Dataset(f"Blender's frames in {root / TRAIN}{unread}", photos, frames, points, skipped, test_names)
 
@@ -270,12 +288,12 @@ def _pose(values: dict[str, Any]) -> tuple[np.ndarray, RollingShutter | None]:
     """World to camera, and the motion during the photograph.
 
     instant-ngp's `transform_matrix_start` and `transform_matrix_end` are the poses at times 0 and 1; `rolling_shutter`
-    [a, b, c, d] says that a pixel is taken at a + b x / width + c y / height, exposed for d.
+    [a, b, c, d] says that a pixel is taken at a + b x / width + c y / height, exposed for d; zeros by default.
     """
     start, end = (f"transform_matrix_{which}" for which in ("start", "end"))
     if start not in values or end not in values:
         return _w2c(values, "transform_matrix"), None
-    times = values.get("rolling_shutter", [0, 0, 1, 0])
+    times = values.get("rolling_shutter", [0, 0, 0, 0])
     if not isinstance(times, list) or len(times) not in (3, 4) or not all(map(is_number, times)):
         raise Unusable("its `rolling_shutter` is not a list of 4 numbers")
     at_top, by_column, by_row = times[:3]

@@ -93,6 +93,11 @@ def test_transforms(tmp_path, keys):
         write_transforms(tmp_path, views, frames, applied_transform=(scale * np.eye(4)[:3]).tolist())
         scene = read_scene(tmp_path)
         assert (scene.views[0].depth is None, "(not read: depth maps, whose units" in scene.found) == (scale == 2,) * 2
+        write_transforms(tmp_path, views, frames, applied_scale=scale)  # depths are in units before it
+        scene = read_scene(tmp_path)
+        assert (scene.views[0].depth is None, "the scale of `applied_scale` changes" in scene.found) == (
+            scale == 2,
+        ) * 2
 
 
 @pytest.fixture
