@@ -6,7 +6,7 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -168,6 +168,27 @@ def regular(path: Path) -> Path:
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise OSError(errno.EPERM, "a pipe, a socket or a device", str(path))
     return path
+
+
+Stamps = dict[Path, tuple[int, int] | None]
+
+
+def stamps_of(paths: Iterable[Path]) -> Stamps:
+    """Size and time of the last change of each file, None for missing ones, for `changed_since`."""
+    stamps: Stamps = {}
+    for path in paths:
+        stamps[path] = None
+        with suppress(OSError):
+            status = path.stat()
+            stamps[path] = status.st_size, status.st_mtime_ns
+    return stamps
+
+
+def changed_since(before: Stamps, now: Stamps | None = None) -> str:
+    """Text that names a file that has changed since `stamps_of`; empty if none has. now: with further files."""
+    now = stamps_of(before) if now is None else now
+    path = next((path for path in {**before, **now} if before.get(path) != now.get(path)), None)
+    return "" if path is None else f"{path} changed while it was read: wait until it is complete, then try again"
 
 
 def read_error(path: Path, error: OSError) -> UnreadableError:

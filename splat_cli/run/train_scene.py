@@ -9,9 +9,9 @@ import numpy as np
 
 from splat_cli.config import TrainConfig
 from splat_cli.device import Backend
-from splat_cli.errors import UsageError
+from splat_cli.errors import SceneError, UsageError
 from splat_cli.gaussians.ply import ply_bytes
-from splat_cli.io.files import require_space
+from splat_cli.io.files import changed_since, require_space
 from splat_cli.ranks.links import inherited_links
 from splat_cli.ranks.protocol import Ranks
 from splat_cli.run.checkpoints.checkpointer import newest_checkpoint
@@ -119,6 +119,8 @@ def _train(job: _Job, checkpoint: Checkpoint | None, ranks: Ranks) -> RunSummary
             display.say(f"{plan.num_views} photographs show few points together: fewer steps and splats, more dropout")
         start = _initial_state(plan, data, checkpoint, backend, display)
         inputs = inputs_of(data.scene.views)
+        if changed := changed_since(data.stamps):  # the record would be of other pixels
+            raise SceneError(changed)
     if warning := warning_of_copies(data.split.test, inputs):
         display.warn(warning)
     display.say(f"Device: {backend.describe()}")

@@ -2,10 +2,12 @@
 
 import itertools
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from splat_cli.errors import SceneError, quoted
+from splat_cli.io.files import Stamps, changed_since, stamps_of
 from splat_cli.io.image_files import PHOTOGRAPH_SUFFIXES
 from splat_cli.scene.colmap import FILES, find_model, has_model
 from splat_cli.scene.colmap.dataset import find_colmap, read_colmap
@@ -32,6 +34,7 @@ from splat_cli.scene.readers.transforms import (
 
 DATASET_SUFFIXES = (".bin", ".txt", ".json", ".xml", ".csv", ".out")
 """Suffixes of dataset files that may be given instead of the scene's folder."""
+_POINT_SUFFIXES = (".ply",)
 _SPLAT_SUFFIXES = (".ply", ".splat", ".spz", ".sog", ".glb")
 _ARCHIVE_SUFFIXES = (".tar", ".gz", ".tgz", ".xz", ".bz2", ".zst", ".7z", ".rar")
 _MAX_FOLDERS = 1000  # limit of a search
@@ -125,10 +128,31 @@ def nested_scenes(root: Path) -> list[Path]:
     return sorted(folder for folder in folders if has_dataset(folder))
 
 
+def _read_whole(name: str, root: Path, options: SceneOptions) -> Dataset:
+    """The dataset in one format. SceneError if its files change meanwhile: its cameras may not belong together."""
+    before = _stamps(name, root)
+    dataset = FORMATS[name].read(root, options)
+    if changed := changed_since(before, _stamps(name, root)):
+        raise SceneError(changed)
+    return dataset
+
+
+def _stamps(name: str, root: Path) -> Stamps:
+    """Stamps of the files of cameras and points."""
+    found = None
+    with suppress(OSError):  # reading it says so
+        found = FORMATS[name].find(root)
+    if found is None:
+        return {}
+    folder = found if found.is_dir() else found.parent
+    files = {path for path in folder.glob("*") if path.suffix.lower() in (*DATASET_SUFFIXES, *_POINT_SUFFIXES)}
+    return stamps_of(files if found.is_dir() else {found, *files})
+
+
 def read_dataset(root: Path, options: SceneOptions) -> Dataset:
     """The dataset in `root`, in the format of the options, or the first one found. Raises SceneError."""
     if options.format != "auto":
-        return FORMATS[options.format].read(root, options)
+        return _read_whole(options.format, root, options)
     present = [name for name, entry in FORMATS.items() if entry.find(root) is not None]
     if not present and (reason := without_training_frames(root)):
         raise SceneError(reason)
@@ -141,7 +165,7 @@ def read_dataset(root: Path, options: SceneOptions) -> Dataset:
         raise SceneError(
             f"{root} has neither photographs nor camera poses: give a folder of photographs, a video, or {_A_SCENE}"
         )
-    dataset = FORMATS[present[0]].read(root, options)
+    dataset = _read_whole(present[0], root, options)
     if len(present) > 1:
         dataset.found += f" (also there: {', '.join(present[1:])}; --format chooses)"
     return dataset

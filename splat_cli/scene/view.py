@@ -79,6 +79,12 @@ class View:
         return camera_center(self.w2c)
 
     @property
+    def files(self) -> list[Path]:
+        """Photograph, mask, depth map and its confidences, as far as there are any."""
+        depth = [self.depth.path, self.depth.confidence] if self.depth else []
+        return [path for path in (self.path, self.mask, *depth) if path is not None]
+
+    @property
     def is_in_range(self) -> bool:
         """Whether all numbers of the camera are finite and below MAX_NUMBER, and focal lengths above its inverse."""
         with np.errstate(over="ignore", invalid="ignore"):

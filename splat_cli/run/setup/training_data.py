@@ -4,7 +4,7 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from splat_cli.config.presets import changed_settings
 from splat_cli.data.image_budget import ImageBudget, depth_map_limit, image_budget
 from splat_cli.device import Backend
 from splat_cli.errors import SceneError, UsageError
-from splat_cli.io.files import entries
+from splat_cli.io.files import Stamps, entries, stamps_of
 from splat_cli.run.plan import RunPlan, resolve_plan
 from splat_cli.run.storage.inputs import refuse_seen
 from splat_cli.scene.colmap.dataset import find_colmap
@@ -43,6 +43,7 @@ class TrainingData:
     """Scene, training photographs and held-out photographs, if any.
 
     split: views of both, before decoding. budget: numbers of resident and prefetched images, if not all are resident.
+    stamps: of the files of all views, before decoding.
     """
 
     scene: Scene
@@ -50,6 +51,7 @@ class TrainingData:
     held_out: ImageSet | None
     split: Split
     budget: ImageBudget | None = None
+    stamps: Stamps = field(default_factory=dict)
 
     def plan(self, config: TrainConfig) -> RunPlan:
         """The plan of a run with these settings."""
@@ -90,13 +92,14 @@ def load_data(
     if unknown := unknown_names(scene, config):
         by = config.split or "the dataset"
         display.warn(f"{by} holds out {len(unknown):,} names that no photograph has: {first_of(unknown)}")
+    stamps = stamps_of(path for view in scene.views for path in view.files)
     budget = image_budget(backend, config, split.train, split.test)
     lazily = budget is not None and not budget.on_host
     training = load_image_set(split.train, config, backend, display, lazily)
     held_out = load_image_set(split.test, config, backend, display, lazily) if split.test else None
     _report(scene, [training, held_out] if held_out else [training], config.points, display)
     training = with_depth_maps(training, scene, config, backend, display)
-    return TrainingData(scene, training, held_out, split, budget)
+    return TrainingData(scene, training, held_out, split, budget, stamps)
 
 
 def _warn_of_ignored(scene: Scene, display: Display) -> None:
@@ -105,7 +108,7 @@ def _warn_of_ignored(scene: Scene, display: Display) -> None:
     for view in scene.views:
         with suppress(ValueError):  # gone or damaged: decoding it says so
             for remark in ignored_by(view.path) if view.path else ():
-                if remark is not TURNED or view.mask or not of_colmap:
+                if remark is not TURNED or view.mask or view.depth or not of_colmap:
                     names[remark].append(view.name)
     for remark, found in names.items():
         display.warn(f"{len(found):,} of {len(scene.views):,} photographs {remark} ({first_of(found)})")

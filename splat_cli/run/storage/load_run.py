@@ -18,6 +18,7 @@ from splat_cli.gaussians.editing.edits import Edits
 from splat_cli.gaussians.formats import read_splats
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.gaussians.splats import Splats
+from splat_cli.io.files import changed_since, stamps_of
 from splat_cli.render.bake_antialiasing import bake_antialiasing
 from splat_cli.run.setup.training_data import load_image_set
 from splat_cli.run.storage.find_run import find_splats, refuse_file_of_run, step_of
@@ -157,12 +158,15 @@ def load_run_images(
     present = [_with_photograph(view, found[view.name]) for view in views if view.name in found]
     if not present:
         raise SceneError(f"{scene_path} has none of the run's photographs: give the run's scene with --scene")
+    stamps = stamps_of(path for view in present for path in view.files)
     if others := other_scene(run, scene_path, [found[view.name] for view in present]):
         if for_training:
             raise UsageError(f"{others}: restore it, or start a new run")
         display.warn(f"{others}: its scores are for other photographs")
     lazily = not images_fit(backend, config, present)
     photographs = load_image_set(present, config, backend, display, lazily)
+    if changed := changed_since(stamps):
+        raise SceneError(changed)
     gone = [f"{view.name}: not in {scene_path}" for view in views if view.name not in found]
     if skipped := [*gone, *photographs.skipped]:
         display.warn(left_out(skipped, "photograph"))

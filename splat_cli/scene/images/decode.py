@@ -32,7 +32,7 @@ INVISIBLE = "is wholly transparent"
 EXCLUDED = "its mask excludes all pixels"
 """Reasons to skip a photograph without any pixel to train on."""
 COLORS = "have colours of {}, which are taken as sRGB: convert them if they look wrong"
-TURNED = "are turned by EXIF data, which is ignored: turn them if poses or masks fit turned photographs"
+TURNED = "are turned by EXIF data, which is ignored: turn them if poses, masks or depth maps fit turned ones"
 BRIGHT = "have values over 1, which are shown as white: scale or tone-map them"
 """Remark on photographs of floating-point pixels."""
 _GAMMA, _GAMMA_TOLERANCE = 0.45455, 0.02  # of sRGB

@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import shutil
 from zipfile import ZipFile
 
 import numpy as np
@@ -15,6 +16,7 @@ from splat_cli.config.presets import load_config
 from splat_cli.device import open_backend
 from splat_cli.errors import FormatError, SceneError
 from splat_cli.run.setup.training_data import load_data, load_part
+from splat_cli.scene.dataset import SceneOptions
 from splat_cli.scene.images.image_set import load_images
 from splat_cli.scene.read import read_scene
 from splat_cli.terminal.console import Display
@@ -77,5 +79,15 @@ def test_turns_and_colours_without_a_profile_are_named(tmp_path):
         assert f"of 5 photographs have colours of {what}, which are taken as sRGB" in line
     with ZipFile(tmp_path / "model.zip", "w") as archive:  # poses of COLMAP
         archive.writestr("sparse/0/cameras.bin", b"")
+    num = len(display.warnings)
     load_data(scene, load_config(None), open_backend("cpu"), display, is_new=True)
-    assert not any(" photographs are turned" in line for line in display.warnings[len(told) :])
+    assert not any(" photographs are turned" in line for line in display.warnings[num:])
+    for name in ("masks", "depths"):  # programs that make these may have turned the photograph
+        (tmp_path / name / "images").mkdir(parents=True)
+        Image.new("I;16", (scene.views[0].width, scene.views[0].height), 65_534).save(
+            tmp_path / name / f"{scene.views[0].name}.png"
+        )
+        num = len(display.warnings)
+        load_data(read_scene(tmp_path, SceneOptions("transforms")), load_config(None), open_backend("cpu"), display)
+        assert any(" photographs are turned" in line for line in display.warnings[num:])
+        shutil.rmtree(tmp_path / name)
