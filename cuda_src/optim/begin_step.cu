@@ -127,12 +127,12 @@ extern "C" __global__ void begin_views(
 }
 
 // After begin_views and the rendering of all views: *state becomes that of the last one, with the means of all, and has overflowed
-// if one of them has. A view that follows an overflowed one on its lane has not started from empty lists of tiles: it overflows, too,
+// if one of them has. A view that follows an overflowed one on its branch has not started from empty lists of tiles: it overflows, too,
 // and needs fewer pairs than it has counted. One thread.
 extern "C" __global__ void end_views(
     IterState* __restrict__ state,          // [1]
     const IterState* __restrict__ states,   // [count]
-    int count, int lanes)                   // view b is on lane b % lanes
+    int count, int branches)                // view b is on branch b % branches
 {
     if (state->overflowed) return;
     const float loss = state->loss, psnr = state->psnr;
@@ -145,7 +145,7 @@ extern "C" __global__ void end_views(
         const IterState& view = states[b];
         if (!is_first) { s.loss += view.loss - loss; s.psnr += view.psnr - psnr; }
         if (view.overflowed) s.overflowed = 1;
-        if (b < lanes || !states[b - lanes].overflowed) s.needed_pairs = max(s.needed_pairs, view.needed_pairs);
+        if (b < branches || !states[b - branches].overflowed) s.needed_pairs = max(s.needed_pairs, view.needed_pairs);
     }
     *state = s;
 }

@@ -31,21 +31,21 @@ class PhotometricLoss:
         self.backend, self.cameras, self.ssim_weight = backend, cameras, ssim_weight
         self.allocate(1)
 
-    def allocate(self, lanes: int) -> None:
-        """Allocate buffers for the losses of `lanes` views at the same time."""
+    def allocate(self, branches: int) -> None:
+        """Allocate buffers for the losses of `branches` views at the same time."""
         self.d_maps: DeviceArray = None  # frees the former ones first, with the line below
         self._maps: DeviceArray = None
-        self.d_maps = self.backend.xp.empty((lanes, 9 * self.cameras.max_pixels), "float32")
+        self.d_maps = self.backend.xp.empty((branches, 9 * self.cameras.max_pixels), "float32")
         self.select(0)
 
-    def select(self, lane: int) -> None:
-        """Use the buffers of this lane from now on."""
-        self._maps = self.d_maps[lane]
+    def select(self, branch: int) -> None:
+        """Use the buffers of this branch from now on."""
+        self._maps = self.d_maps[branch]
 
     @staticmethod
-    def buffer_cost(lanes: int = 1) -> MemoryCost:
+    def buffer_cost(branches: int = 1) -> MemoryCost:
         """Device memory of the derivative maps."""
-        return MemoryCost(per_pixel=9 * 4 * lanes)
+        return MemoryCost(per_pixel=9 * 4 * branches)
 
     def forward(self, state: IterState, image: DeviceArray, errors: DeviceArray | None = None) -> None:
         """Add the image's L1, L2 and SSIM to the sums in the state. image: float32 planes [3, H, W].

@@ -23,9 +23,9 @@ class RasterizationSettings:
     training: with a backward pass, and buffers for it. antialias: opacities are compensated for the low-pass filter (Yu
     et al. 2023, "Mip-Splatting"). deterministic: on a GPU, sums over pixels have the same bits each time. batch: views
     per update, which uses the mean of their gradients. ahead: while a view of a batch is rendered, the next one is
-    projected, into other buffers. lanes: this many views of a batch are rendered at the same time, each in buffers of
-    its own. position_gradients: joint models write gradients of positions. matrix_sums: blend_backward sums on tensor
-    cores, if available.
+    projected, into other buffers. branches: number of views of a batch that are rendered at the same time, each on a
+    branch and in buffers of its own; 1: one after another. position_gradients: joint models write gradients of
+    positions. matrix_sums: blend_backward sums on tensor cores, if available.
     """
 
     training: bool = False
@@ -33,14 +33,14 @@ class RasterizationSettings:
     deterministic: bool = False
     batch: int = 1
     ahead: bool = False
-    lanes: int = 1
+    branches: int = 1
     position_gradients: bool = False
     matrix_sums: bool = False
 
     @property
     def num_buffers(self) -> int:
         """Number of views with buffers that only rendering needs."""
-        return max(2 if self.ahead else 1, self.lanes)
+        return max(2 if self.ahead else 1, self.branches)
 
 
 THREADS = 256
@@ -86,8 +86,8 @@ class Projection:
         """Device memory of the buffers, including those of a ProjectedBatch."""
         per_view = 1 + 4 + SPLAT_SUMS * settings.training + 3 * settings.position_gradients
         fixed_sums = 2 * SPLAT_SUMS * settings.deterministic
-        words = (2 + 4) * settings.num_buffers + settings.lanes + settings.batch * per_view + fixed_sums
-        return MemoryCost(per_splat=4 * words, per_tile=4 * COUNT_STRIDE * settings.lanes)
+        words = (2 + 4) * settings.num_buffers + settings.branches + settings.batch * per_view + fixed_sums
+        return MemoryCost(per_splat=4 * words, per_tile=4 * COUNT_STRIDE * settings.branches)
 
     @classmethod
     def allocate(cls, backend: Backend, capacity: int, max_tiles: int) -> Projection:
@@ -143,21 +143,21 @@ class ProjectedBatch:
         """Each view as a Projection of these arrays. Views share new buffers, which only rendering needs.
 
         With `ahead`, views alternate between two means2d and conic_opacity: one is projected while the last one is
-        differentiated. Each of several lanes has buffers of its own.
+        differentiated. Each of several branches has buffers of its own.
         """
         empty, zeros, capacity = backend.xp.empty, backend.xp.zeros, self.columns
         buffers = range(settings.num_buffers)
         means2d, conics = ([empty((capacity, n), "float32") for _ in buffers] for n in (2, 4))
-        lanes = range(settings.lanes)
-        tile_counts = [zeros((max_tiles, COUNT_STRIDE), "uint32") for _ in lanes]
-        large_splats = [empty(capacity, "uint32") for _ in lanes]
+        branches = range(settings.branches)
+        tile_counts = [zeros((max_tiles, COUNT_STRIDE), "uint32") for _ in branches]
+        large_splats = [empty(capacity, "uint32") for _ in branches]
         fixed_sums = zeros((capacity, 2 * SPLAT_SUMS), "float32") if settings.deterministic else None
         return [
             Projection(
                 means2d=means2d[slot % settings.num_buffers],
                 conic_opacity=conics[slot % settings.num_buffers],
-                tile_counts=tile_counts[slot % settings.lanes],
-                large_splats=large_splats[slot % settings.lanes],
+                tile_counts=tile_counts[slot % settings.branches],
+                large_splats=large_splats[slot % settings.branches],
                 fixed_sums=fixed_sums,
                 **self._of_view(slot),
             )

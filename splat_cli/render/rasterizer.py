@@ -65,8 +65,9 @@ class Rasterizer:
     @staticmethod
     def memory_cost(settings: RasterizationSettings) -> MemoryCost:
         """Device memory of all scratch buffers."""
-        tiles = TileLists.memory_cost(settings.num_buffers, settings.lanes)
-        return Projection.memory_cost(settings) + tiles + RenderBuffers.memory_cost(settings.training, settings.lanes)
+        tiles = TileLists.memory_cost(settings.num_buffers, settings.branches)
+        pictures = RenderBuffers.memory_cost(settings.training, settings.branches)
+        return Projection.memory_cost(settings) + tiles + pictures
 
     def resize_pairs(self, pair_capacity: int) -> None:
         """Allocate buffers for `pair_capacity` pairs; their contents are lost.
@@ -79,16 +80,16 @@ class Rasterizer:
         if pair_capacity > fitting:
             raise MemoryError(f"a view needs {pair_capacity:,} pairs of a splat and a tile, and {fitting:,} fit")
         self.generation += 1
-        for lane in range(self.settings.lanes):  # no other name for buffers here: an error would keep them alive
-            self.projections[lane].tile_counts[...] = 0  # a view that overflowed does not clear it
+        for branch in range(self.settings.branches):  # no other name for buffers here: an error would keep them alive
+            self.projections[branch].tile_counts[...] = 0  # a view that overflowed does not clear it
         sizes = pair_capacity, cameras.max_tiles
         self.tile_lists: list[TileLists] = []
-        for lane in range(self.settings.num_buffers):
-            shared = None if lane < self.settings.lanes else self.tile_lists[0]
+        for slot in range(self.settings.num_buffers):
+            shared = None if slot < self.settings.branches else self.tile_lists[0]
             self.tile_lists.append(TileLists(self.backend, *sizes, shared))
         self.tiles = self.tile_lists[0]
         self.pictures: list[RenderBuffers] = []
-        for _ in range(self.settings.lanes):
+        for _ in range(self.settings.branches):
             self.pictures.append(
                 RenderBuffers.allocate(
                     self.backend, cameras.max_pixels, cameras.max_tiles, pair_capacity, self.settings.training

@@ -24,8 +24,8 @@ MAX_INITIAL_PAIRS = 1 << 24  # among very many splats, few are visible and most 
 ROOM_ON_GPU = 1 << 19  # splats with room from the start: whenever arrays grow, graphs are captured again, in 0.05 s
 MAX_AHEAD = 4_000_000  # splats; projecting more is limited by memory bandwidth and slows down concurrent kernels
 # views of a batch at the same time, up to these numbers of pixels and splats: larger ones occupy a GPU alone
-LANES, LANE_PIXELS, LANE_SPLATS = 4, 2_500_000, 1_000_000
-SMALL_LANES, SMALL_PIXELS = 8, 200_000  # of smaller photographs
+BRANCHES, BRANCH_PIXELS, BRANCH_SPLATS = 4, 2_500_000, 1_000_000
+SMALL_BRANCHES, SMALL_PIXELS = 8, 200_000  # of smaller photographs
 
 
 def pairs_per_splat(on_device: RowsOnDevice | None) -> int:
@@ -77,29 +77,30 @@ def make_model(
 
 
 def make_rasterizer(
-    config: ResolvedConfig, cameras: CameraTable, model: Model, joint: JointModels, lanes: int | None = None
+    config: ResolvedConfig, cameras: CameraTable, model: Model, joint: JointModels, branches: int | None = None
 ) -> Rasterizer:
-    """The rasterizer of training, with the capacity of the model. lanes: by the memory plan; default `num_lanes`."""
+    """The rasterizer of training, with the capacity of the model. branches: as planned; default `num_branches`."""
     backend, capacity, coloring = model.backend, model.splats.capacity, joint.coloring
     is_deterministic = config.deterministic and backend.name == "cuda"
-    if lanes is None:
-        lanes = num_lanes(config, backend, cameras.max_pixels, model.on_device, cameras.fetch_photograph is not None)
-    settings = _rasterization_settings(config, is_deterministic, joint.move_splats, model.on_device, lanes)
+    if branches is None:
+        fetches = cameras.fetch_photograph is not None
+        branches = num_branches(config, backend, cameras.max_pixels, model.on_device, fetches)
+    settings = _rasterization_settings(config, is_deterministic, joint.move_splats, model.on_device, branches)
     pairs = initial_pairs(capacity, pairs_per_splat(model.on_device))
     return Rasterizer(backend, cameras, capacity, settings, coloring=coloring, pair_capacity=pairs)
 
 
-def num_lanes(
+def num_branches(
     config: ResolvedConfig, backend: Backend, pixels: int, on_device: RowsOnDevice | None, fetches: bool
 ) -> int:
     """Number of views of a batch that are rendered at the same time: several if they are small.
 
     pixels: of the largest photograph. fetches: photographs are in host memory, and only one has a place on the device.
     """
-    is_small = backend.name == "cuda" and pixels <= LANE_PIXELS and config.max_splats <= LANE_SPLATS
+    is_small = backend.name == "cuda" and pixels <= BRANCH_PIXELS and config.max_splats <= BRANCH_SPLATS
     has_buffers = config.gpus == 1 and on_device is None and not fetches and not config.deterministic
     is_independent = all(model.PROJECTS_AHEAD for model in enabled_models(config))
-    most = SMALL_LANES if pixels <= SMALL_PIXELS else LANES
+    most = SMALL_BRANCHES if pixels <= SMALL_PIXELS else BRANCHES
     return math.gcd(most, config.batch_size) if is_small and has_buffers and is_independent else 1
 
 
@@ -108,26 +109,26 @@ def training_memory(
     num_views: int,
     deterministic: bool = False,
     on_device: RowsOnDevice | None = None,
-    lanes: int = 1,
+    branches: int = 1,
 ) -> MemoryCost:
     """Device memory of training, without the images. deterministic: sums in a fixed order on a GPU.
 
-    lanes: see `num_lanes`.
+    branches: see `num_branches`.
     """
     rows = config.trained_sh_degree, config.smooth_3d > 0, config.num_features
     splats = Model.memory_cost(*rows, on_device, grows=on_device is None and config.frozen is None)
-    settings = _rasterization_settings(config, deterministic, joint_models_move(config), on_device, lanes)
+    settings = _rasterization_settings(config, deterministic, joint_models_move(config), on_device, branches)
     scratch = Rasterizer.memory_cost(settings)
     if config.gpus > 1:
         splats = MemoryCost(per_splat=splats.per_splat / config.gpus)
         splats += Geometry.round_cost(config.smooth_3d > 0) + SharedSplats.transfer_cost()
         scratch += Exchange.memory_cost(config.batch_size, config.gpus)
     scores = ViewScorer.memory_cost(config, deterministic)
-    return splats + scratch + scores + PhotometricLoss.buffer_cost(lanes) + joint_memory(config, num_views)
+    return splats + scratch + scores + PhotometricLoss.buffer_cost(branches) + joint_memory(config, num_views)
 
 
 def _rasterization_settings(
-    config: ResolvedConfig, deterministic: bool, joint_moves: bool, on_device: RowsOnDevice | None, lanes: int
+    config: ResolvedConfig, deterministic: bool, joint_moves: bool, on_device: RowsOnDevice | None, branches: int
 ) -> RasterizationSettings:
     """With several GPUs, Exchange has buffers for all views of a batch, and these are only for rendering."""
     views = config.batch_size // config.gpus
@@ -138,7 +139,7 @@ def _rasterization_settings(
         deterministic=deterministic,
         batch=views if config.gpus == 1 else min(views, 2),
         ahead=ahead,
-        lanes=lanes,
+        branches=branches,
         position_gradients=joint_moves,
         matrix_sums=True,
     )

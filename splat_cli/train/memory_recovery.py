@@ -27,12 +27,12 @@ class ScratchMemory:
         self.scorer, self.allocated, self._sharding = scorer, True, sharding
         self.joint.resize(self.model.splats.capacity)
 
-    def leave_lanes(self, fit: Callable[[float], object]) -> bool:
+    def leave_branches(self, fit: Callable[[float], object]) -> bool:
         """Render one view at a time from now on; returns whether training then fits. fit: see `recover`."""
-        if self._batch_step.lanes == 1:
+        if self._batch_step.branches == 1:
             return False
         self.release()
-        self._batch_step.leave_lanes()
+        self._batch_step.leave_branches()
         return _fits(fit, 1.0)
 
     def recover(self, step: int, fit: Callable[[float], object], prune: Callable[[int], object]) -> str:

@@ -51,24 +51,24 @@ class BatchStep:
         self._collects_stats, self._tracks_unseen = strategy.collects_stats, strategy.tracks_unseen
         self._absgrad, self._noise_scale = config.absgrad and strategy.collects_stats, strategy.noise_scale
         self._pipeline = ViewPipeline(self.backend, state, self._project, rasterizer.select)
-        if self.lanes > 1:
+        if self.branches > 1:
             self._states, self._state_of_view = IterState.of_views(self.backend, self.batch)
-            joint.loss.allocate(self.lanes)
+            joint.loss.allocate(self.branches)
 
     @property
-    def lanes(self) -> int:
+    def branches(self) -> int:
         """Number of views that are rendered at the same time."""
-        return self.rasterizer.settings.lanes
+        return self.rasterizer.settings.branches
 
-    def leave_lanes(self) -> None:
+    def leave_branches(self) -> None:
         """Render one view at a time from now on, after the rasterizer's buffers are released."""
-        self.rasterizer.settings = replace(self.rasterizer.settings, lanes=1)
+        self.rasterizer.settings = replace(self.rasterizer.settings, branches=1)
         self.joint.loss.allocate(1)
 
     def launch(self, first: int = 0) -> None:
         """Queue the steps of a batch from step `first` on, and the update: the launches that a graph captures."""
-        if self.lanes > 1:
-            self._launch_lanes()
+        if self.branches > 1:
+            self._launch_branches()
             return
         raster, joint, state, splats = self.rasterizer, self.joint, self.state, self.model.splats
         for slot in self._views_ahead(first) if self.projects_ahead else self._views(first):
@@ -82,22 +82,22 @@ class BatchStep:
             joint.step(state)
         joint.update(self.model, state, raster.projected_batch.views, not self.config.visible_adam)
 
-    def _launch_lanes(self) -> None:
+    def _launch_branches(self) -> None:
         """Like `launch`, with several views at the same time."""
         kernel, state, states = self.backend.kernel, self.state, self._states
         inputs = state.array, self.schedule, self.order
         kernel("optim/begin_step", "begin_views")((1,), (self.batch,), *inputs, self.batch, states)
-        lanes = range(self.lanes)  # all on branches: with different priorities, one would wait for the others
-        for join in [self.backend.branch(partial(self._launch_lane, lane), lane) for lane in lanes]:
+        branches = range(self.branches)  # none on the main stream: its lower priority would make it wait
+        for join in [self.backend.branch(partial(self._launch_branch, branch), branch) for branch in branches]:
             join()
-        kernel("optim/begin_step", "end_views")((1,), (1,), state.array, states, self.batch, self.lanes)
+        kernel("optim/begin_step", "end_views")((1,), (1,), state.array, states, self.batch, self.branches)
         self.rasterizer.update(self.model.splats, state, self.update_options())
 
-    def _launch_lane(self, lane: int) -> None:
-        """Queue every view of a batch whose number is `lane`, modulo the number of lanes."""
+    def _launch_branch(self, branch: int) -> None:
+        """Queue every view of a batch whose number is `branch`, modulo the number of branches."""
         raster, loss, splats = self.rasterizer, self.joint.loss, self.model.splats
-        loss.select(lane)
-        for slot in range(lane, self.batch, self.lanes):
+        loss.select(branch)
+        for slot in range(branch, self.batch, self.branches):
             state = self._state_of_view[slot]
             raster.select(slot)
             raster.project_and_sort(splats, state, self.config.dropout)
@@ -269,7 +269,7 @@ class LocalBatch(CapturedGraph):
     @property
     def keeps_steps(self) -> bool:
         """See CapturedBatch."""
-        return self._batch_step.lanes == 1
+        return self._batch_step.branches == 1
 
     def grow_if_overflowed(self, state: IterState) -> bool:
         """See Rasterizer.grow_if_overflowed."""

@@ -72,7 +72,7 @@ class Trainer:
     splats: initial splats, at most config.max_splats, of SH degree config.trained_sh_degree or less. frozen: splats,
     also with at most this SH degree, that are rendered and never changed; they come first and do not count towards
     max_splats. rng: generator of density control; by default seeded with config.seed. sharding: with several ranks.
-    on_device: rows of splats and moments that are not in host memory, or None for all. lanes: see `make_rasterizer`.
+    on_device: rows of splats and moments that are not in host memory, or None for all. branches: see `make_rasterizer`.
     `notices`: warnings for the user; the caller drains this list.
     """
 
@@ -88,7 +88,7 @@ class Trainer:
         timer: PhaseTimer | None = None,
         sharding: Sharding | None = None,
         on_device: RowsOnDevice | None = None,
-        lanes: int | None = None,
+        branches: int | None = None,
     ) -> None:
         images, self.sharding = inputs.images, sharding or Unsharded()
         self.backend, self.config, self.notices = backend, config, list[str]()
@@ -103,7 +103,7 @@ class Trainer:
         self.cameras = self.images.cameras
         self.schedule = upload_schedule(backend, config)
         self.joint = JointModels(self._joint_inputs(inputs))
-        self.rasterizer = make_rasterizer(config, self.cameras, self.model, self.joint, lanes)
+        self.rasterizer = make_rasterizer(config, self.cameras, self.model, self.joint, branches)
         self.loss = self.joint.loss
         self.state = IterState(backend, num_splats=self.model.num, num_frozen=self.model.num_frozen)
         strategy = make_strategy(config, self.extent)
@@ -231,7 +231,7 @@ class Trainer:
         self.sharding.check()
         step = self.step - self.step % self.config.batch_size
         fit = functools.partial(self._together, "fit", step)
-        if self.scratch.leave_lanes(fit):
+        if self.scratch.leave_branches(fit):
             self.notices.append(f"out of device memory at step {step}: continuing with one view at a time")
             return
         self.notices.append(self.scratch.recover(step, fit, functools.partial(self._together, "prune")))

@@ -128,7 +128,7 @@ def test_no_view_begins_after_an_overflow(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize(
-    ("overflowed", "lanes", "needed"),
+    ("overflowed", "branches", "needed"),
     [
         ((0, 0, 0), 3, 90),
         ((0, 1, 0), 3, 90),
@@ -138,17 +138,17 @@ def test_no_view_begins_after_an_overflow(backend: Backend) -> None:
         ((1, 1, 1), 1, 50),
     ],
 )
-def test_the_end_of_several_views(backend: Backend, overflowed: tuple[int, ...], lanes: int, needed: int) -> None:
+def test_the_end_of_several_views(backend: Backend, overflowed: tuple[int, ...], branches: int, needed: int) -> None:
     """One overflow stops all; the buffers then need room for the view with most pairs. Means change by all views.
 
-    The pairs of a view that follows an overflowed one on its lane do not count: those of the first are among them.
+    The pairs of a view that follows an overflowed one on its branch do not count: those of the first are among them.
     """
     state = IterState(backend, step=12, loss=1.0, psnr=20.0, num_splats=9)
     together, states = IterState.of_views(backend, 3)
     for k, view in enumerate(states):
         values = {"loss": 1 + 0.25 * k, "psnr": 20 - k, "needed_pairs": (50, 60, 90)[k], "num_pairs": k}
         view.write(step=10 + k, view=k, num_splats=9, overflowed=overflowed[k], **values)
-    backend.kernel("optim/begin_step", "end_views")((1,), (1,), state.array, together, 3, lanes)
+    backend.kernel("optim/begin_step", "end_views")((1,), (1,), state.array, together, 3, branches)
     found = state.read()
     expected = {"step": 12, "view": 2, "loss": 1.75, "psnr": 17, "num_pairs": 2, "num_splats": 9}
     expected["needed_pairs"] = needed

@@ -167,17 +167,17 @@ def test_projecting_ahead_changes_no_bits(monkeypatch: pytest.MonkeyPatch) -> No
     np.testing.assert_array_equal(*found)
 
 
-@pytest.mark.parametrize("lanes", [2, 4])
+@pytest.mark.parametrize("branches", [2, 4])
 @pytest.mark.parametrize("changes", [{}, {"free_space": 1.0, "scene_points": True}, {"smooth_3d": 0.2}], ids=str)
 def test_views_at_the_same_time_change_no_bits(
-    changes: dict[str, object], lanes: int, monkeypatch: pytest.MonkeyPatch
+    changes: dict[str, object], branches: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor does an overflow, after which the whole batch is repeated."""
     expected, trainer = _trained(**changes)
     needed = int(trainer.state.read()["needed_pairs"])
-    monkeypatch.setattr(allocation, "num_lanes", lambda *_: lanes)
+    monkeypatch.setattr(allocation, "num_branches", lambda *_: branches)
     found, several = _trained(**changes)
-    assert several.batch_step.lanes == lanes
+    assert several.batch_step.branches == branches
     np.testing.assert_array_equal(found, expected)
     for name in ("step", "view", "skipped_updates", "skipped_steps"):
         assert several.state.read()[name] == trainer.state.read()[name]
@@ -189,8 +189,8 @@ def test_views_at_the_same_time_change_no_bits(
 
 
 def test_an_overflow_does_not_count_as_pairs_of_later_views(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With several views on a lane, those after it find its pairs in their counters."""
-    monkeypatch.setattr(allocation, "num_lanes", lambda *_: 2)
+    """With several views on a branch, those after it find its pairs in their counters."""
+    monkeypatch.setattr(allocation, "num_branches", lambda *_: 2)
     trainer = noise_trainer(open_backend("cpu", threads=1), 200, **TRAINED | {"batch": 8, "densify_start": 60})
     trainer.run_until(8)
     needed = int(trainer.state.read()["needed_pairs"])
@@ -210,18 +210,18 @@ def test_models_of_independent_views_only_add_losses() -> None:
             assert getattr(model, name) is getattr(JointModel, name), f"{model.__name__}.{name}"
 
 
-@pytest.mark.parametrize("lanes", [2, 4])
-def test_views_at_the_same_time_share_no_buffers(lanes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allocation, "num_lanes", lambda *_: lanes)
+@pytest.mark.parametrize("branches", [2, 4])
+def test_views_at_the_same_time_share_no_buffers(branches: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allocation, "num_branches", lambda *_: branches)
     trainer = noise_trainer(open_backend("cpu", threads=1), 200, **TRAINED)
     raster, found = trainer.rasterizer, []
-    for lane in range(lanes):
-        raster.select(lane)
-        trainer.loss.select(lane)
+    for branch in range(branches):
+        raster.select(branch)
+        trainer.loss.select(branch)
         parts = raster.projection, raster.tiles, raster.rendered, trainer.loss
         arrays = {id(value): value for part in parts for value in vars(part).values() if isinstance(value, np.ndarray)}
         found += [array.ctypes.data for array in arrays.values() if array is not trainer.loss.d_maps]
-    assert len(set(found)) == len(found) == lanes * 17
+    assert len(set(found)) == len(found) == branches * 17
 
 
 def test_views_at_the_same_time_on_any_device(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,11 +230,11 @@ def test_views_at_the_same_time_on_any_device(backend: Backend, monkeypatch: pyt
     Compared are first moments: Adam itself also moves by the sign of a gradient that is rounding alone.
     """
     found = []
-    for lanes in (1, 4):
-        monkeypatch.setattr(allocation, "num_lanes", lambda *_, count=lanes: count)
+    for branches in (1, 4):
+        monkeypatch.setattr(allocation, "num_branches", lambda *_, count=branches: count)
         trainer = noise_trainer(backend, 200, **TRAINED | {"deterministic": False, "densify_start": 60})
         trainer.run_until(4)
-        assert trainer.batch_step.lanes == lanes
+        assert trainer.batch_step.branches == branches
         moments = unpacked(backend.download(trainer.model.moments)[:, : trainer.model.num])[0]
         found.append(np.delete(moments, TURNED, axis=0))
     largest = np.abs(found[0]).max(axis=1, keepdims=True)
@@ -243,7 +243,7 @@ def test_views_at_the_same_time_on_any_device(backend: Backend, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    ("changes", "pixels", "lanes"),
+    ("changes", "pixels", "branches"),
     [
         ({}, 2_500_000, 4),
         ({}, 2_500_001, 1),
@@ -259,13 +259,15 @@ def test_views_at_the_same_time_on_any_device(backend: Backend, monkeypatch: pyt
     ],
     ids=str,
 )
-def test_small_photographs_are_rendered_at_the_same_time(changes: dict[str, object], pixels: int, lanes: int) -> None:
+def test_small_photographs_are_rendered_at_the_same_time(
+    changes: dict[str, object], pixels: int, branches: int
+) -> None:
     config = resolve_plan(load_config(None, {"batch": 4, "splat_budget": 0, **changes}), ring_of_views(4)).config
     gpu, cpu = (SimpleNamespace(name=name) for name in ("cuda", "cpu"))
-    assert allocation.num_lanes(config, gpu, pixels, None, fetches=False) == lanes  # type: ignore[arg-type]
-    assert allocation.num_lanes(config, gpu, pixels, None, fetches=True) == 1  # type: ignore[arg-type]
-    assert allocation.num_lanes(config, gpu, pixels, RowsOnDevice(59, 14), fetches=False) == 1  # type: ignore[arg-type]
-    assert allocation.num_lanes(config, cpu, pixels, None, fetches=False) == 1  # type: ignore[arg-type]
+    assert allocation.num_branches(config, gpu, pixels, None, fetches=False) == branches  # type: ignore[arg-type]
+    assert allocation.num_branches(config, gpu, pixels, None, fetches=True) == 1  # type: ignore[arg-type]
+    assert allocation.num_branches(config, gpu, pixels, RowsOnDevice(59, 14), fetches=False) == 1  # type: ignore[arg-type]
+    assert allocation.num_branches(config, cpu, pixels, None, fetches=False) == 1  # type: ignore[arg-type]
 
 
 def test_last_batch_is_whole() -> None:

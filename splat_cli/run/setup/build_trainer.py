@@ -62,13 +62,13 @@ def build_trainer(
     ranks: Ranks | None = None,
     origin: Iterable[float] = (0.0, 0.0, 0.0),
     on_device: RowsOnDevice | None = None,
-    lanes: int | None = None,
+    branches: int | None = None,
 ) -> Trainer:
     """A trainer that starts from splats or points.
 
     A TrainConfig is resolved for these inputs. Without points, splats are read from `init_from`.
     frozen: splats that stay unchanged, with at most the SH degree of training. ranks: with --gpus, led by this process.
-    origin: the scene's origin, for splats of `init_from`. on_device, lanes: see Trainer.
+    origin: the scene's origin, for splats of `init_from`. on_device, branches: see Trainer.
 
         trainer = build_trainer(open_backend(), TrainConfig(steps=500), TrainingInputs(images), (points, colors))
         trainer.run_until(500)
@@ -90,7 +90,7 @@ def build_trainer(
         timer=timer,
         sharding=sharding,
         on_device=on_device,
-        lanes=lanes,
+        branches=branches,
     )
     trainer.notices += notices
     return trainer
@@ -156,7 +156,7 @@ def build_trainer_within_memory(
             ranks=ranks,
             origin=data.scene.origin,
             on_device=memory.on_device,
-            lanes=memory.lanes,
+            branches=memory.branches,
         )
     except MemoryError:
         raise OutOfMemory(f"{memory.line()} did not fit; {memory.advice()}") from None

@@ -19,7 +19,7 @@ from splat_cli.train.allocation import (
     MAX_INITIAL_PAIRS,
     PAIRS_PER_SPLAT,
     never_grows,
-    num_lanes,
+    num_branches,
     pairs_per_splat,
     training_memory,
 )
@@ -38,7 +38,7 @@ class MemoryPlan:
     fourth where memory is short: most splats of large models are small or invisible in a view. num_frozen: number of
     splats of --frozen, each of which takes `saved_per_frozen` bytes fewer. on_device: where memory is short, the rows
     of the splats and their moments that are not in host memory; else None. on_host: bytes per splat of the other rows,
-    and free host memory for them, with what frozen splats leave of it. lanes: see RasterizationSettings.
+    and free host memory for them, with what frozen splats leave of it. branches: see RasterizationSettings.
     """
 
     photographs: int
@@ -52,7 +52,7 @@ class MemoryPlan:
     saved_per_frozen: float = 0
     on_device: RowsOnDevice | None = None
     on_host: tuple[int, int] = (0, 0)
-    lanes: int = 1
+    branches: int = 1
 
     @property
     def pairs_per_splat(self) -> int:
@@ -152,8 +152,8 @@ def plan_memory(
     tiles = max(ceil_div(view.width, TILE) * ceil_div(view.height, TILE) for view in views)
     available = _available(backend, config)
 
-    def plan(on_device: RowsOnDevice | None = None, host_room: int = 0, lanes: int = 1) -> MemoryPlan:
-        cost = training_memory(config, len(views), config.deterministic and backend.name == "cuda", on_device, lanes)
+    def plan(on_device: RowsOnDevice | None = None, host_room: int = 0, branches: int = 1) -> MemoryPlan:
+        cost = training_memory(config, len(views), config.deterministic and backend.name == "cuda", on_device, branches)
         return MemoryPlan(
             photographs=depth_bytes + resident,
             pictures=math.ceil(cost.fixed + cost.per_pixel * pixels + cost.per_tile * tiles),
@@ -166,11 +166,11 @@ def plan_memory(
             saved_per_frozen=Model.bytes_of_moments(on_device, config.num_features),
             on_device=on_device,
             on_host=_on_host(config, on_device, host_room, num_frozen) if on_device else (0, 0),
-            lanes=lanes,
+            branches=branches,
         )
 
     fetches = budget is not None and budget.on_host
-    in_memory = plan(lanes=num_lanes(config, backend, pixels, None, fetches))
+    in_memory = plan(branches=num_branches(config, backend, pixels, None, fetches))
     if in_memory.max_splats < in_memory.wanted_splats:
         in_memory = plan()
     fits = in_memory.max_splats == in_memory.wanted_splats

@@ -78,12 +78,12 @@ def _plan(backend, views=(), budget=None, num_frozen=0, **changes):
     return plan_memory(backend, config, views, 100, budget, num_frozen)
 
 
-@pytest.mark.parametrize(("batch", "lanes"), [(1, 1), (3, 1), (4, 2), (4, 4)])
-def test_estimate_is_what_is_allocated(batch, lanes, monkeypatch):
+@pytest.mark.parametrize(("batch", "branches"), [(1, 1), (3, 1), (4, 2), (4, 4)])
+def test_estimate_is_what_is_allocated(batch, branches, monkeypatch):
     backend = open_backend("cpu")
     num = 8192
     for module in (allocation, memory_plan):
-        monkeypatch.setattr(module, "num_lanes", lambda *_: lanes)
+        monkeypatch.setattr(module, "num_branches", lambda *_: branches)
     trainer = _trainer(backend, num, max_splats=num, batch=batch)
     raster, model = trainer.rasterizer, trainer.model
     arrays = [*model.planes().values(), trainer.loss.d_maps, *(shown[0] for shown in trainer.images._resident.values())]
@@ -215,22 +215,22 @@ def test_offload_on_and_off(monkeypatch):
     ids=str,
 )
 def test_views_follow_one_another_if_several_at_the_same_time_do_not_fit(changes, monkeypatch):
-    """As many splats fit as without lanes; rows go to host memory only if that is not enough, either."""
+    """As many splats fit as with one at a time; rows go to host memory only if that is not enough, either."""
     backend = open_backend("cpu")
     expected = _plan(backend, batch=4, **changes)
-    monkeypatch.setattr(memory_plan, "num_lanes", lambda *_: 4)
+    monkeypatch.setattr(memory_plan, "num_branches", lambda *_: 4)
     found = _plan(backend, batch=4, **changes)
-    assert (found.lanes, found) == (1, expected)
+    assert (found.branches, found) == (1, expected)
     assert (found.on_device is None) == (changes != {"max_memory": 0.7})
-    assert _plan(backend, batch=4).lanes == 4
+    assert _plan(backend, batch=4).branches == 4
 
 
 @pytest.mark.parametrize("max_memory", [None, 0.003])
 def test_the_plan_decides_how_many_views_are_rendered_at_the_same_time(training, tmp_path, monkeypatch, max_memory):
     found = set()
     for module in (allocation, memory_plan):
-        monkeypatch.setattr(module, "num_lanes", lambda *_: 4)
-    monkeypatch.setattr(BatchStep, "measure_loss", lambda step, state=None: found.add(step.lanes))
+        monkeypatch.setattr(module, "num_branches", lambda *_: 4)
+    monkeypatch.setattr(BatchStep, "measure_loss", lambda step, state=None: found.add(step.branches))
     training.new(tmp_path / "run", max_memory=max_memory, max_splats=5000, batch=4, splat_budget=0, report=False)
     assert found == {1 if max_memory else 4}
 
@@ -317,14 +317,14 @@ def test_views_follow_one_another_before_splats_are_pruned(backend, budget, monk
     settings = {"batch": 4, "densify_start": 15, "max_splats": 3000}
     expected = _trainer(open_backend("cpu", threads=1), **settings)
     expected.run_until(60)
-    monkeypatch.setattr(allocation, "num_lanes", lambda *_: 4)
+    monkeypatch.setattr(allocation, "num_branches", lambda *_: 4)
     trainer = _trainer(backend, **settings)
     trainer.run_until(4)
-    assert trainer.batch_step.lanes == 4
+    assert trainer.batch_step.branches == 4
     trainer.rasterizer.resize_pairs(int(trainer.state.read()["needed_pairs"]) // 2)
     budget.limit = budget.live
     trainer.run_until(60)
-    assert (trainer.step, trainer.batch_step.lanes) == (60, 1)
+    assert (trainer.step, trainer.batch_step.branches) == (60, 1)
     assert trainer.notices == ["out of device memory at step 4: continuing with one view at a time"]
     assert trainer.model.num == trainer.config.max_splats == 3000
     np.testing.assert_array_equal(trainer.splats.params[:, :3000], expected.splats.params[:, :3000])
