@@ -1,6 +1,6 @@
 // Starts a step on the device: chooses the photograph, learning rates and background, and resets counters. Everything these kernels
 // need is in device memory, so that a captured step can be replayed without new arguments. Each kernel runs in one thread, except
-// begin_batch and next_views (one block, one thread per view).
+// begin_views, begin_batch and next_views (one block, one thread per view).
 //
 // One state, without projecting ahead: begin_step, then project and render the view, for each view.
 //
@@ -15,6 +15,12 @@
 //              render, differentiate                    begin_step(N), project view 2
 //     view 2   copy_view_state(N -> S) <--------------- N is at view 2
 //              render, differentiate, update
+//
+// A state per view, for views of a batch that are rendered at the same time, on branches (BatchStep._launch_branches):
+//
+//     begin_views(S)        states[0 .. count - 1] are at the views of the batch
+//                           branch i: project, render, differentiate views i, i + branches, ...
+//     end_views(S)          S is at the last view; update
 //
 // Several ranks project their splats into all views of a batch first, so each rank starts all views at once:
 //
