@@ -1,13 +1,16 @@
 """Batches: one update by the mean gradient of several views."""
 
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from splat_cli.config.presets import load_config
 from splat_cli.device import Backend, open_backend
+from splat_cli.device.cpu import CpuBackend
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.splats import Splats
 from splat_cli.joint.depth.supervision import DepthSupervision
@@ -222,6 +225,45 @@ def test_views_at_the_same_time_share_no_buffers(branches: int, monkeypatch: pyt
         arrays = {id(value): value for part in parts for value in vars(part).values() if isinstance(value, np.ndarray)}
         found += [array.ctypes.data for array in arrays.values() if array is not trainer.loss.d_maps]
     assert len(set(found)) == len(found) == branches * 17
+
+
+class InterleavedBackend(CpuBackend):
+    """Executes launches of concurrent branches in random order, except for the order of each branch."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(threads=1)
+        self.rng, self.queues, self.queue = np.random.default_rng(seed), list[list[Any]](), None
+
+    def kernel(self, file: str, name: str, **defines: int) -> Any:
+        launch = super().kernel(file, name, **defines)
+        queue = self.queue
+        return launch if queue is None else lambda *arguments: queue.append(partial(launch, *arguments))
+
+    def branch(self, launch: Any, number: int = 0) -> Any:
+        self.queue = []
+        launch()
+        self.queues.append(self.queue)
+        self.queue = None
+        return self.join
+
+    def join(self) -> None:
+        while left := [queue for queue in self.queues if queue]:
+            left[self.rng.integers(len(left))].pop(0)()
+        self.queues.clear()
+
+
+@pytest.mark.parametrize(("batch", "branches"), [(4, 2), (4, 4), (8, 4)])
+@pytest.mark.parametrize("changes", [{}, {"free_space": 1.0, "scene_points": True}], ids=str)
+def test_kernels_of_views_at_the_same_time_run_in_any_order(
+    batch: int, branches: int, changes: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, _ = _trained(batch=batch, **changes)
+    monkeypatch.setattr(allocation, "num_branches", lambda *_: branches)
+    for seed in range(2):
+        trainer = noise_trainer(InterleavedBackend(seed), 200, **{**TRAINED, "batch": batch, **changes})
+        trainer.run_until(48)
+        assert trainer.batch_step.branches == branches
+        np.testing.assert_array_equal(trainer.splats.params[:, : trainer.model.num], expected)
 
 
 def test_views_at_the_same_time_on_any_device(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
