@@ -16,7 +16,7 @@ from splat_cli.render.project import batch_size_defines
 from splat_cli.render.tiles import SORT_DEFINES
 from splat_cli.run.plan import (
     BATCH_MIN_VIEWS,
-    MIN_SPLATS,
+    BUDGET_MIN_SPLATS,
     STEPS_RANGE,
     default_batch,
     resolve_schedule,
@@ -154,7 +154,7 @@ def _advice(config: ResolvedConfig, pixels: float, num_views: int, num_cores: in
     (low, high), total = _ADVISED_STEPS, num_views * pixels
     for downscale in _DOWNSCALES:
         fewer = unit_of_budget(num_views, total / downscale**2) / unit_of_budget(num_views, total)
-        splats = max(int(config.max_splats * fewer), min(config.max_splats, MIN_SPLATS))
+        splats = max(int(config.max_splats * fewer), min(config.max_splats, BUDGET_MIN_SPLATS))
         step = step_seconds(pixels / downscale**2, splats, num_cores)
         steps = min(int(_SHORT / step) // 500 * 500, high)
         if steps >= low:

@@ -163,7 +163,7 @@ def default_batch(config: TrainConfig, steps: int, num_views: int) -> int:
 
 # Number of splats: docs/experiments/densification.md.
 BUDGET, LONG_BUDGET = 1.74, 2.15  # splat_budget
-MIN_SPLATS = 20_000  # default of runs on few pixels
+BUDGET_MIN_SPLATS = 20_000  # default of runs on few pixels
 MIN_VIEW_PIXELS = 700_000  # smaller photographs need as many splats as those of this size
 MIN_PIXELS_PER_SPLAT = 87  # with a budget of 1, on tiny photographs
 # with more fine detail in the error than MIN_DETAIL, more splats pay, up to MAX_DETAIL_FACTOR times as many
@@ -177,7 +177,9 @@ def apply_splat_budget(
 
     sparse: default of splat_budget of a sparse capture (`sparse_budget`).
     """
-    default, least = (sparse, SPARSE_MIN_SPLATS) if sparse else (default_budget(config.steps, num_views), MIN_SPLATS)
+    default, least = sparse, SPARSE_MIN_SPLATS
+    if default is None:
+        default, least = default_budget(config.steps, num_views), BUDGET_MIN_SPLATS
     factor = default if config.splat_budget is None else config.splat_budget
     if factor == 0:
         return config
