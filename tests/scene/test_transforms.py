@@ -386,20 +386,34 @@ def test_missing_half_of_the_blender_photographs(splat, tmp_path, kind, message)
     assert (result.code, result.err.count("\n"), message in result.err) == (2, 1, True), result.err
 
 
-@pytest.mark.parametrize(("axis", "focal"), [("x", "35 by fl_x"), ("y", "36 by fl_y")])
-def test_two_focal_lengths_that_disagree(tmp_path, axis, focal):
+@pytest.mark.parametrize("axis", ["x", "y"])
+def test_an_angle_of_view_that_differs_from_the_focal_length_is_named(tmp_path, axis):
     views = ring_of_views(3)
     sides = {"x": (views[0].width, views[0].fx), "y": (views[0].height, views[0].fy)}
     side, length = sides[axis]
     write_transforms(tmp_path, views, **{f"camera_angle_{axis}": 2 * math.atan(side / (2 * length))})
-    assert len(read_scene(tmp_path).views) == 3
-    write_transforms(tmp_path, views, **{f"camera_angle_{axis}": 2.0})
-    with pytest.raises(SceneError, match=focal):
-        read_scene(tmp_path)
+    assert "not read" not in read_scene(tmp_path).found
+    for angle in (2.0, 0, 4.0):
+        write_transforms(tmp_path, views, **{f"camera_angle_{axis}": angle})
+        scene = read_scene(tmp_path)
+        assert f"(not read: camera_angle_{axis}, which differs from fl_{axis})" in scene.found
+        assert (scene.views[0].fx, scene.views[0].fy) == (views[0].fx, views[0].fy)
+
+
+def test_focal_lengths_of_blendernerf(tmp_path):
+    """It writes the angles of Blender's sensor of 36 x 24 mm, and focal lengths of the picture."""
+    views = ring_of_views(3, 32, 32)
+    focal = views[0].fx
+    lens = 36 * focal / 32  # mm
+    angles = {"camera_angle_x": 2 * math.atan(18 / lens), "camera_angle_y": 2 * math.atan(12 / lens)}
+    write_transforms(tmp_path, views, **angles, fl_x=focal, fl_y=focal, k1=0.0, w=32.0, h=32.0, aabb_scale=4)
+    scene = read_scene(tmp_path)
+    assert [(view.fx, view.fy) for view in scene.views] == [(focal, focal)] * 3
+    assert "(not read: camera_angle_y, which differs from fl_y)" in scene.found
 
 
 @pytest.mark.parametrize("wrong", [{"fl_x": 0}, {"fl_x": -35.0}, {"camera_angle_x": 0}, {"camera_angle_x": 4.0}])
 def test_a_focal_length_that_is_not_positive_is_not_replaced_by_the_other(tmp_path, wrong):
-    write_transforms(tmp_path, ring_of_views(3), **wrong)
+    write_transforms(tmp_path, ring_of_views(3), **{"fl_x": None, "camera_angle_x": 0.8, **wrong})
     with pytest.raises(SceneError, match="focal length along x is not positive"):
         read_scene(tmp_path)

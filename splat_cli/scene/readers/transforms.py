@@ -111,9 +111,31 @@ def frames_from(
 
 
 def _unread(document: dict[str, Any], entries: list[Any]) -> str:
-    """Text that names keys that are not read and may change the picture, such as `time`; empty without any."""
+    """Text that names what is not read and may change the picture, such as `time`; empty without anything."""
     keys = {*document}.union(*(entry.keys() for entry in entries if isinstance(entry, dict)))
-    return not_read(sorted(keys - _KEYS - _WITHOUT_EFFECT - {*_UNREAD}))
+    return not_read([*_outweighed(document, entries), *sorted(keys - _KEYS - _WITHOUT_EFFECT - {*_UNREAD})])
+
+
+def _outweighed(document: dict[str, Any], entries: list[Any]) -> list[str]:
+    """Angles of view that differ from the focal lengths, such as BlenderNeRF's, which are those of the sensor."""
+    found = set()
+    for entry in filter(lambda entry: isinstance(entry, dict), entries):
+        with contextlib.suppress(Unusable):
+            values = _with_own(document, entry)
+            for axis, side in (("x", "w"), ("y", "h")):
+                given: list[Any] = [values.get(key) for key in (f"fl_{axis}", f"camera_angle_{axis}", side)]
+                if all(map(is_number, given)) and not _agree(*given):
+                    found.add(f"camera_angle_{axis}, which differs from fl_{axis}")
+    return sorted(found)
+
+
+def _agree(focal: float, angle: float, side: float) -> bool:
+    """Whether an angle of view across `side` pixels gives about that focal length."""
+    return 0 < angle < math.pi and math.isclose(focal, _focal_of(angle, side), rel_tol=_FOCAL_TOLERANCE)
+
+
+def _focal_of(angle: float, side: float) -> float:
+    return side / (2 * math.tan(angle / 2))
 
 
 def _applied(document: dict[str, Any], path: Path) -> np.ndarray | None:
@@ -399,21 +421,16 @@ def _size(values: dict[str, Any], photo: Path) -> tuple[int, int]:
 
 
 def _focal(values: dict[str, Any], axis: str, side: int) -> float | None:
-    """Focal length in pixels: as stated, or from the angle of view across `side` pixels; None without both.
+    """Focal length in pixels: as stated, else from the angle of view across `side` pixels; None without both.
 
-    Unusable if it is not positive, or if both are stated and disagree.
+    Unusable if it is not positive.
     """
     focal, angle = number(values, f"fl_{axis}"), number(values, f"camera_angle_{axis}")
-    if (focal is not None and focal <= 0) or (angle is not None and not 0 < angle < math.pi):
-        raise Unusable(f"its focal length along {axis} is not positive (fl_{axis}, or camera_angle_{axis} below pi)")
-    if angle is None:
+    if focal is None and angle is not None and 0 < angle < math.pi:
+        focal = _focal_of(angle, side)
+    if (focal is None and angle is None) or (focal is not None and focal > 0):
         return focal
-    of_angle = side / (2 * math.tan(angle / 2))
-    if focal is not None and not math.isclose(focal, of_angle, rel_tol=_FOCAL_TOLERANCE):
-        raise Unusable(
-            f"its focal length is {focal:g} by fl_{axis} and {of_angle:g} by camera_angle_{axis}: remove the wrong one"
-        )
-    return of_angle if focal is None else focal
+    raise Unusable(f"its focal length along {axis} is not positive (fl_{axis}, or camera_angle_{axis} below pi)")
 
 
 def _distortion(values: dict[str, Any]) -> Distortion | None:
