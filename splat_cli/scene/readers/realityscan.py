@@ -69,14 +69,17 @@ def read_realityscan(root: Path, options: SceneOptions) -> Dataset:
         columns = "#name,x,y,alt,heading,pitch,roll,f,px,py,k1,k2,k3,k4,t1,t2"
         raise SceneError(f"{root} has no registration of RealityScan, a .csv file with the columns {columns}")
     images = ImageIndex(export_image_folder(root, options))
-    rows = ((row["name"] or "", row) for row in _rows(path))
-    frames, skipped = usable_frames(rows, partial(_frame, images))
+    rows, declared = _rows(path)
+    frames, skipped = usable_frames(((row["name"] or "", row) for row in rows), partial(_frame, images))
     others = not_read([other.name for other in _registrations(root)][1:])
-    return Dataset(f"RealityScan's cameras in {path}{others}", images.folder, frames, Points(), skipped)
+    count = "" if declared in (None, str(len(rows))) else f", which declares {declared!a} cameras and has {len(rows)}"
+    return Dataset(f"RealityScan's cameras in {path}{count}{others}", images.folder, frames, Points(), skipped)
 
 
-def _rows(path: Path) -> list[dict[str, str | None]]:
-    """The rows below the line with the columns, which may follow a line with the number of cameras.
+def _rows(path: Path) -> tuple[list[dict[str, str | None]], str | None]:
+    """The rows below the line with the columns, and the number of cameras in a line above, if there is one.
+
+    The numbers may differ: it is unknown whether RealityScan counts cameras that are not exported.
 
     None: the row ends before that column. `_BEYOND`: the values after the last column.
     """
@@ -99,9 +102,8 @@ def _rows(path: Path) -> list[dict[str, str | None]]:
             reader = csv.DictReader(lines, columns[:_MAX_COLUMNS], _BEYOND, delimiter=separator, skipinitialspace=True)
             rows: list[dict[str, Any]] = list(itertools.islice(reader, MAX_PHOTOGRAPHS + 1))
         check_count(path, "cameras", len(rows))
-        if declared and declared[1] != str(len(rows)):
-            raise SceneError(f"{path} declares {declared[1][:40]!a} cameras and has {len(rows)}: export it again")
-        return [{**row, _BEYOND: "".join(row.get(_BEYOND) or "")} for row in rows]
+        found = [{**row, _BEYOND: "".join(row.get(_BEYOND) or "")} for row in rows]
+        return found, declared[1][:40] if declared else None
     except OSError as error:
         raise SceneError(f"{path} cannot be read: {error.strerror or error}") from error
     except csv.Error as error:
