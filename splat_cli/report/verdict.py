@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.config import SETTINGS
-from splat_cli.config.combinations import uses_free_space
+from splat_cli.config import SETTINGS, TrainConfig
+from splat_cli.config.combinations import single_gpu_options, uses_free_space
 from splat_cli.config.presets import as_arguments, changed_settings
 from splat_cli.report.markup import Markup, join, prose, roughly, tag
 from splat_cli.report.run_data import ComparedView, RunData
-from splat_cli.run.plan import LONG_VIEWS, SHORT_RUN, default_steps
+from splat_cli.run.plan import LONG_VIEWS, SHORT_RUN, default_batch, default_steps
+from splat_cli.scene.lens.distortion import Equirectangular
 
 _GOOD, _FAIR = 26.0, 22.0  # dB
 _GRADES = (
@@ -35,8 +36,8 @@ _MANY_SPLATS, _MORE_SPLATS = 3_000_000, 2.5  # --max-splats and splats of --pres
 _MESH_STEPS, _MESH_STEPS_PER_VIEW = 1000, 10  # steps of `splat mesh`, and as many as fusing a depth map takes
 _COMPARE = (
     "Click on the worst views above, and move the slider under the scene to compare them with their photographs. If a "
-    "photograph is shifted against the splats, its pose is wrong: train again with `--pose-opt`. If it is blurred, or "
-    "something moved, train with `--robust` instead. If the splats are smeared, take more photographs of that place."
+    "photograph is shifted against the splats, its pose is wrong: {pose}. If it is blurred, or something moved, "
+    "{moved}. If the splats are smeared, take more photographs of that place."
 )
 _MORE_PHOTOGRAPHS = (
     "Take more photographs of what the worst views show: sharp ones, each of which overlaps the next by two thirds, in "
@@ -264,12 +265,25 @@ def _mend(data: RunData, scores: _Scores) -> Iterator[_Step]:
         command, seconds = _training(data, **changes), _seconds(data, _work(data, changes))
         yield _Step(prose(f"Train again: {'; '.join(reasons)}."), command, seconds)
     if data.measured.get("hidden_points", 0) >= _HIDDEN:
-        train = "" if uses_free_space(data.config) else " If they come back, train with `--free-space 0.1`."
+        keeps = uses_free_space(data.config) or _is_spherical(data)
+        train = "" if keeps else " If they come back, train with `--free-space 0.1`."
         yield _Step(prose(f"Remove floaters.{train}"), f"splat clean {_run(data)}", _seconds_to_clean(data))
     if _behind(scores)[0]:
-        yield _Step(prose(_COMPARE), _training(data, **changes, pose_opt=True), _seconds(data, _work(data, changes)))
+        yield _compare(data, changes)
     if _overfits(data) and data.trials:
         yield _Step(prose("Take more photographs against overfitting. Trial runs have already tried shorter training."))
+
+
+def _compare(data: RunData, changes: Mapping[str, Any]) -> _Step:
+    """Find out why some views fail. The command has the first option against it that the run has not."""
+    config = data.config
+    pose = "estimate poses anew with `splat sfm`" if config.pose_opt else "train again with `--pose-opt`"
+    moved = "leave it out" if config.robust else f"train with `--robust`{'' if config.pose_opt else ' instead'}"
+    why = prose(_COMPARE.format(pose=pose, moved=moved))
+    if config.pose_opt and config.robust:
+        return _Step(why)
+    option = "robust" if config.pose_opt else "pose_opt"
+    return _Step(why, _training(data, **changes, **{option: True}), _seconds(data, _work(data, changes)))
 
 
 def _better_training(data: RunData) -> tuple[list[str], dict[str, Any]]:
@@ -283,8 +297,12 @@ def _better_training(data: RunData) -> tuple[list[str], dict[str, Any]]:
         changes["downscale"] = 1
     if data.is_finished and not data.trials:
         if _overfits(data):
-            reasons.append("half the steps and a penalty on splats in empty space prevent overfitting")
-            changes |= {"steps": config.num_steps // 2, "free_space": 1.0}
+            changes["steps"] = max(config.num_steps // 2, 1)
+            if _is_spherical(data):
+                reasons.append("half the steps prevent overfitting")
+            else:
+                reasons.append("half the steps and a penalty on splats in empty space prevent overfitting")
+                changes["free_space"] = 1.0
         elif config.num_steps < min(SHORT_RUN, _default_steps(data)):
             reasons.append(f"{config.num_steps:,} steps are few, the default is enough")
             changes["steps"] = None
@@ -298,13 +316,27 @@ def _default_steps(data: RunData) -> int:
     return default_steps(len(data.run.views("train")))
 
 
+def _is_spherical(data: RunData) -> bool:
+    """Whether photographs are spherical: these allow no penalty on splats in empty space."""
+    return any(isinstance(view.distortion, Equirectangular) for view in data.run.views("train"))
+
+
 def _training(data: RunData, **changes: Any) -> str:
-    """The command that trains the scene with the settings of this run, also those that trials chose, and `changes`."""
-    settings = changed_settings(data.config)
+    """The command that trains the scene with the settings of this run, also those that trials chose, and `changes`.
+
+    Without what the run chose by itself, and without several GPUs if a change needs a single one.
+    """
+    config, chosen = data.config, data.trials.get("chosen", {})
+    settings = changed_settings(config)
     settings.pop("save_at", None)
-    if not data.trials and data.config.num_steps == _default_steps(data):
+    if not data.trials and config.num_steps == _default_steps(data):
         settings.pop("steps", None)
+    batch = default_batch(config, config.num_steps, len(data.run.views("train")))
+    if "batch" not in chosen and settings.get("batch") == batch:
+        settings.pop("batch", None)
     settings = {name: value for name, value in {**settings, **changes}.items() if value != SETTINGS[name].default}
+    if single_gpu_options(TrainConfig(**settings)) and settings.pop("gpus", None):
+        settings.pop("batch", None)
     return shlex.join(["splat", "train", data.provenance.get("scene", "SCENE"), *as_arguments(settings)])
 
 

@@ -12,13 +12,14 @@ from splat_cli.eval.metrics import Score
 from splat_cli.report.run_data import ComparedView, RunData
 from splat_cli.report.verdict import badge, verdict
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.scene.lens.distortion import Equirectangular
 from tests.views import ring_of_views
 
 
 @pytest.fixture
 def data(tmp_path, monkeypatch):
     """A good run on 50 photographs: 28 dB on all held-out views, 29 dB in training."""
-    monkeypatch.setattr(RunDir, "views", lambda run, which: {"train": [None] * 50}[which])
+    monkeypatch.setattr(RunDir, "views", lambda run, which: {"train": ring_of_views(50)}[which])
     return RunData(
         run=RunDir(tmp_path / "my run"),
         config=load_config(None, {"eval": True, "steps": 100}),
@@ -114,7 +115,7 @@ def test_poor_run_without_a_known_cause_needs_photographs(long):
 
 
 def test_more_splats_are_advised_for_many_photographs_only(long, monkeypatch):
-    monkeypatch.setattr(RunDir, "views", lambda run, which: [None] * 300)
+    monkeypatch.setattr(RunDir, "views", lambda run, which: ring_of_views(300))
     many = dataclasses.replace(changed(long, steps=20_000), step=20_000)
     assert commands(many) == [*DELIVERY[:1], "splat train photos/garden --eval --preset quality", *DELIVERY[1:]]
     assert commands(changed(many, max_splats=3_000_000)) == DELIVERY
@@ -144,6 +145,29 @@ def test_a_new_run_keeps_settings_and_what_trials_chose(data):
     [command, *_] = commands(trained)
     assert command.startswith("splat train photos/garden ")
     assert set(command.split()[3:]) == {"--eval", "--steps=100", "--free-space=1.0", "--seed=7", "--images=pics"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "chosen", "expected"),
+    [
+        ({"batch": 4}, {}, ""),  # the default: it differs with --pose-opt
+        ({"batch": 8}, {}, "--batch=8 "),
+        ({"batch": 4}, {"batch": 4}, "--steps=10000 --batch=4 "),
+        ({"batch": 4, "gpus": 2}, {}, ""),  # refused with --pose-opt
+        ({"pose_opt": True}, {}, "--pose-opt --robust"),
+        ({"robust": True}, {}, "--robust --pose-opt"),
+        ({"pose_opt": True, "robust": True}, {}, None),
+    ],
+)
+def test_a_new_run_against_bad_views_is_another_one(long, settings, chosen, expected):
+    bad = dataclasses.replace(changed(long, **settings), metrics={10_000: scores([12, *[28.0] * 7])})
+    [*found] = commands(dataclasses.replace(bad, trials={"chosen": chosen} if chosen else {}))[: -len(DELIVERY)]
+    if expected is None:
+        assert not found
+        assert "its pose is wrong: estimate poses anew with splat sfm. If it is blurred" in told(bad)
+        return
+    words = [*expected.split(), *([] if "--pose-opt" in expected else ["--pose-opt"]), "--eval"]
+    assert [sorted(command.split()[3:]) for command in found] == [sorted(words)]
 
 
 def test_worst_views_are_links_into_the_scene(data):
@@ -208,6 +232,15 @@ def test_overfitting(data, long):
     tried = dataclasses.replace(overfitted, trials={"chosen": {}})
     assert commands(tried) == DELIVERY
     assert "this run.Take more photographs against overfitting." in told(tried)
+
+
+def test_spherical_photographs_allow_no_penalty_in_empty_space(long, monkeypatch):
+    spheres = [dataclasses.replace(view, distortion=Equirectangular()) for view in ring_of_views(50)]
+    monkeypatch.setattr(RunDir, "views", lambda run, which: spheres)
+    figures = [{"step": 10_000, "psnr": 29.0, "seconds": 10.0}]
+    overfitted = dataclasses.replace(long, metrics={10_000: scores([24] * 8, hidden_points=0.08)}, figures=figures)
+    assert commands(overfitted)[0] == "splat train photos/garden --eval --steps=5000"
+    assert "--free-space" not in told(overfitted)
 
 
 def test_advice_against_floaters_is_not_what_was_trained_with(data):
