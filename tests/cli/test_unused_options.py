@@ -15,7 +15,9 @@ from splat_cli.config.combinations import (
     owner_of,
     single_gpu_options,
     trains_in_batches,
+    unused_options,
 )
+from splat_cli.config.presets import load_config, preset_names, requested_settings
 from splat_cli.errors import SplatError
 from tests.scene.transforms_files import write_point_cloud
 
@@ -53,6 +55,13 @@ def test_option_without_effect_is_reported(splat, options, owner):
 def test_option_without_effect_beside_another_is_reported(splat, options, line):
     assert line in splat("train", "nowhere", *options, "--device", "cpu").err
     assert "does nothing" not in splat("train", "nowhere", *options[:2], "--device", "cpu").err
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_no_preset_has_settings_without_effect(preset):
+    """Batches, cities and Python do not know which settings the preset gave."""
+    config = load_config(preset)
+    assert unused_options(config, requested_settings(config)) == []
 
 
 def test_axes_of_files_that_have_none_are_reported(splat):

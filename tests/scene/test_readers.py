@@ -264,6 +264,13 @@ def test_bundler_with_a_longer_list_of_names(tmp_path, views):
         read_scene(tmp_path)
 
 
+def test_bundler_beside_a_list_of_something_else(tmp_path, views):
+    write_bundler(tmp_path, views, POINTS, np.zeros((len(POINTS), 3), int))
+    (tmp_path / "list.txt").rename(tmp_path / "bundle_list.txt")
+    (tmp_path / "list.txt").write_text("images/first.jpg\n")
+    assert len(read_scene(tmp_path).views) == len(views)
+
+
 @pytest.mark.parametrize("color", ["300 0 0", "-1 0 0", "nan 0 0"])
 def test_bundler_with_colours_of_another_range(tmp_path, views, color):
     write_bundler(tmp_path, views, POINTS, np.zeros((len(POINTS), 3), int))

@@ -103,7 +103,8 @@ def _numbers(path: Path) -> np.ndarray:
 
 
 def _labels(path: Path, num: int) -> list[str]:
-    """The names in the list; "0 FOCAL_LENGTH" may follow each. SceneError unless the list has `num` names."""
+    """The names in the list; "0 FOCAL_LENGTH" may follow each. SceneError unless a list has `num` names."""
+    others = []
     for name in _LISTS:
         beside = path.with_name(name.format(stem=path.stem))
         if beside.is_file():
@@ -111,7 +112,9 @@ def _labels(path: Path, num: int) -> list[str]:
             labels = [_NUMBERS_OF_NAME.sub("", line.strip()) for line in lines if line.strip()]
             if len(labels) == num:
                 return labels
-            raise SceneError(f"{beside} lists {len(labels)} photographs, {path} has {num} cameras: export both again")
+            others.append(f"{beside} lists {len(labels)} photographs")
+    if others:
+        raise SceneError(f"{', '.join(others)}, {path} has {num} cameras: export both again")
     raise SceneError(f"beside {path} there is no list.txt with the names of its photographs: export it, too")
 
 
