@@ -208,9 +208,9 @@ def _is_uneven(data: RunData) -> bool:
 
 
 def _contradictions(data: RunData) -> list[Markup]:
-    """What is wrong if held-out photographs and those of training are poor: the cause of all else."""
+    """What is wrong if held-out photographs and those of training are poor, except in short or unfinished runs."""
     training = _training_psnr(data)
-    if not (data.config.eval and data.measured and training is not None):
+    if not (data.config.eval and data.measured and training is not None) or not data.is_finished or _is_short(data):
         return []
     if data.measured["psnr"] >= _NOT_MATCHED[0] or training >= _NOT_MATCHED[1]:
         return []
@@ -303,7 +303,7 @@ def _better_training(data: RunData) -> tuple[list[str], dict[str, Any]]:
             else:
                 reasons.append("half the steps and a penalty on splats in empty space prevent overfitting")
                 changes["free_space"] = 1.0
-        elif config.num_steps < min(SHORT_RUN, _default_steps(data)):
+        elif _is_short(data):
             reasons.append(f"{config.num_steps:,} steps are few, the default is enough")
             changes["steps"] = None
     if _is_uneven(data):
@@ -314,6 +314,11 @@ def _better_training(data: RunData) -> tuple[list[str], dict[str, Any]]:
 
 def _default_steps(data: RunData) -> int:
     return default_steps(len(data.run.views("train")))
+
+
+def _is_short(data: RunData) -> bool:
+    """Whether more steps would show more of what photographs agree on."""
+    return data.config.num_steps < min(SHORT_RUN, _default_steps(data))
 
 
 def _is_spherical(data: RunData) -> bool:
