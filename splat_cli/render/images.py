@@ -51,13 +51,13 @@ def key_of(path: Path) -> str | None:
 
 
 def refuse_foreign(paths: Iterable[Path]) -> None:
-    """UsageError if one of the files is an image of another program, such as a photograph, or lies beside one.
+    """UsageError if one of the files is an image of another program, such as a photograph, or new and beside one.
 
-    Beside a photograph of its name, a picture would be taken for another photograph.
+    Beside a photograph of its name, a picture would be taken for another photograph. Earlier pictures may have copies.
     """
     for path in paths:
         beside = {path.with_suffix(kind) for suffix in PHOTOGRAPH_SUFFIXES for kind in (suffix, suffix.upper())}
-        for other in (path, *sorted(beside - {path})):
+        for other in [path] if path.exists() else sorted(beside):
             if other.exists() and key_of(other) is None and _is_image(other):
                 would = "be overwritten" if other == path else f"have {path.name} beside it, as another photograph"
                 raise UsageError(f"{other} was not written by splat and would {would}: name another folder")

@@ -4,6 +4,7 @@ import hashlib
 import shutil
 
 import pytest
+from PIL import Image
 
 from splat_cli.api.splats import convert
 from splat_cli.errors import UsageError
@@ -112,3 +113,11 @@ def test_no_picture_is_written_beside_the_photograph_of_its_name(splat, run_copy
     assert result.code == 2
     assert "a_00.JPG was not written by splat and would have a_00.png beside it" in result.err
     assert len(list(photos.iterdir())) == len(before)
+
+
+def test_pictures_with_copies_of_another_format_are_rendered_again(splat, run_copy, tmp_path):
+    command = ["render", run_copy, "--views", "test", "-o", tmp_path / "out", "--device", "cpu"]
+    assert splat(*command).code == 0
+    for path in list((tmp_path / "out").iterdir()):
+        Image.open(path).convert("RGB").save(path.with_suffix(".jpg"))
+    assert splat(*command, "--background", "white").code == 0
