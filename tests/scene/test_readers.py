@@ -312,5 +312,5 @@ def test_realityscan_as_spreadsheets_save_it(tmp_path, views, encoding, separato
     for view, other in zip(read_scene(tmp_path).views, expected, strict=True):
         np.testing.assert_array_equal(view.w2c, other.w2c)
     path.write_text(text.replace(".", ",").replace(",jpg", ".jpg"), encoding)
-    with pytest.raises(SceneError, match="not a finite decimal number"):
+    with pytest.raises(SceneError, match="not a finite decimal number: export numbers with decimal points"):
         read_scene(tmp_path)

@@ -176,4 +176,5 @@ def _number(row: dict[str, str | None], name: str) -> float:
     try:
         return decimal(text)
     except ValueError as error:
-        raise Unusable(f"its `{name}`, {error}") from None
+        advice = ": export numbers with decimal points" if "," in text else ""
+        raise Unusable(f"its `{name}`, {error}{advice}") from None
