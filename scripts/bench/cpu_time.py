@@ -58,7 +58,7 @@ class DemoParts:
 
     def install(self) -> None:
         """Measure the parts of the demo, and print the table at exit."""
-        names = ("make_sample_scene", "train_scene", "_render_path", "load_splats_for_viewers", "write_ply")
+        names = ("make_sample_scene", "train_scene", "_render_path", "bake_for_viewers", "write_ply")
         for module, part in [
             *(("splat_cli.commands.demo", name) for name in names),
             ("splat_cli.report", "try_report"),

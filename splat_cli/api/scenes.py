@@ -129,7 +129,7 @@ def _train_into(
 
 
 def _train_in_memory(
-    scene: Scene, config: TrainConfig, backend: Backend, display: Display, on_progress: OnProgress | None = None
+    scene: Scene, config: TrainConfig, backend: Backend, display: Display, on_progress: OnProgress | None
 ) -> tuple[Trainer, TrainingData]:
     """The trainer after all steps, or fewer if `on_progress` returned False, and its training data.
 

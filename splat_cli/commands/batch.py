@@ -145,7 +145,7 @@ class SceneResult:
 
 
 def run_batch(
-    scenes: Sequence[BatchScene], out: Path, device: str, display: Display, cluster: str | None = None
+    scenes: Sequence[BatchScene], out: Path, device: str, display: Display, cluster: str | None
 ) -> list[SceneResult]:
     """Train each scene in its own process, one per device at a time; writes OUT/summary.json.
 

@@ -59,7 +59,7 @@ def compare_runs(
     backend: Backend,
     display: Display,
     page: Path | None,
-    lpips: str | None = None,
+    lpips: str | None,
 ) -> list[ComparedRun]:
     """Evaluate the last splats of each run on the held-out photographs, which all runs share; write the page.
 

@@ -16,7 +16,7 @@ from splat_cli.io.image_files import open_image
 from splat_cli.render.images import save_animation
 from splat_cli.render.output.render_sequence import RenderSettings, render_sequence
 from splat_cli.run.device import prepare_kernels
-from splat_cli.run.storage.load_run import load_splats_for_viewers
+from splat_cli.run.storage.load_run import bake_for_viewers, load_trained_splats
 from splat_cli.run.storage.result import RunSummary
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.run.train_scene import train_scene
@@ -61,7 +61,7 @@ def run_demo(root: Path, config: TrainConfig, backend: Backend, display: Display
     with _timed("camera path", seconds):
         _render_path(root, result, config, backend, display)
     with _timed("export", seconds):
-        write_ply(root / "splats.ply", load_splats_for_viewers(run.path, backend=backend))
+        write_ply(root / "splats.ply", bake_for_viewers(*load_trained_splats(run.path), backend))
     return Demo(root, result, seconds)
 
 

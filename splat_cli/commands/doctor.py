@@ -48,7 +48,7 @@ class Check:
     needed: bool = False
 
 
-def run_checks(with_developers: bool = False) -> list[Check]:
+def run_checks(with_developers: bool) -> list[Check]:
     """Check Python, GPU, compiler and extras, and run a kernel on each device.
 
     with_developers: check the extras for developers, too.

@@ -26,7 +26,7 @@ _SHOWN = 10  # cameras and files listed
 _PERCENTILES = (1, 25, 50, 75, 99)
 
 
-def describe_path(path: Path, spz_axes: str = "RUB") -> dict[str, str]:
+def describe_path(path: Path, spz_axes: str) -> dict[str, str]:
     """Label -> text for a scene, run or file. UsageError, SceneError, FormatError.
 
     spz_axes: see read_splats.

@@ -87,7 +87,7 @@ def mesh_of_run(
     voxel: float | None,
     max_depth: float | None,
     min_part: float,
-    steps: int = STEPS,
+    steps: int,
 ) -> tuple[Mesh, float]:
     """Mesh of the last splats of a run, and the size of its voxels, world units.
 

@@ -204,7 +204,7 @@ def _of_pairs(pairs: Iterable[Pair], names: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted({names[number] for pair in pairs for number in (pair.first, pair.second)}))
 
 
-def links_of_photographs(names: Sequence[str], pairs: Sequence[Pair], num_cameras: int = 1) -> Finding:
+def links_of_photographs(names: Sequence[str], pairs: Sequence[Pair], num_cameras: int) -> Finding:
     """Overlap by matches."""
     if not pairs:
         return Finding("overlap", True, "not measured: pip install -U 'splat-cli[sfm]'", is_known=False)

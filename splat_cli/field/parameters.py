@@ -66,6 +66,6 @@ class Parameters:
         kernel((ceil_div(len(self), GRAIN * THREADS),), (THREADS,), state.array, views, *options, *arrays)
 
 
-def adam_bias(step: int, beta1: float = 0.9, beta2: float = 0.999) -> dict[str, float]:
+def adam_bias(step: int) -> dict[str, float]:
     """Bias corrections of Adam at step `step`, counted from 1 (Kingma and Ba 2015, algorithm 1)."""
-    return {"inv_bias1": 1 / (1 - beta1**step), "inv_root_bias2": (1 - beta2**step) ** -0.5}
+    return {"inv_bias1": 1 / (1 - 0.9**step), "inv_root_bias2": (1 - 0.999**step) ** -0.5}

@@ -18,7 +18,7 @@ MAX_SPLATS = {"cuda": 2**28, "cpu": 2**27}
 """Maximum by backend; more would overflow 32-bit indices of projected splats (on the CPU, of single floats)."""
 
 
-def num_rows(sh_degree: int, num_features: int = 0) -> int:
+def num_rows(sh_degree: int, num_features: int) -> int:
     """Number of scalars of a splat: 14, three channels of higher SH coefficients, and features."""
     return 14 + 3 * ((sh_degree + 1) ** 2 - 1) + num_features
 

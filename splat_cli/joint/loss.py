@@ -43,7 +43,7 @@ class PhotometricLoss:
         self._maps = self.d_maps[branch]
 
     @staticmethod
-    def buffer_cost(branches: int = 1) -> MemoryCost:
+    def buffer_cost(branches: int) -> MemoryCost:
         """Device memory of the derivative maps."""
         return MemoryCost(per_pixel=9 * 4 * branches)
 

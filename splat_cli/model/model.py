@@ -34,7 +34,7 @@ def zero_moments(splats: Splats, missing: int = 0, rows_on_device: int | None = 
     return splats.backend.planes(rows, splats.capacity - missing, rows_on_device or rows)
 
 
-def num_moments(num_features: int = 0) -> int:
+def num_moments(num_features: int) -> int:
     """Number of parameters of a splat that have moments."""
     return num_rows(0, num_features)
 
@@ -116,7 +116,7 @@ class Model:
         return MemoryCost(per_splat=4 * params + Model.bytes_of_moments(on_device, num_features))
 
     @staticmethod
-    def bytes_of_moments(on_device: RowsOnDevice | None, num_features: int = 0) -> int:
+    def bytes_of_moments(on_device: RowsOnDevice | None, num_features: int) -> int:
         """Device memory of the moments and statistics of a splat, which frozen splats lack."""
         return 4 * ((on_device.moments if on_device else num_moments(num_features)) + 2)
 

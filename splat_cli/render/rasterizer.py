@@ -162,7 +162,7 @@ class Rasterizer:
             self.coloring.forward(splats, self.cameras, state, self.projection)
         blend(self.cameras, state, self.projection, self.tiles, self.rendered)
 
-    def blend_values(self, state: IterState, values: DeviceArray, light_left: int | None = None) -> None:
+    def blend_values(self, state: IterState, values: DeviceArray, light_left: int | None) -> None:
         """Blend values float32 [num, C <= 3] instead of colours into `rendered`. light_left: see `blend`."""
         self.projection.colors[: values.shape[0], : values.shape[1]] = values
         blend(self.cameras, state, self.projection, self.tiles, self.rendered, light_left)

@@ -279,11 +279,9 @@ def document(title: str, body: Markup) -> str:
     return Template(parts["html"]).substitute(title=join(title), style=parts["css"], script=parts["js"], body=body)
 
 
-def section(title: str, content: Markup | None, note: str | None = None) -> Markup | None:
+def section(title: str, content: Markup | None) -> Markup | None:
     """A section; nothing without content."""
-    if not content:
-        return None
-    return tag("section", tag("h2", title), tag("p", note, class_="note") if note else None, content)
+    return tag("section", tag("h2", title), content) if content else None
 
 
 def _fold(title: str, content: Markup | None, note: str | None = None, is_open: bool = False) -> Markup | None:

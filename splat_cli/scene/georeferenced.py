@@ -15,7 +15,7 @@ _ONE_PLACE = 1e-9  # relative to the distance from the origin: rounding of poses
 _SOME_POINTS = 20_000
 
 
-def centered(dataset: Dataset, origin: Iterable[float] | None = None) -> Dataset:
+def centered(dataset: Dataset, origin: Iterable[float] | None) -> Dataset:
     """The dataset, in geographic coordinates relative to `origin`: by default the median of the cameras in whole units.
 
     With a given origin, a dataset that already has such relative coordinates is unchanged.

@@ -53,7 +53,7 @@ def make_model(
     config: ResolvedConfig,
     splats: SplatArrays,
     frozen: SplatArrays | None,
-    on_device: RowsOnDevice | None = None,
+    on_device: RowsOnDevice | None,
 ) -> Model:
     """The splats to train, after the frozen ones, with room to grow.
 

@@ -52,7 +52,7 @@ class ScratchMemory:
         pruned = f"; the {before - num:,} least opaque were pruned" if before > num else ""
         return f"out of device memory at step {step}: continuing with at most {num:,} splats{pruned}"
 
-    def pairs_needed(self, scale: float = 1.0) -> int:
+    def pairs_needed(self, scale: float) -> int:
         """Size of the pair buffers, with headroom, for `scale` times the pairs of the last view."""
         return max(int(_PAIR_HEADROOM * scale * self.state.read()["needed_pairs"]), _MIN_PAIRS)
 

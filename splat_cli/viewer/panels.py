@@ -299,7 +299,7 @@ class Measure:
         server: ViserServer,
         pick: Callable[[np.ndarray, np.ndarray], np.ndarray | None],
         size: float,
-        on_switch: Callable[[bool], None] = lambda picking: None,
+        on_switch: Callable[[bool], None],
     ) -> None:
         self._server, self._pick, self._size, self._on_switch = server, pick, size, on_switch
         self.points: list[np.ndarray] = []

@@ -120,7 +120,7 @@ def _cookie_name(token: str) -> str:
 
 
 @contextmanager
-def guarded_websockets(names: frozenset[str], token: str | None = None) -> Iterator[None]:
+def guarded_websockets(names: frozenset[str], token: str | None) -> Iterator[None]:
     """Context in which servers opened with websockets check requests with `refusal` and `has_token`.
 
     viser opens its server itself and has no option for this. Therefore this wraps the function that viser calls;

@@ -291,7 +291,7 @@ def _same(a: View | None, b: View | None) -> bool:
 _NUM_VIEWS = 64
 
 
-def browse(path: Path, backend: Backend, host: str, port: int, display: Display, spz_axes: str = "RUB") -> Path | None:
+def browse(path: Path, backend: Backend, host: str, port: int, display: Display, spz_axes: str) -> Path | None:
     """Show a run or a file until Ctrl-C; returns the file of saved views, None if none was saved.
 
     spz_axes: see read_splats.

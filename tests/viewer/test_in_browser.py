@@ -20,7 +20,7 @@ from splat_cli.render.images import to_8bit
 from splat_cli.report import write_report
 from splat_cli.run.device import open_device
 from splat_cli.run.storage.find_run import new_locked_run
-from splat_cli.run.storage.load_run import load_splats_for_viewers
+from splat_cli.run.storage.load_run import load_trained_splats
 from splat_cli.run.train_scene import train_scene
 from splat_cli.sample import make_sample_scene
 from splat_cli.scene.cameras_json import read_cameras
@@ -71,7 +71,7 @@ def screenshot(page):
 
 def test_the_page_shows_what_splat_renders(chromium, sample_run, tmp_path, open_device):
     opening = find_initial_camera([sample_run.path], "view_007")
-    opening.write(tmp_path / "a.html", load_splats_for_viewers(sample_run.path, bake=False))
+    opening.write(tmp_path / "a.html", load_trained_splats(sample_run.path)[0])
     page = chromium.new_page(viewport=SIZE)
     requests = []
     page.on("request", lambda request: requests.append(request.url.partition(":")[0]))
@@ -166,7 +166,7 @@ def test_the_live_viewer_draws_splats_of_all_sizes_as_in_training(chromium, tmp_
 
 def test_frame_scene_shows_the_room_despite_a_far_splat(chromium, sample_run, tmp_path):
     """The key F moves back until the cameras' room fills the window; R returns to the start."""
-    splats = load_splats_for_viewers(sample_run.path, bake=False)
+    splats = load_trained_splats(sample_run.path)[0]
     splats.means[:20] = np.random.default_rng(0).normal(size=(20, 3)) * 500
     find_initial_camera([sample_run.path], "view_007").write(tmp_path / "a.html", splats)
     page = chromium.new_page(viewport=SIZE)
@@ -270,7 +270,7 @@ def test_page_walks_and_measures(chromium, sample_run, tmp_path, size):
     opening = find_initial_camera([sample_run.path], "view_007")
     opening = dataclasses.replace(opening, views=opening.views[7:9], is_tour=True)
     edits = Edits(scale=2.0, rotate=(10.0, 0.0, 0.0))
-    splats = load_splats_for_viewers(sample_run.path, bake=False)
+    splats = load_trained_splats(sample_run.path)[0]
     opening.moved(edits.similarity()).write(tmp_path / "a.html", edits.apply(splats))
     is_phone = size["width"] < 600
     page, errors = chromium.new_page(viewport=size, has_touch=is_phone), []
@@ -353,7 +353,7 @@ SHAPES = [({"width": 240, "height": 480}, np.s_[150:330]), ({"width": 600, "heig
 def test_window_of_any_shape_shows_the_whole_start_view(chromium, sample_run, tmp_path, open_device, shapes):
     """The view fits at the start, and after the window is resized or a phone is rotated."""
     opening = find_initial_camera([sample_run.path], "view_007")
-    opening.write(tmp_path / "a.html", load_splats_for_viewers(sample_run.path, bake=False))
+    opening.write(tmp_path / "a.html", load_trained_splats(sample_run.path)[0])
     page = chromium.new_page(viewport=shapes[0][0])
     page.goto(f"{(tmp_path / 'a.html').as_uri()}?noui")
     page.wait_for_selector("body[data-state=ready]", timeout=1000 * HANG)

@@ -55,9 +55,7 @@ def from_smallest_three(largest: np.ndarray, three: np.ndarray) -> np.ndarray:
     return quats.astype(np.float32)
 
 
-def unpack_in_blocks(
-    num: int, num_rest: int, unpack: Callable[[slice], SplatArrays], antialiased: bool = False
-) -> SplatArrays:
+def unpack_in_blocks(num: int, num_rest: int, unpack: Callable[[slice], SplatArrays], antialiased: bool) -> SplatArrays:
     """`num` splats with `num_rest` higher coefficients each; `unpack` returns a range of them."""
     widths = {
         "means": (3,),

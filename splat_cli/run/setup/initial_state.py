@@ -59,7 +59,7 @@ def build_trainer_from_data(data: TrainingData, config: TrainConfig, backend: Ba
     return build_trainer_within_memory(backend, plan, data, start, display, PhaseTimer("training"))
 
 
-def placeholder_state(training: ImageSet, num_splats: int, num_frozen: int = 0, sh_degree: int = 0) -> InitialState:
+def placeholder_state(training: ImageSet, num_splats: int, num_frozen: int, sh_degree: int) -> InitialState:
     """Splats of zeros at random points, and frozen ones, to be replaced by the state of a checkpoint.
 
     num_splats: total number of both.

@@ -57,16 +57,6 @@ def _refuse_other_file(out: Path) -> None:
         raise UsageError(f"{out} is not a file of cameras and would be overwritten: name another file") from None
 
 
-def load_splats_for_viewers(source: Path, bake: bool = True, backend: Backend | None = None) -> SplatArrays:
-    """Splats of `source`, a run or a file; splats of an antialiased run are baked for viewers without antialiasing.
-
-    If they are not baked, because `bake` is False or no views are known, `antialiased` states how they were trained.
-    backend: used for baking, by default any available one. Raises DeviceError.
-    """
-    splats, run = load_trained_splats(source)
-    return bake_for_viewers(splats, run, backend) if bake else splats
-
-
 def load_trained_splats(source: Path, spz_axes: str = "RUB") -> tuple[SplatArrays, RunDir | None]:
     """The splats of `source` as they were trained, and the run they come from, if any.
 

@@ -274,7 +274,7 @@ def read_blender(root: Path, options: SceneOptions) -> Dataset:
     return Dataset(f"Blender's frames in {root / TRAIN}{unread}", photos, frames, points, skipped, test_names)
 
 
-def frame_from(entry: Any, shared: dict[str, Any], photos: Path, match_basename: bool = False) -> Frame:
+def frame_from(entry: Any, shared: dict[str, Any], photos: Path, match_basename: bool) -> Frame:
     """The entry as a frame; lens parameters missing in the entry are taken from `shared`. Unusable with the reason.
 
     match_basename: as in `located`.
@@ -340,7 +340,7 @@ def name_of(entry: Any, index: int) -> str:
     return file if isinstance(file, str) and file else f"frame {index}"
 
 
-def located(photos: Path, file: str, match_basename: bool = False) -> str:
+def located(photos: Path, file: str, match_basename: bool) -> str:
     """The file relative to `photos`: the longest tail of its path that exists; Blender omits the suffix. Unusable.
 
     instant-ngp's paths start where colmap2nerf.py ran, with backslashes on Windows. A bare file name only counts

@@ -88,7 +88,7 @@ def rough_scene(
     pairs: Sequence[tuple[int, int]],
     folder: Path,
     counting: Counting,
-    are_enlarged: bool = False,
+    are_enlarged: bool,
 ) -> tuple[Scene, Mapping] | None:
     """The scene of small copies of photographs, in `folder`: rough poses, in about a tenth of the time of `make_scene`.
 
