@@ -107,7 +107,7 @@ class Timed(Display):
 
 
 @contextmanager
-def told(owner: Any, name: str) -> Iterator[None]:
+def timed(owner: Any, name: str) -> Iterator[None]:
     """Print the seconds of each call of a function or method."""
     original = getattr(owner, name)
 
@@ -198,9 +198,9 @@ def main(
             (ShardedViews, "grow_if_overflowed"),
             (Rasterizer, "resize_pairs"),
         ):
-            stack.enter_context(told(owner, name))
+            stack.enter_context(timed(owner, name))
         if save:
-            stack.enter_context(told(RunWriter, "write"))
+            stack.enter_context(timed(RunWriter, "write"))
         else:
             stack.enter_context(patch.object(RunWriter, "write"))
             stack.enter_context(patch("splat_cli.run.train_scene.require_space"))  # nothing is written

@@ -59,7 +59,7 @@ def main(runs: tuple[Path, ...], paths: str, frames: int | None, width: int, she
     for run in runs:
         arrays, folder = load_trained_splats(run)
         if folder is None:
-            raise click.UsageError(f"{run} is no run")
+            raise click.UsageError(f"{run} is not a run")
         splats, photographs = Splats.from_arrays(backend, arrays), folder.views("all")
         reference = [_narrowed(view, width) for view in evenly_spread(photographs, _MAX_VIEWS)]
         reached = [np.percentile(_depths(one), _NEAREST_PIXELS) for one in _rendered(backend, splats, reference)]

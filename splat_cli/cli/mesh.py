@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "--steps", type=click.IntRange(0), metavar="N", default=1000, show_default=True,
-    help="Train N steps first, which draw splats to the points of the dataset; 0: mesh them as they are.",
+    help="Train N steps first, which fit the splats to the points of the dataset; 0: mesh them as they are.",
 )  # fmt: skip
 @device_option
 @display_options
@@ -48,7 +48,7 @@ def command(
 ) -> Output:  # fmt: skip
     """Write a coloured triangle mesh of a run.
 
-    First draws the splats to the points of the dataset, by training on the photographs; RUN does not change. Then fuses
+    First fits the splats to the points of the dataset, by training on the photographs; RUN does not change. Then fuses
     the depths that the training views render, so that surfaces appear where views agree. Plain walls and floors become
     flat; what no view shows stays open. Runs of `splat train --preset mesh` need no such training, and lie closer.
     The suffix of OUT chooses the format: .ply, .glb (glTF) or .obj. Vertices have colours. Needs the extra `mesh`. OUT

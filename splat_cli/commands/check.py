@@ -42,7 +42,7 @@ from splat_cli.terminal.console import Counting
 _ONE_SIDE, _HOLE, _OUTWARD_HOLE = 145.0, 45.0, 90.0  # degrees without a camera
 _HOLE_SHARE, _MIN_HOLE = 0.25, 25.0  # of the arc of a capture from one side; degrees
 _NUM_PLACES = 5
-_MOST_PLACED, _MIN_PLACED, _FEW_PLACED = 500, 0.8, 1 / 3  # photographs; fractions of them
+_MAX_PLACED, _MIN_PLACED, _FEW_PLACED = 500, 0.8, 1 / 3  # photographs; fractions of them
 _MIN_SECOND = 0.2  # fraction of the photographs in a group of their own
 
 
@@ -86,7 +86,7 @@ def _check_without_poses(source: Path, paths: Sequence[Path], counting: Counting
     checked = check_photographs(source, paths, counting)
     num = len(checked.names)
     finding = _unknown(0, num)
-    for are_enlarged in (False, True) if checked.pairs and num <= _MOST_PLACED else ():
+    for are_enlarged in (False, True) if checked.pairs and num <= _MAX_PLACED else ():
         rough = _rough(checked, are_enlarged, counting)
         if rough and len(rough.scene.views) >= _MIN_PLACED * num and not why_uncertain(rough.spread):
             places = helpful_places(rough.scene, _NUM_PLACES)

@@ -35,10 +35,8 @@ CHUNK = 64
 """Voxels along each side of a chunk that is fused and meshed at once."""
 TRUNCATION = 4.0
 """Distance from the surface up to which depths are fused, voxels."""
-STEPS = 1000
-"""Steps of `drawn_to_points`, by default."""
 _DEPTH_WEIGHT = 3.0
-"""Their weight in the loss: three times that of --preset mesh, which has it from the first step."""
+"""Weight of depths in the loss of `fitted_to_points`: three times that of --preset mesh, which begins with it."""
 _HIDDEN = 1.2
 """Depth of a point, relative to the surface in its pixel, from which on the surface hides it."""
 _PIXELS = 1.5
@@ -92,14 +90,14 @@ def mesh_of_run(
     """Mesh of the last splats of a run, and the size of its voxels, world units.
 
     voxel: default: see `_PIXELS`, `_MAX_VOXELS`. max_depth: world units; default: see `_MAX_DEPTH`. min_part: parts
-    with a smaller share of all faces are removed, as is what lies outside of --crop. steps: see `drawn_to_points`.
+    with a smaller share of all faces are removed, as is what lies outside of --crop. steps: see `fitted_to_points`.
     UsageError if there is no surface.
     """
     arrays, run = load_trained_splats(source)
     if run is None:
         raise UsageError(f"{source} has no views: give the folder of a run")
     warn_of_earlier_step(source, display)
-    arrays = drawn_to_points(arrays, run, backend, display, steps)
+    arrays = fitted_to_points(arrays, run, backend, display, steps)
     maps = _depth_maps(Splats.from_arrays(backend, arrays), run, backend, display)
     found, depths = _sampled(maps)
     if not len(found):
@@ -144,7 +142,7 @@ def _voxel(points: np.ndarray, median_depth: float, maps: DepthMaps) -> float:
     return max(_PIXELS * pixel, float(extent) / _MAX_VOXELS)
 
 
-def drawn_to_points(splats: SplatArrays, run: RunDir, backend: Backend, display: Display, steps: int) -> SplatArrays:
+def fitted_to_points(splats: SplatArrays, run: RunDir, backend: Backend, display: Display, steps: int) -> SplatArrays:
     """The splats after `steps` more steps with a loss on their depths at the dataset's points.
 
     Photographs alone do not show how far away plain surfaces are: the splats there are at various depths. Points that
@@ -158,7 +156,7 @@ def drawn_to_points(splats: SplatArrays, run: RunDir, backend: Backend, display:
         found = read_run_scene(run, None)
         photographs = load_run_images(run, run.views("train"), found, backend, display, for_training=True)
     except UsageError as error:
-        display.warn(f"surfaces are less exact, since splats are not drawn to points: {error}")
+        display.warn(f"surfaces are less exact, since splats are not fitted to points: {error}")
         return splats
     points = found.points
     if not len(points):
@@ -169,7 +167,7 @@ def drawn_to_points(splats: SplatArrays, run: RunDir, backend: Backend, display:
         # not kept: training needs their memory
         render_depth_maps(backend, Splats.from_arrays(backend, splats), photographs.views, config.antialias),
     )
-    display.say(f"Drawing {len(splats):,} splats to {len(points):,} points, {steps} steps")
+    display.say(f"Fitting {len(splats):,} splats to {len(points):,} points: {steps} steps")
     with display.training(steps) as show:
         return fine_tune(backend, splats, photographs, config, steps, show, seen, depth_weight=_DEPTH_WEIGHT)
 

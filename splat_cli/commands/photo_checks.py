@@ -37,7 +37,7 @@ _LINK = 12  # points that two photographs share, of small copies
 _MIN_LINKS = 2
 _SMALL_SECONDS, _LARGE_SECONDS, _LARGEST = 0.8, 0.3, 10.0  # of one core per megapixel: SIFT; megapixels that count
 _PAIR_SECONDS, _PAIRS_IN_ORDER = 0.02, 15  # of one core: matches of about 3,300 features, as up to 2 megapixels have
-_MOST_FEATURES = 2.5  # relative to them
+_MAX_FEATURES = 2.5  # relative to them
 _LEAST_MAPPED = 1.3  # with mapping, relative to features and matches
 
 
@@ -255,7 +255,7 @@ def _pose_seconds(num: int, pixels: float) -> float:
     """Features and matches on the cores of this machine."""
     pairs = num * (num - 1) // 2 if num <= EXHAUSTIVE_LIMIT else num * _PAIRS_IN_ORDER
     sift = (_LARGE_SECONDS if pixels >= LARGE else _SMALL_SECONDS) * min(pixels / 1e6, _LARGEST)
-    features = min(max(pixels / 2e6, 1.0), _MOST_FEATURES)
+    features = min(max(pixels / 2e6, 1.0), _MAX_FEATURES)
     return (num * sift + pairs * _PAIR_SECONDS * features**2) / num_cores()
 
 

@@ -33,7 +33,7 @@ from splat_cli.terminal.interrupt import Interrupted
 
 SCENES = Path("scenes")
 _ZIP_RECORD = "unzipped.json"
-_MOST_CHECKED = 500  # photographs that are checked before their poses are estimated: half a minute
+_MAX_CHECKED = 500  # photographs that are checked before their poses are estimated: half a minute
 
 
 def lacks_poses(path: Path) -> bool:
@@ -200,7 +200,7 @@ def _say_advice(photographs: Path, display: Display, interrupted: threading.Even
     Only COLMAP's progress bar is shown.
     """
     paths = source_files(photographs)
-    if len(paths) > _MOST_CHECKED:
+    if len(paths) > _MAX_CHECKED:
         return
 
     def count(num: int) -> None:

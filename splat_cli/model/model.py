@@ -49,8 +49,8 @@ def packed_moments(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 class RowsOnDevice:
     """Number of rows of the parameters and of moments that stay on the device; others are on the host.
 
-    Kernels access rows on the host directly (Backend.planes). Of the parameters, these are view-dependent colours,
-    which a step reads and writes only for visible splats. Moments are read and written once per update.
+    Kernels access rows on the host directly (Backend.planes). Parameters on the host are view-dependent
+    colours, which a step reads and writes only for visible splats; moments are read and written once per update.
     """
 
     params: int

@@ -230,7 +230,7 @@ def _next(data: RunData, scores: _Scores) -> Iterator[_Step]:
     if not steps and scores.is_poor:
         steps = [_Step(prose(_MORE_PHOTOGRAPHS))]
     yield from steps
-    yield _share(data, "" if steps else "Nothing needs to be mended. ")
+    yield _share(data, "" if steps else "Nothing needs to be corrected. ")
     if not steps and len(data.run.views("train")) >= LONG_VIEWS and data.config.max_splats < _MANY_SPLATS:
         better = f"{_training(data, splat_budget=None)} --preset quality"
         why = f"For the last bit of detail, train {_MORE_SPLATS:g} times as many splats."

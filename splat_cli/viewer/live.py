@@ -78,7 +78,7 @@ class MappingViewer:
         self._places: dict[int, list[np.ndarray]] = {}  # of a browser's camera, unless somebody moved it
 
     def show(self, placed: Placed) -> None:
-        """Show what is placed, to browsers whose camera nobody has moved as a whole. A failure is told once."""
+        """Show what is placed, as a whole in browsers whose camera nobody has moved. Warns of the first failure."""
         if self._is_broken:
             return
         try:

@@ -124,7 +124,7 @@ def test_the_outside_view_sees_all_cameras():
     assert np.isfinite(outside_view(views[:1], means[:0] + np.float32(0)).w2c).all()
 
 
-def test_what_the_format_loses_is_named(splat, tmp_path):
+def test_losses_of_the_format_are_named(splat, tmp_path):
     origin = (500000.0, 5400000.0, 0.0)
     write_splats(tmp_path / "a.ply", dataclasses.replace(some_splats(300, 3), antialiased=True, origin=origin))
     said = splat("clean", tmp_path / "a.ply", "-o", tmp_path / "b.splat", "--device", "cpu").out

@@ -136,7 +136,7 @@ def test_a_mesh_ends_at_the_crop_of_the_run(splat, run_copy):
     assert 0.4 < np.linalg.norm([vertex[name] for name in "xyz"], axis=0).max() <= 0.8
 
 
-def test_splats_are_drawn_to_points_unless_training_did_so(run_copy, monkeypatch, capsys):
+def test_splats_are_fitted_to_points_unless_training_did_so(run_copy, monkeypatch, capsys):
     calls, run, backend = [], RunDir(run_copy), open_backend("cpu")
     config, scene, splats = run.config(), run.scene_path(), load_trained_splats(run_copy)[0]
 
@@ -145,14 +145,14 @@ def test_splats_are_drawn_to_points_unless_training_did_so(run_copy, monkeypatch
 
     def drawn(steps=7, scene=scene, **changes):
         run.save_config(dataclasses.replace(config, **changes), scene, "CPU")
-        return mesh.drawn_to_points(splats, run, backend, Display(), steps)
+        return mesh.fitted_to_points(splats, run, backend, Display(), steps)
 
     monkeypatch.setattr(mesh, "fine_tune", fine_tune)
     assert drawn() is None
     assert calls == [(len(run.views("train")), 7, True, {"depth_weight": 3.0})]
     assert drawn(steps=0) is drawn(depth_weight=0.5) is splats
     assert drawn(scene=run_copy / "gone") is splats
-    assert "splats are not drawn to points" in capsys.readouterr().err
+    assert "splats are not fitted to points" in capsys.readouterr().err
     assert len(calls) == 1
 
 

@@ -100,7 +100,7 @@ def test_random_damage(tmp_path, text):
 
 
 @pytest.mark.parametrize(("count", "number"), [(19, b"0"), (20, b"1_0")])
-def test_text_with_more_rows_than_declared_or_words_that_are_no_numbers(tmp_path, count, number):
+def test_text_with_more_rows_than_declared_or_invalid_numbers_is_refused(tmp_path, count, number):
     path = write_foreign(tmp_path / "a.ply", columns_of(some_splats(20, 1)), text=True)
     head, end, rows = path.read_bytes().partition(b"end_header\n")
     path.write_bytes(head.replace(b"vertex 20", b"vertex %d" % count) + end + rows.replace(b"0", number, 1))

@@ -116,7 +116,7 @@ def test_expected_size_is_near(tmp_path, entries):
 
 
 def test_a_page_reads_the_scene_once(data, backend, monkeypatch, tmp_path):
-    """Of a large scene, that takes a second."""
+    """Reading a large scene takes a second."""
     read = []
     for module in (write, load_run):
         monkeypatch.setattr(module, "read_run_scene", lambda *arguments: read.append(1) or read_run_scene(*arguments))

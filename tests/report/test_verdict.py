@@ -104,7 +104,7 @@ def test_good_run_is_shared(long):
     text = told(long)
     assert "No view falls far behind. The worst are 0.jpg (28.0 dB), 1.jpg (28.0 dB), 2.jpg (28.0 dB)." in text
     assert "far from their cameras, the scene is blurred" in text
-    assert "Nothing needs to be mended. Show the scene to others: send this file" in text
+    assert "Nothing needs to be corrected. Show the scene to others: send this file" in text
     assert commands(long) == DELIVERY
 
 
@@ -193,7 +193,7 @@ def test_failures_of_the_whole_scene(long, measured, failure, command):
     failing = dataclasses.replace(long, metrics={10_000: scores([28] * 8, **measured)})
     assert failure in told(failing)
     assert "No view falls far behind" in told(failing)
-    assert "Nothing needs to be mended" not in told(failing)
+    assert "Nothing needs to be corrected" not in told(failing)
     assert commands(failing) == [command, *DELIVERY]
 
 

@@ -175,7 +175,7 @@ def _changes(text, is_json):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_what_is_no_number_is_refused_or_named(tmp_path, name):
+def test_text_for_a_number_is_refused_or_named(tmp_path, name):
     write, file = FILES[name]
     write(tmp_path)
     path = tmp_path / file

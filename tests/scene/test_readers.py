@@ -303,7 +303,7 @@ def test_the_last_number_of_a_pose_divides_the_others(tmp_path, views):
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 @pytest.mark.parametrize("separator", [";", "\t"])
 def test_realityscan_as_spreadsheets_save_it(tmp_path, views, encoding, separator):
-    """It would not be recognised, and poses would be estimated anew."""
+    """It would not be recognised, and poses would be estimated again."""
     write_realityscan(tmp_path, views)
     expected = read_scene(tmp_path).views
     path = tmp_path / "registration.csv"

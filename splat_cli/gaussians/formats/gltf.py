@@ -1,7 +1,7 @@
 """glTF binary (.glb) with the extension KHR_gaussian_splatting: splats as points with float attributes.
 
 Scales are standard deviations, opacities 0 to 1, quaternions x y z w; a vector for each coefficient of the spherical
-harmonics. The axes are left, up, forward. Those of a PLY are right, down, forward: half a turn about z.
+harmonics. The axes are left, up, forward; in a PLY right, down, forward: half a turn about z.
 """
 
 import json

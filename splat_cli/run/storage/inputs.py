@@ -25,7 +25,7 @@ _VIEW_OPTIONS = ("images", "max_size", "downscale", "masks", "depths")
 _TOLERANCE = 1e-5
 """For rotations, positions relative to the cameras' extent, and intrinsics, because some formats round numbers."""
 _SAME_PLACE = 2e-3
-"""Likewise for poses that `splat sfm` finds of one photograph in two sizes or encodings: up to 1.6e-3. Photographs of
+"""The same for poses that `splat sfm` finds: up to 1.6e-3 for one photograph in two sizes or encodings. Photographs of
 ten real scenes differ by 1.4e-2 or more.
 """
 

@@ -70,7 +70,7 @@ def as_options(settings: Mapping[str, Any]) -> str:
 
 
 def trial_options(trial: Mapping[str, Any]) -> str:
-    """What a trial trained that the default does not, as on the command line."""
+    """Settings of a trial that differ from the default, as on the command line."""
     return as_options(
         {name: trial[name] for name in ("free_space", "appearance") if trial.get(name, 0) not in (0, "none")}
     )

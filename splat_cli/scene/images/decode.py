@@ -144,10 +144,10 @@ def image_size(path: Path) -> tuple[int, int]:
 
 
 def ignored_by(path: Path) -> Iterator[str]:
-    """What the file says of its pixels and is not applied: colours without an ICC profile, a turn by EXIF data.
+    """Properties of the pixels that are not applied: colours without an ICC profile, a turn by EXIF data.
 
-    Only the header is read, except of floating-point pixels. A turn by 90 degrees of pictures that are not square is
-    not told: cameras have another size then.
+    Only the header is read, except of floating-point pixels. A turn by 90 degrees is
+    only named for square pictures: of others, cameras have another size then.
     """
     with _opened(_regular(path)) as image:
         if image.mode == "CMYK":

@@ -28,7 +28,7 @@ class Observations:
     points: np.ndarray
 
     def select(self, chosen: np.ndarray) -> "Observations":
-        """Those that are chosen, bool [P]."""
+        """The observations `chosen`, bool [P]."""
         begins = np.concatenate([[0], np.cumsum(chosen)])[self.begins].astype(np.int32)
         return Observations(begins, self.pixels[chosen], self.inverse_depths[chosen], self.points[chosen])
 

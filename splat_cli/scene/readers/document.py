@@ -80,7 +80,7 @@ _MAX_SHEAR = 1.01
 
 
 def pose_matrix(value: Any, name: str = "pose") -> np.ndarray:
-    """The `matrix` of a pose. Unusable if it is none, or not invertible."""
+    """The `matrix` of a pose. Unusable if it is not an invertible matrix."""
     full = matrix(value)
     if full is None or not 1e-12 < abs(np.linalg.det(full[:3, :3])) < np.inf:
         raise Unusable(

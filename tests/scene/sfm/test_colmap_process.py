@@ -131,7 +131,7 @@ def begun_scene(tmp_path, monkeypatch, error):
 
 
 @pytest.mark.parametrize("error", [SplatError("COLMAP failed"), DiskError("full"), UnwritableError("read-only")])
-def test_what_is_done_survives_a_crash_and_a_full_disk(tmp_path, monkeypatch, error):
+def test_finished_work_survives_a_crash_and_a_full_disk(tmp_path, monkeypatch, error):
     scene = begun_scene(tmp_path, monkeypatch, error)
     assert names_in(scene) == [".unfinished", "confirmed.db", "database.db", "images", "notes.txt"]
 
@@ -141,7 +141,7 @@ def test_foreign_files_stay_if_photographs_give_no_scene(tmp_path, monkeypatch):
     assert names_in(scene) == ["notes.txt"]
 
 
-def test_what_repairs_of_an_interrupted_attempt_leave_is_removed(tmp_path):
+def test_files_of_an_interrupted_repair_are_removed(tmp_path):
     """By the next attempt, which has other options."""
     begun = [".unfinished", "database.db", *(f"confirmed.db{end}" for end in ("", "-shm", "-wal"))]
     for name in begun:
