@@ -194,7 +194,7 @@ def test_a_mesh_is_made_of_flattened_depths(splat, trained, tmp_path, monkeypatc
 def test_wrong_names_are_refused_before_work(splat, trained, tmp_path):
     done = splat("mesh", trained, tmp_path / "a.stl")
     assert done.code == 2
-    assert "expected a name that ends in .ply, .glb, .obj" in done.err
+    assert "expected one that ends in .ply, .glb, .obj" in done.err
     file = trained / "point_cloud" / "iteration_20" / "point_cloud.ply"
     (tmp_path / "alone.ply").write_bytes(file.read_bytes())
     done = splat("mesh", tmp_path / "alone.ply", tmp_path / "a.ply", "--device", "cpu")
