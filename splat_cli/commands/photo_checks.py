@@ -21,7 +21,7 @@ from splat_cli.scene.colmap.model import SPHERE
 from splat_cli.scene.coverage import Place
 from splat_cli.scene.photograph import Pair, Photograph, find_pairs, measure
 from splat_cli.scene.plausibility import are_panoramas, panoramas_or_fisheyes
-from splat_cli.scene.sfm.colmap_worker import LARGE
+from splat_cli.scene.sfm.colmap_database import LARGE
 from splat_cli.scene.sfm.mapping import EXHAUSTIVE_LIMIT, num_camera_models
 from splat_cli.scene.sfm.photographs import MIN_PHOTOGRAPHS
 from splat_cli.scene.view import Scene, natural_order

@@ -23,10 +23,20 @@ from splat_cli.scene.images.locate import given_image_folder
 from splat_cli.scene.photograph import import_pycolmap
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.readers.transforms import without_training_frames
-from splat_cli.scene.sfm import Mapping, Placed, SfmOptions, find_masks, is_video, job_record, make_scene
+from splat_cli.scene.sfm import (
+    Mapping,
+    Placed,
+    SfmOptions,
+    can_be_made,
+    find_masks,
+    has_files_of,
+    is_made_of,
+    is_video,
+    job_record,
+    make_scene,
+)
 from splat_cli.scene.sfm.mapping import require_pycolmap
 from splat_cli.scene.sfm.photographs import MIN_PHOTOGRAPHS, source_files
-from splat_cli.scene.sfm.scene_folder import can_be_made, has_files_of, is_made_of
 from splat_cli.scene.zipped import is_zipped_scene, unzip_scene
 from splat_cli.terminal.console import Display
 from splat_cli.terminal.interrupt import Interrupted

@@ -1,19 +1,27 @@
 """Structure from motion of photographs or a video, with pycolmap (the optional extra `sfm`)."""
 
 import dataclasses
+import json
 import os
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import contextmanager
 from pathlib import Path
 
 from PIL import Image
 
-from splat_cli.errors import SceneError
+from splat_cli.errors import DiskError, SceneError, UsageError, quoted
+from splat_cli.io.files import is_leftover, remove_leftovers, replacing
+from splat_cli.io.folder_lock import LOCK_NAME, locked_folder
 from splat_cli.io.image_files import open_image
+from splat_cli.io.json_input import parse_json, read_json_text
+from splat_cli.scene.colmap import UNREGISTERED
 from splat_cli.scene.colmap.model import SPHERE
 from splat_cli.scene.plausibility import are_panoramas, refuse_photographs
 from splat_cli.scene.read import read_scene
+from splat_cli.scene.sfm.colmap_database import CONFIRMED, DATABASE, SEPARATE
 from splat_cli.scene.sfm.colmap_process import Placed
-from splat_cli.scene.sfm.colmap_worker import DATABASE
+from splat_cli.scene.sfm.colmap_worker import MODELS
 from splat_cli.scene.sfm.mapping import DEFAULT_MODEL, Mapping, SfmOptions, map_photographs, require_pycolmap
 from splat_cli.scene.sfm.photographs import (
     collect_masks,
@@ -24,7 +32,6 @@ from splat_cli.scene.sfm.photographs import (
     mask_files,
     source_files,
 )
-from splat_cli.scene.sfm.scene_folder import new_scene_folder
 from splat_cli.scene.sfm.video import extract_frames
 from splat_cli.scene.view import Scene
 from splat_cli.terminal.console import Counting
@@ -34,14 +41,28 @@ __all__ = [
     "Mapping",
     "Placed",
     "SfmOptions",
+    "can_be_made",
     "find_masks",
+    "has_files_of",
+    "is_made_of",
     "is_video",
     "job_record",
     "make_scene",
+    "new_scene_folder",
     "rough_name",
     "rough_scene",
 ]
 
+_MARKER, _RECORD = ".unfinished", "sfm.json"
+_DATABASES = (DATABASE, SEPARATE, CONFIRMED)
+_CONTENTS = (
+    "images",
+    "masks",
+    "sparse",
+    *(f"{name}{end}" for name in _DATABASES for end in ("", "-shm", "-wal")),
+    *(Path(name).with_suffix(MODELS).name for name in _DATABASES),
+    UNREGISTERED,
+)
 _SHOWN = 5
 _ROUGH_SIDE, _ROUGH_QUALITY = 800, 92  # longer side in pixels; of JPEG
 
@@ -155,3 +176,75 @@ def job_record(source: Path, options: SfmOptions) -> dict[str, object]:
     record["camera_model"] = options.camera_model or DEFAULT_MODEL
     masks, inverted = record.pop("masks"), record.pop("invert_masks")  # left out if not given: older records lack them
     return {"files": files, **record} | ({"masks": str(masks), "invert_masks": inverted} if masks else {})
+
+
+@contextmanager
+def new_scene_folder(scene: Path, record: dict[str, object]) -> Iterator[None]:
+    """Create the folder for `record`; removed if photographs make no scene (UsageError), kept after other errors.
+
+    Features and matches of hours survive a full disk, a crash of COLMAP and Ctrl-C: contents of such a call are kept if
+    its record is equal, else removed. UsageError if `scene` is not an empty folder, cannot be written, or is locked by
+    another process.
+    """
+    with locked_folder(scene, make=True):
+        remove_leftovers(scene)
+        if _json_of(scene / _MARKER) != record:
+            _remove_unfinished(scene)
+            with replacing(scene / _MARKER) as temporary:
+                temporary.write_text(json.dumps(record))
+        try:
+            yield
+        except UsageError as error:
+            if not isinstance(error, DiskError):
+                _remove(scene, {_MARKER, *_CONTENTS})
+            raise
+        (scene / _MARKER).rename(scene / _RECORD)
+
+
+def is_made_of(scene: Path, record: dict[str, object]) -> bool:
+    """Whether the folder contains the finished scene of `record`."""
+    return _json_of(scene / _RECORD) == record
+
+
+def has_files_of(scene: Path, record: dict[str, object]) -> bool:
+    """Whether the folder contains the finished scene of the photographs or video of `record`, with any options."""
+    made = _json_of(scene / _RECORD)
+    return isinstance(made, dict) and made.get("files") == record["files"]
+
+
+def can_be_made(scene: Path, record: dict[str, object]) -> bool:
+    """Whether the folder is missing or empty, or belongs to an interrupted command with the same record."""
+    return not scene.exists() or _json_of(scene / _MARKER) == record or (scene.is_dir() and not _names(scene))
+
+
+def _json_of(path: Path) -> object:
+    """JSON content of a file; None if it cannot be read."""
+    try:
+        return parse_json(read_json_text(path))
+    except (OSError, ValueError):
+        return None
+
+
+def _names(scene: Path) -> set[str]:
+    """Names of the entries of the folder, except its lock and temporary files."""
+    return {path.name for path in scene.iterdir() if not is_leftover(path)} - {LOCK_NAME}
+
+
+def _remove_unfinished(scene: Path) -> None:
+    found = _names(scene)
+    if _RECORD in found:  # perhaps by a call that was interrupted while it printed the result
+        raise UsageError(
+            f"{scene} holds a finished scene: `splat train {quoted(scene)}` uses it; or name another folder"
+        )
+    if found and not (_MARKER in found and found <= {_MARKER, *_CONTENTS}):
+        raise UsageError(f"{scene} is not an empty folder: name another one for the scene, or remove it first")
+    _remove(scene, found - {_MARKER})
+
+
+def _remove(scene: Path, names: Set[str]) -> None:
+    """Remove entries of the folder, if they exist; other files in it belong to the user."""
+    for path in (scene / name for name in names):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)

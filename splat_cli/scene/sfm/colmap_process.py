@@ -18,6 +18,7 @@ from splat_cli.errors import SplatError
 from splat_cli.io.files import require_space
 from splat_cli.processes.child_process import ending, kill, start_worker
 from splat_cli.scene.sfm import colmap_worker
+from splat_cli.scene.sfm.colmap_database import MARK
 from splat_cli.terminal.console import Counting
 
 _LABELS = {
@@ -70,8 +71,8 @@ def run_colmap(
         assert process.stdout is not None
         progress = _Progress(lambda label, total: shown.enter_context(counting(label, total)), shown.close)
         for line in process.stdout:
-            if line.startswith(colmap_worker.MARK):
-                message = json.loads(line.removeprefix(colmap_worker.MARK))
+            if line.startswith(MARK):
+                message = json.loads(line.removeprefix(MARK))
                 result = message if "models" in message else result
                 if watch and "placed" in message:
                     watch(_read_placed(message["placed"]))

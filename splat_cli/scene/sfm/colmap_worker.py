@@ -1,4 +1,4 @@
-"""The process in which pycolmap runs: features, matches and incremental mapping of one scene.
+"""The process in which pycolmap runs: features and matches (colmap_database.py), incremental mapping, checks of models.
 
 pycolmap has its own copy of SQLite. A second copy in the same process, such as Python's, that opens the same
 database breaks its POSIX locks (https://www.sqlite.org/howtocorrupt.html, section 2.2.1), so this process does not
@@ -9,54 +9,45 @@ long as the parent lives. Messages, one JSON object per line after MARK, go to t
 COLMAP logs.
 """
 
-import ctypes
 import json
-import os
 import shutil
 import sys
-import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from copy import copy
-from functools import lru_cache, partial
-from itertools import combinations
+from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
 
 import numpy as np
 
 from splat_cli.device import ceil_div, num_cores
 from splat_cli.processes.child_process import end_with_parent
 from splat_cli.processes.threads import run_in_threads
-from splat_cli.scene.colmap.model import SPHERE
 from splat_cli.scene.images.decode import decode_photo
+from splat_cli.scene.sfm.colmap_database import (
+    CONFIRMED,
+    DATABASE,
+    SEPARATE,
+    copy_matches,
+    covered_cells,
+    extract,
+    leave_out,
+    match,
+    places_of_features,
+    register,
+    send,
+    turns_by_pairs,
+    verify,
+)
 
-MARK = "@splat "
-DATABASE = "database.db"
-"""COLMAP's database in the folder of a scene: cameras, features, matches."""
-SEPARATE = "separate.db"
-"""Database with a camera for each photograph, beside that of the scene while photographs are mapped."""
-CONFIRMED = "confirmed.db"
-"""Database without some of the pairs, beside that of the scene while photographs are mapped again."""
-LARGE = 1.5e6
-"""Pixels of photographs that may have enough features without the finest, which copies of twice their size show."""
 MODELS = ".models"
 """Suffix of the folder beside a database, with the models found so far."""
-_SAVE_SECONDS, _SHOW_SECONDS = 10.0, 0.5  # between two saves of these models, or two pictures for whoever watches
-_SAVE_SHARE = 20.0  # and at least this many times the time that one takes
-_SHOWN_POINTS = 20_000  # at most, to whoever watches
-_ENOUGH = 3000  # features
-_SAMPLE = 4  # photographs
-_ORIENTATIONS = 1  # of a feature; COLMAP's: 2, for a sixth more features and time, where a GPU needs hardly any
+# Mapping:
 _FEW_MATCHES, _FEW_INITIAL, _FEW_INLIERS = 10, 50, 15  # of small copies; COLMAP's: 15, 100, 30
-_MAX_SIDE = 3200  # pixels; COLMAP scales larger photographs down
-_TRIALS, _LEAST_SHARE = 2000, 0.25  # RANSAC: maximum number of trials, minimum share of inliers (COLMAP: 10,000, 0.25)
-_KEPT = 100  # photographs whose features are in memory while pairs are verified
-_AHEAD = 8  # pairs per thread: a pair that overlaps little takes up to 15 times as long as others
 _GROWTH = 1.3  # of a model between two global bundle adjustments (COLMAP: 1.1)
 _LEAST_LOCAL_GAIN, _LEAST_GAIN = 1e-3, 1e-4  # relative, of an iteration of an adjustment; COLMAP's: 0, all of 25 or 50
 _LEAST_LAST_GAIN = 1e-6  # the same in the last one, with all points
@@ -64,30 +55,33 @@ _LOCAL_IMAGES = 4  # of a local adjustment; COLMAP's: 6
 _LOCAL_ROUNDS, _ROUNDS = 1, 1  # maximum rounds of adjusting and filtering; COLMAP has 2, 5
 _ONE_THREAD = 200  # up to this many photographs, one thread maps, so that each run finds the same poses
 _MIN_MODEL_SIZE = 3
+# Models that are saved and shown:
+_SAVE_SECONDS, _SHOW_SECONDS = 10.0, 0.5  # between two saves, or two updates of a viewer
+_SAVE_SHARE = 20.0  # and at least this many times the time that one takes
+_SHOWN_POINTS = 20_000  # at most
+# Pairs that look alike:
+_NEAREST, _MUTUAL = 3, 5  # pairs of a photograph that cover most; of both photographs
+_MIN_AGREEING = 0.5  # least share of a pair's matches
+_MAX_ERROR = 4.0  # pixels from the epipolar line, as COLMAP verifies
+_MAX_CONTRADICTED = 0.02  # of the cells of strong pairs; up to 0.019 in nine scenes, 0.03 to 0.08 in a folded one
+# Cameras that photographs share:
 _MIN_REGISTERED = 0.8
 _MIN_COMPARED = 8  # photographs; fewer fit better with a camera each in any case
-_REFINED, _MIN_LENS_ERROR = 20, 0.95  # photographs of a camera; relative error with more parameters of its lens
 _COMPARED_POINTS = 100  # per photograph
 _MIN_ERROR = 0.9  # with a camera each, relative to that of a shared camera; 0.95 to 0.99 for photographs of one camera
 _MIN_ZOOM = 1.15  # 90th over 10th percentile; 1.01 to 1.07 for photographs of one camera
-_CELLS = 12  # along the longer side of a photograph, to see how much of it a pair's matches cover
-_NEAREST, _MUTUAL = 3, 5  # pairs of a photograph that cover most; of both photographs
-_AGREEING = 0.5  # least share of a pair's matches, or of all pairs
-_MAX_ERROR = 4.0  # pixels from the epipolar line, as COLMAP verifies
-_MAX_CONTRADICTED = 0.02  # of the cells of strong pairs; up to 0.019 in nine scenes, 0.03 to 0.08 in a folded one
 _OWN_CAMERA = 1_000_000  # added to an image's id
-_SPLITS = 4  # of points into halves, to see how far poses depend on the half
-_SPLIT_POINTS = 300  # per photograph, at most
-_SPLIT_THREADS, _MAX_SPLIT = 2, 500  # halves that are adjusted at a time, and photographs, to limit memory and time
-_PARTS, _MAX_TURN_ERROR = 5, 10.0  # of the pairs, of which one is left out; degrees, as COLMAP's rotation averaging
-_NEAR = 0.02  # of the scene's size: cameras that are at the same place by both halves
-_BLOCKS = 8
-_MIN_BLOCK, _MAX_BLOCK = 5, 50
-_LISTED_BLOCK = 100
+_REFINED, _MIN_LENS_ERROR = 20, 0.95  # photographs of a camera; relative error with more parameters of its lens
+# GPS:
 _MIN_LOCATIONS = 5
 _GPS_ERROR = 10.0  # metres, inlier threshold of locations
 _MIN_SPREAD = 5.0  # metres, standard deviation of locations across their longest direction
 _MAX_SHARE = 0.25  # maximum median error, relative to that deviation
+# How far poses depend on the points:
+_SPLITS = 4  # of points into halves, to see how far poses depend on the half
+_SPLIT_POINTS = 300  # per photograph, at most
+_SPLIT_THREADS, _MAX_SPLIT = 2, 500  # halves that are adjusted at a time, and photographs, to limit memory and time
+_NEAR = 0.02  # of the scene's size: cameras that are at the same place by both halves
 
 
 def main() -> None:
@@ -100,10 +94,10 @@ def main() -> None:
     pycolmap.set_random_seed(job["seed"])
     scene = Path(job["scene"])
     images, database = scene / "images", scene / DATABASE
-    _register(pycolmap, database, images, job, job["groups"] + job["sizes"])
-    _extract(pycolmap, database, images, job)
-    _match(pycolmap, database, job)
-    _verify(pycolmap, database, job["seed"])
+    register(pycolmap, database, images, job, job["groups"] + job["sizes"])
+    extract(pycolmap, database, images, job)
+    match(pycolmap, database, job)
+    verify(pycolmap, database, job["seed"])
     models = _map(pycolmap, database, images, job)
     models = _without_lookalikes(pycolmap, models, database, images, job)
     guessed = {name for group in job["sizes"] for name in group}
@@ -116,196 +110,14 @@ def main() -> None:
     written = _write(pycolmap, models, scene / "sparse", job)
     Shown(job).write(models)
     turns = _turns_of_few(pycolmap, database, models, job)
-    _send(models=len(models), spread=_spread_if_known(pycolmap, models, job), turns=turns, **written)
+    send(models=len(models), spread=_spread_if_known(pycolmap, models, job), turns=turns, **written)
     SavedModels(database).remove()
-
-
-def _send(**message: Any) -> None:
-    """Write a message in a single call, so that output of other threads does not split the line."""
-    os.write(1, f"\n{MARK}{json.dumps(message)}\n".encode())
-
-
-def _register(
-    pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any], groups: Sequence[Sequence[str]]
-) -> None:
-    """Register photographs and cameras: one camera per group, and one for each other photograph.
-
-    Photographs of `job["spheres"]` are spherical, whatever the camera model of the others.
-    Before feature extraction: COLMAP then skips what an interrupted process has done.
-    """
-    if _num_registered(pycolmap, database) == len(job["names"]):
-        _rename(pycolmap, database, _original)  # after an interruption of `_match`
-        return
-    for path in database.parent.glob(f"{database.name}*"):
-        path.unlink()
-    _num_registered(pycolmap, database)  # creates the file
-    model = job["camera_model"]
-    batches = [(group, SPHERE) for group in job["spheres"]] + [(group, model) for group in groups]
-    for names, camera_model in batches:
-        _register_group(pycolmap, database, images, names, camera_model)
-    grouped = {name for names, _ in batches for name in names}
-    if others := [name for name in job["names"] if name not in grouped]:
-        reader = pycolmap.ImageReaderOptions(camera_model=model)
-        pycolmap.import_images(database, images, pycolmap.CameraMode.AUTO, others, reader)
-
-
-def _register_group(pycolmap: Any, database: Path, images: Path, names: Sequence[str], camera_model: str) -> None:
-    """Register photographs of one camera and size, as `import_images` does, which decodes all of them."""
-    reader = pycolmap.ImageReaderOptions(camera_model=camera_model)
-    camera = None
-    for name in names:
-        with suppress(ValueError):  # damaged
-            camera = pycolmap.infer_camera_from_image(images / name, reader)
-            break
-    if camera is None:
-        return
-    opened = pycolmap.Database.open(database)
-    with pycolmap.DatabaseTransaction(opened):
-        camera.camera_id = opened.write_camera(camera)
-        rig = pycolmap.Rig()
-        rig.add_ref_sensor(camera.sensor_id)
-        rig.rig_id = opened.write_rig(rig)
-        for name in names:
-            image, frame = pycolmap.Image(name=name, camera_id=camera.camera_id), pycolmap.Frame()
-            image.image_id = opened.write_image(image)
-            frame.rig_id = rig.rig_id
-            frame.add_data_id(image.data_id)
-            opened.write_frame(frame)
-    opened.close()
-
-
-def _num_registered(pycolmap: Any, database: Path) -> int:
-    opened = pycolmap.Database.open(database)
-    num: int = opened.num_images()
-    opened.close()
-    return num
-
-
-def _extract(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any]) -> None:
-    """Extract features of the registered photographs, outside of black pixels of masks."""
-    device = _device(pycolmap)
-    _send(phase="features", total=len(job["names"]), device=device.name)
-    extraction = pycolmap.FeatureExtractionOptions()
-    if job["are_small"]:
-        extraction.sift.first_octave = -1 if job["are_enlarged"] else 0
-    elif device == pycolmap.Device.cpu:
-        extraction.sift.max_num_orientations = _ORIENTATIONS
-        extraction.sift.first_octave = _first_octave(pycolmap, [images / name for name in job["names"]])
-    masks = Path(job["masks"]) if job["masks"] else None
-    masked = [name for name in job["names"] if masks and (masks / f"{name}.png").is_file()]
-    others = [name for name in job["names"] if name not in set(masked)]
-    for names, folder in ((masked, masks), (others, None)):  # COLMAP skips photographs without a mask in the folder
-        if names:
-            reader = pycolmap.ImageReaderOptions(**({"mask_path": folder} if folder else {}))
-            pycolmap.extract_features(
-                database,
-                images,
-                image_names=names,
-                reader_options=reader,
-                extraction_options=extraction,
-                device=device,
-            )
-
-
-def _first_octave(pycolmap: Any, paths: Sequence[Path]) -> int:
-    """-1 to search photographs at twice their size, too, for which three quarters of the time are spent.
-
-    0 if a few photographs have enough features without.
-    """
-    options = pycolmap.FeatureExtractionOptions()
-    options.sift.first_octave = 0
-    sift = pycolmap.Sift(options, pycolmap.Device.cpu)
-    counts = []
-    for path in paths[:: ceil_div(len(paths), _SAMPLE)]:
-        bitmap = pycolmap.Bitmap.read(path, False)
-        if bitmap is not None and bitmap.width * bitmap.height >= LARGE:
-            step = ceil_div(max(bitmap.width, bitmap.height), _MAX_SIDE)
-            counts.append(len(sift.extract(np.ascontiguousarray(bitmap.to_array()[::step, ::step]))[0]))
-    return 0 if counts and np.median(counts) >= _ENOUGH else -1
-
-
-def _device(pycolmap: Any) -> Any:
-    """A GPU if there is one and pycolmap was built for it (the extra `sfm-cuda`), else the CPU."""
-    num = ctypes.c_int(0)
-    if pycolmap.has_cuda:
-        with suppress(OSError):  # no driver
-            driver = ctypes.CDLL("libcuda.so.1")
-            if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(num)):
-                num.value = 0
-    return pycolmap.Device.cuda if num.value else pycolmap.Device.cpu
-
-
-def _match(pycolmap: Any, database: Path, job: Mapping[str, Any]) -> None:
-    """Match the job's pairs, or all, in blocks, for progress."""
-    num, pairs, device = len(job["names"]), job["pairs"], _device(pycolmap)
-    _send(phase="pairs", total=num * (num - 1) // 2 if pairs is None else len(pairs), device=device.name)
-    matching = pycolmap.FeatureMatchingOptions(skip_geometric_verification=True)  # see `_verify`
-    if pairs is None:
-        pairing = pycolmap.ExhaustivePairingOptions()
-        pairing.block_size = min(max(ceil_div(num, _BLOCKS), _MIN_BLOCK), _MAX_BLOCK)
-        pycolmap.match_exhaustive(database, matching_options=matching, pairing_options=pairing, device=device)
-    else:
-        _rename(pycolmap, database, _listable)
-        with tempfile.TemporaryDirectory() as folder:
-            listed = Path(folder) / "pairs.txt"
-            listed.write_text("".join(f"{_listable(first)} {_listable(second)}\n" for first, second in pairs))
-            listing = pycolmap.ImportedPairingOptions(match_list_path=listed, block_size=_LISTED_BLOCK)
-            pycolmap.match_image_pairs(database, matching_options=matching, pairing_options=listing, device=device)
-        _rename(pycolmap, database, _original)
-
-
-def _verify(pycolmap: Any, database: Path, seed: int) -> None:
-    """Find the matches of each pair that agree with one movement of the camera; continues where a process ended.
-
-    A pair of n matches counts if at least m = `min_num_inliers` agree, so RANSAC takes the trials that a share of m / n
-    needs. Most pairs that do not overlap have n close to m: COLMAP's single least share takes many more trials.
-    """
-    opened = pycolmap.Database.open(database)
-    cameras = {image.image_id: opened.read_camera(image.camera_id) for image in opened.read_all_images()}
-    places = lru_cache(_KEPT)(lambda number: np.asarray(opened.read_keypoints(number))[:, :2])
-
-    def verified(pair: tuple[int, int], matches: np.ndarray, points: Sequence[np.ndarray]) -> tuple[int, int, Any]:
-        options = pycolmap.TwoViewGeometryOptions()
-        options.ransac.random_seed, options.ransac.max_num_trials = seed, _TRIALS
-        options.ransac.min_inlier_ratio = max(_LEAST_SHARE, min(options.min_num_inliers / max(len(matches), 1), 1.0))
-        first, second = map(cameras.get, pair)
-        return (*pair, pycolmap.estimate_two_view_geometry(first, points[0], second, points[1], matches, options))
-
-    matched = sorted(map(pycolmap.pair_id_to_image_pair, opened.read_num_matches()[0]))
-    pairs = [pair for pair in matched if not opened.exists_two_view_geometry(*pair)]
-    calls = (partial(verified, pair, opened.read_matches(*pair), [places(one) for one in pair]) for pair in pairs)
-    _send(phase="verified", total=len(pairs))
-    for number, result in enumerate(run_in_threads(calls, num_cores(), _AHEAD * num_cores()), 1):
-        opened.write_two_view_geometry(*result)
-        _send(done=number)
-    opened.close()
-
-
-def _listable(name: str) -> str:
-    """The name in a list of pairs, where spaces separate names and # begins a comment; "/" marks quoted ones."""
-    quoted = quote(name)
-    return name if quoted == name else f"/{quoted}"
-
-
-def _original(name: str) -> str:
-    return unquote(name[1:]) if name.startswith("/") else name
-
-
-def _rename(pycolmap: Any, database: Path, change: Callable[[str], str]) -> None:
-    """Change the names of the photographs in the database."""
-    opened = pycolmap.Database.open(database)
-    with pycolmap.DatabaseTransaction(opened):
-        for image in opened.read_all_images():
-            if change(image.name) != image.name:
-                image.name = change(image.name)
-                opened.update_image(image)
-    opened.close()
 
 
 def _map(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any], phase: str = "placed") -> list[Any]:
     """The models of the scene's parts, the largest first; continues models that an interrupted process has saved."""
     num, seed = len(job["names"]), job["seed"]
-    _send(phase=phase, total=num)
+    send(phase=phase, total=num)
     saved, shown = SavedModels(database), Shown(job)
     models = _saved_models(pycolmap, saved)
     begun = [models.pop()] if models else []
@@ -326,324 +138,6 @@ def _map(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any], ph
         begun = []  # COLMAP may end after it has continued a model: others are still to be found
 
 
-def _without_lookalikes(
-    pycolmap: Any, models: list[Any], database: Path, images: Path, job: Mapping[str, Any]
-) -> list[Any]:
-    """Map again, and leave pairs out of the database, if the model contradicts strong pairs.
-
-    Two sides of a can with the same label match, and mapping may put one on top of the other. But matches of a label
-    cover less of a photograph than those of neighbours. So the pairs that cover most are mapped first, then all pairs
-    that this model does not contradict.
-    """
-    if not models or job["spheres"]:
-        return models
-    cells = _covered_cells(pycolmap, database)
-    strong = _strongest(cells, _MUTUAL, 2)
-
-    def share(model: Any) -> float:
-        found = _contradicted(pycolmap, database, model, strong)
-        return sum(cells[pair] for pair in found) / max(sum(cells[pair] for pair in strong), 1)
-
-    before = share(models[0])
-    if before <= _MAX_CONTRADICTED:
-        return models
-    least, confirmed = before / 2, database.with_name(CONFIRMED)
-    for first in (_strongest(cells, _NEAREST, 1), strong):
-        kept, again = first, models
-        for _ in range(2):
-            _leave_out(pycolmap, database, confirmed, cells.keys() - kept)
-            again = _map(pycolmap, confirmed, images, job, "again") or again
-            SavedModels(confirmed).remove()
-            kept = cells.keys() - _contradicted(pycolmap, database, again[0], cells)
-        is_larger = again[0].num_reg_images() >= models[0].num_reg_images()
-        if is_larger and len(_placed(again)) >= len(_placed(models)) and share(again[0]) < least:
-            SavedModels(database).remove()  # before the database changes, which they do not fit then
-            confirmed.replace(database)
-            return again
-    confirmed.unlink()
-    _send(phase="kept", total=len(job["names"]))
-    _send(done=len(_placed(models)))
-    return models
-
-
-def _covered_cells(pycolmap: Any, database: Path) -> dict[tuple[int, int], int]:
-    """Pair -> number of cells of a grid that its matches are in, in the photograph where they are in fewer."""
-    opened = pycolmap.Database.open(database)
-    cells = {}
-    for image in opened.read_all_images():
-        camera = opened.read_camera(image.camera_id)
-        places = np.asarray(opened.read_keypoints(image.image_id))[:, :2] * (_CELLS / max(camera.width, camera.height))
-        cells[image.image_id] = places.astype(int) @ (1, _CELLS + 1)
-    found = {}
-    for pair in map(pycolmap.pair_id_to_image_pair, opened.read_two_view_geometry_num_inliers()[0]):
-        matches = opened.read_two_view_geometry(*pair).inlier_matches
-        found[pair] = min(len(np.unique(cells[number][rows])) for number, rows in zip(pair, matches.T, strict=True))
-    opened.close()
-    return {pair: num for pair, num in found.items() if num}
-
-
-def _strongest(cells: Mapping[tuple[int, int], int], num: int, least: int) -> set[tuple[int, int]]:
-    """Pairs that are among the `num` which cover most of a photograph, for at least `least` of their photographs."""
-    ranks, strong = Counter[int](), set()
-    for pair in sorted(cells, key=lambda pair: (-cells[pair], pair)):
-        if sum(ranks[number] < num for number in pair) >= least:
-            strong.add(pair)
-        ranks.update(pair)
-    return strong
-
-
-def _contradicted(pycolmap: Any, database: Path, model: Any, pairs: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
-    """Pairs most of whose matches are far from the epipolar lines of the model's poses."""
-    opened = pycolmap.Database.open(database)
-    places = lru_cache(_KEPT)(lambda number: np.asarray(opened.read_keypoints(number))[:, :2].astype(float))
-    placed, found = set(model.reg_image_ids()), set()
-    for pair in sorted(pairs):
-        if not placed.issuperset(pair):
-            continue
-        images = [model.images[number] for number in pair]
-        matches = opened.read_two_view_geometry(*pair).inlier_matches
-        first, second = (
-            np.pad(image.camera.cam_from_img(places(number)[column]), ((0, 0), (0, 1)), constant_values=1)
-            for image, number, column in zip(images, pair, matches.T, strict=True)
-        )
-        moved = images[1].cam_from_world() * images[0].cam_from_world().inverse()
-        line = np.cross(moved.translation, first @ moved.rotation.matrix().T)
-        distance = np.abs((second * line).sum(axis=1)) / np.maximum(np.hypot(line[:, 0], line[:, 1]), 1e-12)
-        error = distance * images[1].camera.mean_focal_length()
-        if np.mean(error < _MAX_ERROR) < _AGREEING:
-            found.add(pair)
-    opened.close()
-    return found
-
-
-def _leave_out(pycolmap: Any, source: Path, target: Path, pairs: Iterable[tuple[int, int]]) -> None:
-    """Copy a database; the pairs do not match in it."""
-    for path in target.parent.glob(f"{target.name}*"):  # of an interrupted process
-        path.unlink()
-    SavedModels(target).remove()
-    shutil.copyfile(source, target)
-    opened = pycolmap.Database.open(target)
-    with pycolmap.DatabaseTransaction(opened):
-        for pair in sorted(pairs):
-            opened.delete_two_view_geometry(*pair)
-            opened.write_two_view_geometry(*pair, pycolmap.TwoViewGeometry())
-    opened.close()
-
-
-def _options(pycolmap: Any, num: int) -> Any:
-    """Options of incremental mapping of `num` photographs, and of the adjustments in it."""
-    options = pycolmap.IncrementalPipelineOptions(min_model_size=min(_MIN_MODEL_SIZE, num))
-    options.num_threads = 1 if num <= _ONE_THREAD else -1
-    options.ba_global_frames_ratio = options.ba_global_points_ratio = _GROWTH
-    options.ba_local_function_tolerance, options.ba_global_function_tolerance = _LEAST_LOCAL_GAIN, _LEAST_GAIN
-    options.mapper.ba_local_num_images = _LOCAL_IMAGES
-    options.ba_local_max_refinements, options.ba_global_max_refinements = _LOCAL_ROUNDS, _ROUNDS
-    options.mapper.ba_global_ignore_redundant_points3D = True  # while a model grows; see `_adjust`
-    options.extract_colors = False  # see `_color_points`
-    return options
-
-
-def _color_points(model: Any, images: Path) -> None:
-    """Give each point the mean colour of the photographs that show it.
-
-    COLMAP decodes a photograph in the thread that maps, when it is placed. Its `extract_colors_for_all_images` does not
-    count photographs that show the point within half a pixel of the border.
-    """
-
-    def seen(image: Any) -> tuple[list[int], np.ndarray]:
-        points, size = image.get_observation_points2D(), (image.camera.width, image.camera.height)
-        try:
-            pixels, _ = decode_photo(images / image.name, size, (0, 0, 0))
-        except ValueError:  # damaged; COLMAP reads some of these
-            return [], np.empty((0, 3))
-        x, y = np.reshape([point.xy for point in points], (-1, 2)).astype(int).clip(0, np.array(size) - 1).T
-        return [point.point3D_id for point in points], pixels[y, x]
-
-    shown = [model.images[number] for number in model.reg_image_ids()]
-    numbers, colors = zip(*run_in_threads((partial(seen, image) for image in shown), num_cores()), strict=True)
-    found, which, counts = np.unique(np.concatenate(numbers).astype(int), return_inverse=True, return_counts=True)
-    sums = np.stack([np.bincount(which, channel) for channel in np.concatenate(colors).T], axis=1)
-    for number, color in zip(found, np.rint(sums / counts[:, None]).astype(np.uint8), strict=True):
-        model.points3D[number].color = color
-
-
-def _adjust(pycolmap: Any, model: Any, num: int, least_gain: float) -> None:
-    """Adjust a model of up to `num` photographs: cameras, poses and all points."""
-    adjustment = _options(pycolmap, num).get_global_bundle_adjustment()
-    adjustment.print_summary, adjustment.ceres.solver_options.function_tolerance = False, least_gain
-    pycolmap.bundle_adjustment(model, adjustment)
-    model.update_point_3d_errors()
-
-
-def _spread_if_known(pycolmap: Any, models: Sequence[Any], job: Mapping[str, Any]) -> float:
-    """The spread of the largest model; 0 without models, for many photographs, or if COLMAP fails."""
-    if not models or models[0].num_reg_images() > _MAX_SPLIT:
-        return 0.0
-    try:
-        return _spread(pycolmap, models[0], job)
-    except (RuntimeError, ValueError, IndexError, MemoryError):  # as which pycolmap raises those of C++
-        return 0.0
-
-
-def _spread(pycolmap: Any, model: Any, job: Mapping[str, Any]) -> float:
-    """How far a camera is from its place by the other half of the points (median), relative to the scene's size.
-
-    Photographs that overlap well have about the same poses by each half. 1 if no cameras are near each other.
-    """
-    model = _with_fewer_points(pycolmap, model, _SPLIT_POINTS)
-    shown, numbers = model.reg_image_ids(), np.array(sorted(model.points3D), int)
-    if len(numbers) < 2:
-        return 1.0
-    centers, places = _centers(model, shown), np.array([point.xyz for point in model.points3D.values()])
-    away, depth = (np.linalg.norm(one - centers.mean(axis=0), axis=1) for one in (centers, places))
-    size = float(np.sqrt(away.max() * np.median(depth)))
-
-    def adjusted(left_out: np.ndarray) -> Any:
-        half = pycolmap.Reconstruction(model)
-        for number in numbers[left_out]:
-            half.delete_point3D(int(number))
-        _adjust(pycolmap, half, _ONE_THREAD, _LEAST_LAST_GAIN)  # so each takes one thread
-        return half
-
-    dice = np.random.default_rng(job["seed"])
-    orders = [dice.permutation(len(numbers)) % 2 for _ in range(_SPLITS)]
-    calls = (partial(adjusted, order == which) for order in orders for which in (0, 1))
-    halves = run_in_threads(calls, _SPLIT_THREADS)
-    distances = []
-    for first, second in zip(halves, halves, strict=True):
-        moved = pycolmap.align_reconstructions_via_proj_centers(first, second, _NEAR * size)
-        if moved is None:
-            return 1.0
-        first.transform(moved)
-        distances.append(np.linalg.norm(_centers(first, shown) - _centers(second, shown), axis=1) / size)
-    return float(np.median(distances))
-
-
-def _turns_of_few(pycolmap: Any, database: Path, models: Sequence[Any], job: Mapping[str, Any]) -> dict[str, Any]:
-    """Name -> rotation from world to camera [3, 3] of small copies of which few have a pose, by their pairs alone.
-
-    Cameras that hardly move before a distant view have no points, but matches show how they turned. Empty if most have
-    a pose, if most pairs do not agree with rotations by the other pairs (those are few, or of other lenses), or if
-    COLMAP fails.
-    """
-    num, seed = len(job["names"]), job["seed"]
-    if not job["are_small"] or job["spheres"] or not models or models[0].num_reg_images() >= _MIN_REGISTERED * num:
-        return {}
-    try:
-        model, edges = _pair_rotations(pycolmap, database, _relative_focal(models[0]), seed)
-        num_agreeing, part = 0, np.random.default_rng(seed).permutation(len(edges)) % _PARTS
-        for number in range(_PARTS):
-            others = {pair: edge for (pair, edge), one in zip(edges.items(), part, strict=True) if one != number}
-            turns = _averaged_rotations(pycolmap, model, others, seed)
-            num_agreeing += sum(_agrees(turns, pair, edge) for pair, edge in edges.items() if pair not in others)
-        if num_agreeing < _AGREEING * len(edges):
-            return {}
-        turns = _averaged_rotations(pycolmap, model, edges, seed)
-        return {model.images[number].name: turn.tolist() for number, turn in turns.items()}
-    except (RuntimeError, ValueError, IndexError):  # as which pycolmap raises those of C++
-        return {}
-
-
-def _relative_focal(model: Any) -> float:
-    """Median focal length of photographs with a pose, relative to their longer side."""
-    cameras = [model.images[number].camera for number in model.reg_image_ids()]
-    return float(np.median([camera.mean_focal_length() / max(camera.width, camera.height) for camera in cameras]))
-
-
-def _pair_rotations(
-    pycolmap: Any, database: Path, relative_focal: float, seed: int
-) -> tuple[Any, dict[tuple[int, int], Any]]:
-    """A model of all photographs, without poses, and a `PoseGraphEdge` of each verified pair."""
-    opened = pycolmap.Database.open(database)
-    model, ends = pycolmap.Reconstruction(), {}
-    for image in opened.read_all_images():
-        camera = opened.read_camera(image.camera_id)
-        width, height = camera.width, camera.height
-        camera.model = pycolmap.CameraModelId.SIMPLE_PINHOLE
-        camera.params = [relative_focal * max(width, height), width / 2, height / 2]
-        if not model.exists_camera(camera.camera_id):
-            model.add_camera_with_trivial_rig(camera)
-        empty = pycolmap.Image(image.name, np.zeros((0, 2)), camera.camera_id, image.image_id)
-        model.add_image_with_trivial_frame(empty)
-        ends[image.image_id] = camera, np.asarray(opened.read_keypoints(image.image_id))[:, :2].astype(float)
-    pairs = sorted(map(pycolmap.pair_id_to_image_pair, opened.read_two_view_geometry_num_inliers()[0]))
-    matches = [opened.read_two_view_geometry(*pair).inlier_matches for pair in pairs]
-    opened.close()
-    options = pycolmap.TwoViewGeometryOptions(compute_relative_pose=True)
-    options.ransac.random_seed, options.ransac.max_num_trials = seed, _TRIALS
-    calls = (
-        partial(pycolmap.estimate_calibrated_two_view_geometry, *ends[first], *ends[second], matched, options)
-        for (first, second), matched in zip(pairs, matches, strict=True)
-    )
-    return model, {
-        pair: pycolmap.PoseGraphEdge(cam2_from_cam1=found.cam2_from_cam1, num_matches=len(found.inlier_matches))
-        for pair, found in zip(pairs, run_in_threads(calls, num_cores()), strict=True)
-        if found.cam2_from_cam1 is not None
-    }
-
-
-def _averaged_rotations(
-    pycolmap: Any, model: Any, edges: Mapping[tuple[int, int], Any], seed: int
-) -> dict[int, np.ndarray]:
-    """Rotations from world to camera of the photographs that the pairs connect (Chatterjee and Govindu 2013)."""
-    model, graph = pycolmap.Reconstruction(model), pycolmap.PoseGraph()
-    for pair, edge in edges.items():
-        graph.add_edge(*pair, edge)
-    options = pycolmap.RotationEstimatorOptions(random_seed=seed, max_rotation_error_deg=_MAX_TURN_ERROR)
-    if not edges or not pycolmap.run_rotation_averaging(options, graph, model, []):
-        return {}
-    return {number: model.images[number].cam_from_world().rotation.matrix() for number in model.reg_image_ids()}
-
-
-def _agrees(turns: Mapping[int, np.ndarray], pair: tuple[int, int], edge: Any) -> bool:
-    """Whether the rotations of both photographs are known and differ by that of their matches."""
-    if not turns.keys() >= set(pair):
-        return False
-    first, second = (turns[number] for number in pair)
-    cosine = (np.trace(edge.cam2_from_cam1.rotation.matrix() @ first @ second.T) - 1) / 2
-    return bool(cosine > np.cos(np.radians(_MAX_TURN_ERROR)))
-
-
-def _centers(model: Any, numbers: Sequence[int]) -> np.ndarray:
-    """Positions of the cameras [N, 3] of photographs."""
-    return np.array([model.images[number].projection_center() for number in numbers])
-
-
-def _with_refined_lens(pycolmap: Any, model: Any, num: int) -> Any:
-    """The model with OPENCV's lens for cameras of many photographs, adjusted, if a part of the points fits better."""
-    few = _with_fewer_points(pycolmap, model, _COMPARED_POINTS)
-    before: float = few.compute_mean_reprojection_error()
-    if not _refine_lenses(pycolmap, few, num) or few.compute_mean_reprojection_error() > _MIN_LENS_ERROR * before:
-        return model
-    refined = pycolmap.Reconstruction(model)
-    _refine_lenses(pycolmap, refined, num)
-    return refined
-
-
-def _refine_lenses(pycolmap: Any, model: Any, num: int) -> bool:
-    """Adjust the model with more parameters of lenses; False if no camera has one and _REFINED photographs."""
-    models = pycolmap.CameraModelId
-    num_of = Counter(image.camera_id for image in model.images.values() if image.has_pose)
-    cameras = [camera for number, camera in model.cameras.items() if num_of[number] >= _REFINED]
-    cameras = [camera for camera in cameras if camera.model == models.SIMPLE_RADIAL]
-    for camera in cameras:
-        focal, *middle, radial = camera.params
-        camera.model, camera.params = models.OPENCV, [focal, focal, *middle, radial, 0, 0, 0]
-    if cameras:
-        _adjust(pycolmap, model, num, _LEAST_LAST_GAIN)
-    return bool(cameras)
-
-
-def _saved_models(pycolmap: Any, saved: "SavedModels") -> list[Any]:
-    """Models that an interrupted process has saved; none if a file is damaged: then mapping starts again."""
-    with suppress(ValueError, RuntimeError, IndexError, OSError):
-        models = list(map(pycolmap.Reconstruction, saved.folders()))
-        if all(model.num_reg_images() and model.num_points3D() for model in models):  # COLMAP reads empty files
-            return models
-    saved.remove()
-    return []
-
-
 def _mapped(
     pycolmap: Any,
     database: Path,
@@ -661,7 +155,7 @@ def _mapped(
 
     def on_image() -> None:
         models = [*finished, *map(manager.get, range(manager.size()))]
-        _send(done=len(_placed(models)))
+        send(done=len(_placed(models)))
         saved.write_at_times(models)
         shown.write_at_times(models)
 
@@ -671,6 +165,37 @@ def _mapped(
     pipeline.run()
     opened.close()
     return list(map(manager.get, range(manager.size())))
+
+
+def _options(pycolmap: Any, num: int) -> Any:
+    """Options of incremental mapping of `num` photographs, and of the adjustments in it."""
+    options = pycolmap.IncrementalPipelineOptions(min_model_size=min(_MIN_MODEL_SIZE, num))
+    options.num_threads = 1 if num <= _ONE_THREAD else -1
+    options.ba_global_frames_ratio = options.ba_global_points_ratio = _GROWTH
+    options.ba_local_function_tolerance, options.ba_global_function_tolerance = _LEAST_LOCAL_GAIN, _LEAST_GAIN
+    options.mapper.ba_local_num_images = _LOCAL_IMAGES
+    options.ba_local_max_refinements, options.ba_global_max_refinements = _LOCAL_ROUNDS, _ROUNDS
+    options.mapper.ba_global_ignore_redundant_points3D = True  # while a model grows; see `_adjust`
+    options.extract_colors = False  # see `_color_points`
+    return options
+
+
+def _adjust(pycolmap: Any, model: Any, num: int, least_gain: float) -> None:
+    """Adjust a model of up to `num` photographs: cameras, poses and all points."""
+    adjustment = _options(pycolmap, num).get_global_bundle_adjustment()
+    adjustment.print_summary, adjustment.ceres.solver_options.function_tolerance = False, least_gain
+    pycolmap.bundle_adjustment(model, adjustment)
+    model.update_point_3d_errors()
+
+
+def _saved_models(pycolmap: Any, saved: "SavedModels") -> list[Any]:
+    """Models that an interrupted process has saved; none if a file is damaged: then mapping starts again."""
+    with suppress(ValueError, RuntimeError, IndexError, OSError):
+        models = list(map(pycolmap.Reconstruction, saved.folders()))
+        if all(model.num_reg_images() and model.num_points3D() for model in models):  # COLMAP reads empty files
+            return models
+    saved.remove()
+    return []
 
 
 def _placed(models: Sequence[Any]) -> set[str]:
@@ -695,39 +220,6 @@ class _Written(ABC):
     @abstractmethod
     def write(self, models: Sequence[Any]) -> None:
         """Write the models."""
-
-
-class Shown(_Written):
-    """The file in which a watched job shows cameras and points of the largest model; see `Placed`."""
-
-    def __init__(self, job: Mapping[str, Any]) -> None:
-        super().__init__(_SHOW_SECONDS, first=0.0)
-        self._path = Path(job["placed"]) if job.get("placed") else None
-
-    def write(self, models: Sequence[Any]) -> None:
-        """Write the file instead of the former one, and say so."""
-        if not (self._path and models):
-            return
-        model = max(models, key=lambda one: one.num_reg_images())
-        images = [model.images[number] for number in sorted(model.reg_image_ids())]
-        focals = np.array([image.camera.mean_focal_length() for image in images]).reshape(-1, 1)
-        sizes = np.array([(image.camera.width, image.camera.height) for image in images]).reshape(-1, 2)
-        numbers = sorted(model.point3D_ids())
-        points = [model.points3D[number] for number in numbers[:: ceil_div(len(numbers), _SHOWN_POINTS) or 1]]
-        arrays = {
-            "w2c": np.array([image.cam_from_world().matrix() for image in images], np.float32).reshape(-1, 3, 4),
-            "slopes": (sizes / 2 / focals).astype(np.float32),
-            "points": np.array([point.xyz for point in points], np.float32).reshape(-1, 3),
-            "colors": np.array([point.color for point in points], np.uint8).reshape(-1, 3),
-        }
-        part = self._path.with_suffix(".part")
-        try:
-            with part.open("wb") as file:
-                np.savez(file, **arrays)
-            part.replace(self._path)
-        except OSError:  # the disk of temporary files is full: mapping does not need them
-            return
-        _send(placed=str(self._path))
 
 
 class SavedModels(_Written):
@@ -764,6 +256,114 @@ class SavedModels(_Written):
 
     def _versions(self) -> list[Path]:
         return [path for path in self.folder.glob("*") if path.name.isdigit()]
+
+
+class Shown(_Written):
+    """The file in which a watched job shows cameras and points of the largest model; see `Placed`."""
+
+    def __init__(self, job: Mapping[str, Any]) -> None:
+        super().__init__(_SHOW_SECONDS, first=0.0)
+        self._path = Path(job["placed"]) if job.get("placed") else None
+
+    def write(self, models: Sequence[Any]) -> None:
+        """Write the file instead of the former one, and say so."""
+        if not (self._path and models):
+            return
+        model = max(models, key=lambda one: one.num_reg_images())
+        images = [model.images[number] for number in sorted(model.reg_image_ids())]
+        focals = np.array([image.camera.mean_focal_length() for image in images]).reshape(-1, 1)
+        sizes = np.array([(image.camera.width, image.camera.height) for image in images]).reshape(-1, 2)
+        numbers = sorted(model.point3D_ids())
+        points = [model.points3D[number] for number in numbers[:: ceil_div(len(numbers), _SHOWN_POINTS) or 1]]
+        arrays = {
+            "w2c": np.array([image.cam_from_world().matrix() for image in images], np.float32).reshape(-1, 3, 4),
+            "slopes": (sizes / 2 / focals).astype(np.float32),
+            "points": np.array([point.xyz for point in points], np.float32).reshape(-1, 3),
+            "colors": np.array([point.color for point in points], np.uint8).reshape(-1, 3),
+        }
+        part = self._path.with_suffix(".part")
+        try:
+            with part.open("wb") as file:
+                np.savez(file, **arrays)
+            part.replace(self._path)
+        except OSError:  # the disk of temporary files is full: mapping does not need them
+            return
+        send(placed=str(self._path))
+
+
+def _without_lookalikes(
+    pycolmap: Any, models: list[Any], database: Path, images: Path, job: Mapping[str, Any]
+) -> list[Any]:
+    """Map again, and leave pairs out of the database, if the model contradicts strong pairs.
+
+    Two sides of a can with the same label match, and mapping may put one on top of the other. But matches of a label
+    cover less of a photograph than those of neighbours. So the pairs that cover most are mapped first, then all pairs
+    that this model does not contradict.
+    """
+    if not models or job["spheres"]:
+        return models
+    cells = covered_cells(pycolmap, database)
+    strong = _strongest(cells, _MUTUAL, 2)
+
+    def share(model: Any) -> float:
+        found = _contradicted(pycolmap, database, model, strong)
+        return sum(cells[pair] for pair in found) / max(sum(cells[pair] for pair in strong), 1)
+
+    before = share(models[0])
+    if before <= _MAX_CONTRADICTED:
+        return models
+    least, confirmed = before / 2, database.with_name(CONFIRMED)
+    for first in (_strongest(cells, _NEAREST, 1), strong):
+        kept, again = first, models
+        for _ in range(2):
+            leave_out(pycolmap, database, confirmed, cells.keys() - kept)
+            SavedModels(confirmed).remove()  # of an interrupted process
+            again = _map(pycolmap, confirmed, images, job, "again") or again
+            SavedModels(confirmed).remove()
+            kept = cells.keys() - _contradicted(pycolmap, database, again[0], cells)
+        is_larger = again[0].num_reg_images() >= models[0].num_reg_images()
+        if is_larger and len(_placed(again)) >= len(_placed(models)) and share(again[0]) < least:
+            SavedModels(database).remove()  # before the database changes, which they do not fit then
+            confirmed.replace(database)
+            return again
+    confirmed.unlink()
+    send(phase="kept", total=len(job["names"]))
+    send(done=len(_placed(models)))
+    return models
+
+
+def _strongest(cells: Mapping[tuple[int, int], int], num: int, least: int) -> set[tuple[int, int]]:
+    """Pairs that are among the `num` which cover most of a photograph, for at least `least` of their photographs."""
+    ranks, strong = Counter[int](), set()
+    for pair in sorted(cells, key=lambda pair: (-cells[pair], pair)):
+        if sum(ranks[number] < num for number in pair) >= least:
+            strong.add(pair)
+        ranks.update(pair)
+    return strong
+
+
+def _contradicted(pycolmap: Any, database: Path, model: Any, pairs: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
+    """Pairs most of whose matches are far from the epipolar lines of the model's poses."""
+    opened = pycolmap.Database.open(database)
+    places = places_of_features(opened)
+    placed, found = set(model.reg_image_ids()), set()
+    for pair in sorted(pairs):
+        if not placed.issuperset(pair):
+            continue
+        images = [model.images[number] for number in pair]
+        matches = opened.read_two_view_geometry(*pair).inlier_matches
+        first, second = (
+            np.pad(image.camera.cam_from_img(places(number)[column]), ((0, 0), (0, 1)), constant_values=1)
+            for image, number, column in zip(images, pair, matches.T, strict=True)
+        )
+        moved = images[1].cam_from_world() * images[0].cam_from_world().inverse()
+        line = np.cross(moved.translation, first @ moved.rotation.matrix().T)
+        distance = np.abs((second * line).sum(axis=1)) / np.maximum(np.hypot(line[:, 0], line[:, 1]), 1e-12)
+        error = distance * images[1].camera.mean_focal_length()
+        if np.mean(error < _MAX_ERROR) < _MIN_AGREEING:
+            found.add(pair)
+    opened.close()
+    return found
 
 
 def _is_shared(pycolmap: Any, models: Sequence[Any], guessed: Set[str], num: int) -> bool:
@@ -827,8 +427,8 @@ def _map_separately(
     saved = SavedModels(separate)
     for path in separate.parent.glob(f"{separate.name}*"):
         path.unlink()
-    _register(pycolmap, separate, images, job, job["groups"])
-    _copy_matches(pycolmap, database, separate)
+    register(pycolmap, separate, images, job, job["groups"])
+    copy_matches(pycolmap, database, separate)
     models = _map(pycolmap, separate, images, job)
     if shared and (not models or models[0].num_reg_images() < shared[0].num_reg_images()):
         separate.unlink()
@@ -840,22 +440,53 @@ def _map_separately(
     return shared
 
 
-def _copy_matches(pycolmap: Any, source: Path, target: Path) -> None:
-    """Copy features and matches between databases of the same photographs, whose ids may differ."""
-    old, new = pycolmap.Database.open(source), pycolmap.Database.open(target)
-    ids = {image.image_id: new.read_image_with_name(image.name).image_id for image in old.read_all_images()}
-    with pycolmap.DatabaseTransaction(new):
-        for before, now in ids.items():
-            new.write_keypoints(now, old.read_keypoints(before))
-            new.write_descriptors(now, old.read_descriptors(before))
-        for first, second in combinations(ids, 2):
-            if old.exists_matches(first, second):
-                new.write_matches(ids[first], ids[second], old.read_matches(first, second))
-            if old.exists_two_view_geometry(first, second):
-                geometry = old.read_two_view_geometry(first, second)
-                new.write_two_view_geometry(ids[first], ids[second], geometry)
-    old.close()
-    new.close()
+def _with_refined_lens(pycolmap: Any, model: Any, num: int) -> Any:
+    """The model with OPENCV's lens for cameras of many photographs, adjusted, if a part of the points fits better."""
+    few = _with_fewer_points(pycolmap, model, _COMPARED_POINTS)
+    before: float = few.compute_mean_reprojection_error()
+    if not _refine_lenses(pycolmap, few, num) or few.compute_mean_reprojection_error() > _MIN_LENS_ERROR * before:
+        return model
+    refined = pycolmap.Reconstruction(model)
+    _refine_lenses(pycolmap, refined, num)
+    return refined
+
+
+def _refine_lenses(pycolmap: Any, model: Any, num: int) -> bool:
+    """Adjust the model with more parameters of lenses; False if no camera has one and _REFINED photographs."""
+    models = pycolmap.CameraModelId
+    num_of = Counter(image.camera_id for image in model.images.values() if image.has_pose)
+    cameras = [camera for number, camera in model.cameras.items() if num_of[number] >= _REFINED]
+    cameras = [camera for camera in cameras if camera.model == models.SIMPLE_RADIAL]
+    for camera in cameras:
+        focal, *middle, radial = camera.params
+        camera.model, camera.params = models.OPENCV, [focal, focal, *middle, radial, 0, 0, 0]
+    if cameras:
+        _adjust(pycolmap, model, num, _LEAST_LAST_GAIN)
+    return bool(cameras)
+
+
+def _color_points(model: Any, images: Path) -> None:
+    """Give each point the mean colour of the photographs that show it.
+
+    COLMAP decodes a photograph in the thread that maps, when it is placed. Its `extract_colors_for_all_images` does not
+    count photographs that show the point within half a pixel of the border.
+    """
+
+    def seen(image: Any) -> tuple[list[int], np.ndarray]:
+        points, size = image.get_observation_points2D(), (image.camera.width, image.camera.height)
+        try:
+            pixels, _ = decode_photo(images / image.name, size, (0, 0, 0))
+        except ValueError:  # damaged; COLMAP reads some of these
+            return [], np.empty((0, 3))
+        x, y = np.reshape([point.xy for point in points], (-1, 2)).astype(int).clip(0, np.array(size) - 1).T
+        return [point.point3D_id for point in points], pixels[y, x]
+
+    shown = [model.images[number] for number in model.reg_image_ids()]
+    numbers, colors = zip(*run_in_threads((partial(seen, image) for image in shown), num_cores()), strict=True)
+    found, which, counts = np.unique(np.concatenate(numbers).astype(int), return_inverse=True, return_counts=True)
+    sums = np.stack([np.bincount(which, channel) for channel in np.concatenate(colors).T], axis=1)
+    for number, color in zip(found, np.rint(sums / counts[:, None]).astype(np.uint8), strict=True):
+        model.points3D[number].color = color
 
 
 def _write(pycolmap: Any, models: Sequence[Any], sparse: Path, job: Mapping[str, Any]) -> dict[str, Any]:
@@ -900,3 +531,72 @@ def _align(pycolmap: Any, model: Any, locations: Mapping[str, list[float]], seed
         return None
     model.transform(moved)
     return float(np.median(errors))
+
+
+def _spread_if_known(pycolmap: Any, models: Sequence[Any], job: Mapping[str, Any]) -> float:
+    """The spread of the largest model; 0 without models, for many photographs, or if COLMAP fails."""
+    if not models or models[0].num_reg_images() > _MAX_SPLIT:
+        return 0.0
+    try:
+        return _spread(pycolmap, models[0], job)
+    except (RuntimeError, ValueError, IndexError, MemoryError):  # as which pycolmap raises those of C++
+        return 0.0
+
+
+def _spread(pycolmap: Any, model: Any, job: Mapping[str, Any]) -> float:
+    """How far a camera is from its place by the other half of the points (median), relative to the scene's size.
+
+    Photographs that overlap well have about the same poses by each half. 1 if no cameras are near each other.
+    """
+    model = _with_fewer_points(pycolmap, model, _SPLIT_POINTS)
+    shown, numbers = model.reg_image_ids(), np.array(sorted(model.points3D), int)
+    if len(numbers) < 2:
+        return 1.0
+    centers, places = _centers(model, shown), np.array([point.xyz for point in model.points3D.values()])
+    away, depth = (np.linalg.norm(one - centers.mean(axis=0), axis=1) for one in (centers, places))
+    size = float(np.sqrt(away.max() * np.median(depth)))
+
+    def adjusted(left_out: np.ndarray) -> Any:
+        half = pycolmap.Reconstruction(model)
+        for number in numbers[left_out]:
+            half.delete_point3D(int(number))
+        _adjust(pycolmap, half, _ONE_THREAD, _LEAST_LAST_GAIN)  # so each takes one thread
+        return half
+
+    dice = np.random.default_rng(job["seed"])
+    orders = [dice.permutation(len(numbers)) % 2 for _ in range(_SPLITS)]
+    calls = (partial(adjusted, order == which) for order in orders for which in (0, 1))
+    halves = run_in_threads(calls, _SPLIT_THREADS)
+    distances = []
+    for first, second in zip(halves, halves, strict=True):
+        moved = pycolmap.align_reconstructions_via_proj_centers(first, second, _NEAR * size)
+        if moved is None:
+            return 1.0
+        first.transform(moved)
+        distances.append(np.linalg.norm(_centers(first, shown) - _centers(second, shown), axis=1) / size)
+    return float(np.median(distances))
+
+
+def _centers(model: Any, numbers: Sequence[int]) -> np.ndarray:
+    """Positions of the cameras [N, 3] of photographs."""
+    return np.array([model.images[number].projection_center() for number in numbers])
+
+
+def _turns_of_few(pycolmap: Any, database: Path, models: Sequence[Any], job: Mapping[str, Any]) -> dict[str, Any]:
+    """`turns_by_pairs` of small copies if few of them have a pose; empty if most have one, or if COLMAP fails.
+
+    Cameras that hardly move before a distant view have no points, but matches show how they turned.
+    """
+    num = len(job["names"])
+    if not job["are_small"] or job["spheres"] or not models or models[0].num_reg_images() >= _MIN_REGISTERED * num:
+        return {}
+    try:
+        return turns_by_pairs(pycolmap, database, _relative_focal(models[0]), job["seed"])
+    except (RuntimeError, ValueError, IndexError):  # as which pycolmap raises those of C++
+        return {}
+
+
+def _relative_focal(model: Any) -> float:
+    """Median focal length of photographs with a pose, relative to their longer side."""
+    cameras = [model.images[number].camera for number in model.reg_image_ids()]
+    return float(np.median([camera.mean_focal_length() / max(camera.width, camera.height) for camera in cameras]))

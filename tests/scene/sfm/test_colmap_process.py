@@ -18,9 +18,16 @@ from PIL import Image
 from splat_cli.errors import DiskError, SceneError, SplatError, UnwritableError, UsageError
 from splat_cli.sample import make_sample_scene
 from splat_cli.scene import read_scene, sfm
-from splat_cli.scene.sfm import SfmOptions, colmap_process, colmap_worker, make_scene
+from splat_cli.scene.sfm import (
+    SfmOptions,
+    can_be_made,
+    colmap_database,
+    colmap_process,
+    colmap_worker,
+    make_scene,
+    new_scene_folder,
+)
 from splat_cli.scene.sfm.colmap_process import run_colmap
-from splat_cli.scene.sfm.scene_folder import can_be_made, new_scene_folder
 from splat_cli.terminal.console import Display
 from splat_cli.terminal.interrupt import Interrupted
 from tests.subprocesses import HANG, finished, is_running, started, wait_until
@@ -264,7 +271,7 @@ def send(**message):
         if message["done"] == last:
             os._exit(9)
 
-worker._send, worker._SAVE_SECONDS, worker._SAVE_SHARE = send, 0.0, 0.0
+worker.send, worker._SAVE_SECONDS, worker._SAVE_SHARE = send, 0.0, 0.0
 database = pycolmap.Database.open(folder / "database.db")
 names = [image.name for image in database.read_all_images()]
 database.close()
@@ -277,7 +284,7 @@ MATCHING = """
 import json, os, sys
 from pathlib import Path
 import pycolmap
-from splat_cli.scene.sfm import colmap_worker as worker
+from splat_cli.scene.sfm import colmap_database as steps
 
 folder, names = Path(sys.argv[1]), json.loads(sys.argv[2])
 pycolmap.logging.minloglevel = 2
@@ -288,7 +295,7 @@ def verify(*args):
     shares.append([len(args[4]), args[5].ransac.min_inlier_ratio])
     return os._exit(9) if sys.argv[3] == "verify" and len(shares) > 2 else estimate(*args)
 
-pycolmap.estimate_two_view_geometry, worker.num_cores, worker._AHEAD = verify, lambda: 1, 1
+pycolmap.estimate_two_view_geometry, steps.num_cores, steps._AHEAD = verify, lambda: 1, 1
 if sys.argv[3] == "match":
     options = pycolmap.SyntheticDatasetOptions(num_rigs=1, num_cameras_per_rig=1, num_frames_per_rig=len(names))
     options.num_points3D = 40
@@ -299,11 +306,11 @@ if sys.argv[3] == "match":
     opened.clear_two_view_geometries()
     opened.close()
     pycolmap.match_image_pairs = lambda *args, **options: os._exit(9)
-worker._send = lambda **message: None
+steps.send = lambda **message: None
 job = {"names": names, "pairs": [names[:2], names[1:3], names[2:4]], "seed": 0}
-worker._register(pycolmap, file, folder, job, [])
-worker._match(pycolmap, file, job)
-worker._verify(pycolmap, file, 0)
+steps.register(pycolmap, file, folder, job, [])
+steps.match(pycolmap, file, job)
+steps.verify(pycolmap, file, 0)
 opened = pycolmap.Database.open(file)
 images = {image.image_id: image.name for image in opened.read_all_images()}
 pairs = [sorted(map(images.get, pair)) for pair in map(pycolmap.pair_id_to_image_pair, opened.read_all_matches()[0])]
@@ -354,7 +361,7 @@ def test_few_photographs_always_get_the_same_poses(monkeypatch, tmp_path, num, n
 
     monkeypatch.setattr(colmap_worker, "_mapped", mapped)
     monkeypatch.setattr(colmap_worker, "_adjust", lambda library, found, *options: adjusted.append(found))
-    monkeypatch.setattr(colmap_worker, "_send", lambda **message: None)
+    monkeypatch.setattr(colmap_worker, "send", lambda **message: None)
     job = {"names": [f"{number}.jpg" for number in range(num)], "seed": 0, "are_small": False}
     colmap_worker._map(pytest.importorskip("pycolmap"), tmp_path / "database.db", tmp_path, job)
     assert seen == [(num_threads, True)]
@@ -412,7 +419,7 @@ def test_large_photographs_with_many_features_are_not_enlarged(side, num_feature
             extract=lambda pixels: searched.append(pixels.shape[0]) or (np.zeros((num_features, 4)), None)
         ),
     )
-    assert colmap_worker._first_octave(library, [Path(f"{i}.jpg") for i in range(30)]) == octave
+    assert colmap_database._first_octave(library, [Path(f"{i}.jpg") for i in range(30)]) == octave
     assert len(searched) in (0, 4)
     assert all(pixels <= 3200 for pixels in searched)
 
@@ -433,10 +440,10 @@ def test_small_copies_have_more_orientations_and_few_are_enlarged(
         ImageReaderOptions=SimpleNamespace,
         extract_features=lambda *paths, extraction_options, **rest: searched.append(extraction_options.sift),
     )
-    monkeypatch.setattr(colmap_worker, "_send", lambda **message: None)
-    monkeypatch.setattr(colmap_worker, "_first_octave", lambda *photographs: -1)
+    monkeypatch.setattr(colmap_database, "send", lambda **message: None)
+    monkeypatch.setattr(colmap_database, "_first_octave", lambda *photographs: -1)
     job = {"names": ["000000.jpg"], "masks": None, "are_small": are_small, "are_enlarged": are_enlarged}
-    colmap_worker._extract(library, tmp_path / "database.db", tmp_path, job)
+    colmap_database.extract(library, tmp_path / "database.db", tmp_path, job)
     assert [(sift.first_octave, sift.max_num_orientations) for sift in searched] == [expected]
 
 
@@ -451,9 +458,9 @@ def test_a_gpu_is_used_if_colmap_and_the_driver_have_one(monkeypatch, has_cuda, 
             raise OSError(name)
         return SimpleNamespace(cuInit=lambda flags: 0, cuDeviceGetCount=lambda count: setattr(count._obj, "value", num))
 
-    monkeypatch.setattr(colmap_worker.ctypes, "CDLL", load)
+    monkeypatch.setattr(colmap_database.ctypes, "CDLL", load)
     library = SimpleNamespace(has_cuda=has_cuda, Device=SimpleNamespace(cpu="cpu", cuda="cuda"))
-    assert colmap_worker._device(library) == expected
+    assert colmap_database._device(library) == expected
 
 
 def test_mapping_continues_if_what_is_placed_cannot_be_written(tmp_path, capfd):

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pycolmap
 from PIL import Image
-from splat_cli.scene.sfm import colmap_worker as worker
+from splat_cli.scene.sfm import colmap_database as steps, colmap_worker as worker
 
 pycolmap.logging.minloglevel = 2
 pycolmap.set_random_seed(0)
@@ -39,7 +39,7 @@ points, looks = np.concatenate([label, label * (-1, -1, 1), plain]), np.r_[0:60,
 for name in names:
     Image.new("RGB", (640, 640)).save(folder / name)
 job = {"names": names, "spheres": [], "camera_model": "SIMPLE_RADIAL", "seed": 0, "are_small": False}
-worker._register(pycolmap, file, folder, job, [names])
+steps.register(pycolmap, file, folder, job, [names])
 database = pycolmap.Database.open(file)
 (camera,) = database.read_all_cameras()
 images, shown = {image.name: image for image in database.read_all_images()}, {}
@@ -58,8 +58,8 @@ for first, second in combinations(names, 2):
         database.write_matches(images[first].image_id, images[second].image_id, matches)
 database.close()
 phases = []
-worker._send = lambda **message: phases.extend([message["phase"]] if "phase" in message else [])
-worker._verify(pycolmap, file, 0)
+worker.send = steps.send = lambda **message: phases.extend([message["phase"]] if "phase" in message else [])
+steps.verify(pycolmap, file, 0)
 phases.clear()
 
 def model_of(poses):

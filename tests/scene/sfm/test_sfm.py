@@ -17,10 +17,9 @@ from PIL.PngImagePlugin import PngImageFile
 
 from splat_cli.errors import DiskError, UsageError
 from splat_cli.scene import read_scene, sfm
-from splat_cli.scene.sfm import SfmOptions, mapping, video
+from splat_cli.scene.sfm import SfmOptions, mapping, new_scene_folder, video
 from splat_cli.scene.sfm.mapping import Mapping, camera_groups, map_photographs, size_groups
 from splat_cli.scene.sfm.photographs import collect_photographs
-from splat_cli.scene.sfm.scene_folder import new_scene_folder
 from splat_cli.scene.sfm.video import extract_frames
 from splat_cli.terminal.console import Display
 from splat_cli.terminal.interrupt import Interrupted

@@ -17,7 +17,7 @@ import json, sys
 from pathlib import Path
 from PIL import Image
 import pycolmap
-from splat_cli.scene.sfm import colmap_worker as worker
+from splat_cli.scene.sfm import colmap_database as steps, colmap_worker as worker
 
 pycolmap.logging.minloglevel = 2
 folder = Path(sys.argv[1])
@@ -84,8 +84,8 @@ for options.camera_model_id, options.camera_params in lenses_of.items():
         errors_of = [one.compute_mean_reprojection_error() for one in (scene, refined)]
         lenses.append([refined is scene, errors_of, list(next(iter(refined.cameras.values())).params)])
 job = {"names": names[::-1], "spheres": [], "camera_model": "SIMPLE_RADIAL"}
-worker._register(pycolmap, folder / "separate.db", folder / "images", job, [])
-worker._copy_matches(pycolmap, folder / "database.db", folder / "separate.db")
+steps.register(pycolmap, folder / "separate.db", folder / "images", job, [])
+steps.copy_matches(pycolmap, folder / "database.db", folder / "separate.db")
 copied = pycolmap.Database.open(folder / "separate.db")
 (folder / "images" / "damaged.jpg").write_bytes(b"")
 def registered(name):
@@ -98,9 +98,9 @@ reader = pycolmap.ImageReaderOptions(camera_model="RADIAL")
 single = pycolmap.CameraMode.SINGLE
 pycolmap.import_images(folder / "imported.db", folder / "images", single, names, reader)
 pycolmap.Database.open(folder / "own.db").close()
-worker._register_group(pycolmap, folder / "own.db", folder / "images", sorted(names), "RADIAL")
+steps._register_group(pycolmap, folder / "own.db", folder / "images", sorted(names), "RADIAL")
 pycolmap.Database.open(folder / "damaged.db").close()
-worker._register_group(pycolmap, folder / "damaged.db", folder / "images", ["damaged.jpg", *sorted(names)], "RADIAL")
+steps._register_group(pycolmap, folder / "damaged.db", folder / "images", ["damaged.jpg", *sorted(names)], "RADIAL")
 print("RESULT", json.dumps({
     "cameras": len(split.cameras), "points": [model.num_points3D(), split.num_points3D()],
     "errors": errors, "lenses": lenses,
@@ -183,8 +183,8 @@ def test_one_camera_must_fit_as_well(monkeypatch, models, error, zoom, expected)
 @pytest.mark.parametrize(("num_separate", "kept"), [(9, "separate"), (7, "separate"), (6, "shared"), (0, "shared")])
 def test_the_mapping_with_more_photographs_is_kept(tmp_path, monkeypatch, num_separate, kept):
     (tmp_path / "database.db").write_text("shared")
-    monkeypatch.setattr(colmap_worker, "_register", lambda library, path, *args: path.write_text("separate"))
-    monkeypatch.setattr(colmap_worker, "_copy_matches", lambda *args: None)
+    monkeypatch.setattr(colmap_worker, "register", lambda library, path, *args: path.write_text("separate"))
+    monkeypatch.setattr(colmap_worker, "copy_matches", lambda *args: None)
     separate = [model(num_separate)] if num_separate else []
     monkeypatch.setattr(colmap_worker, "_map", lambda *args: separate)
     shared = [model(7)]
@@ -198,7 +198,7 @@ def test_lenses_are_refined_before_models_are_written(monkeypatch, tmp_path, is_
     """And these before what may fail: rotations by pairs, and the spread of poses."""
     written, colored = [], []
     monkeypatch.setattr(colmap_worker, "_color_points", lambda model, images: colored.append(model))
-    for name in ("_register", "_extract", "_match", "_verify", "_send", "end_with_parent"):
+    for name in ("register", "extract", "match", "verify", "send", "end_with_parent"):
         monkeypatch.setattr(colmap_worker, name, lambda *args, **message: None)
     monkeypatch.setattr(colmap_worker, "_map", lambda *args: ["folded"])
     monkeypatch.setattr(colmap_worker, "_without_lookalikes", lambda library, models, *args: ["model"] * len(models))

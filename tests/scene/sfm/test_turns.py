@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import numpy as np
 import pycolmap
 from PIL import Image
-from splat_cli.scene.sfm import colmap_worker as worker
+from splat_cli.scene.sfm import colmap_database as steps, colmap_worker as worker
 
 pycolmap.logging.minloglevel = 2
 folder, rng, num, side = Path(sys.argv[1]), np.random.default_rng(0), 20, 640
@@ -23,7 +23,7 @@ file, names = folder / "database.db", [f"{number:02d}.jpg" for number in range(n
 for name in names:
     Image.new("RGB", (side, side)).save(folder / name)
 job = {"names": names, "spheres": [], "camera_model": "SIMPLE_RADIAL", "seed": 0, "are_small": True}
-worker._register(pycolmap, file, folder, job, [names])
+steps.register(pycolmap, file, folder, job, [names])
 points = rng.normal(size=(6000, 3)) * (1, 0.3, 1)
 points *= 100 / np.linalg.norm(points, axis=1, keepdims=True)
 angles = np.radians(np.linspace(0, 240, num))  # a third of the circle is missing
@@ -61,7 +61,7 @@ answers = {"few": [len(found), error(found)], "most": len(worker._turns_of_few(p
 answers["none"] = len(worker._turns_of_few(pycolmap, file, [], job))
 answers["large"] = len(worker._turns_of_few(pycolmap, file, [model(15)], job | {"are_small": False}))
 answers["panoramas"] = len(worker._turns_of_few(pycolmap, file, [model(15)], job | {"spheres": [names]}))
-by_pairs = worker._pair_rotations
+by_pairs = steps._pair_rotations
 
 def disturbed(*args):
     model, edges = by_pairs(*args)
@@ -71,13 +71,13 @@ def disturbed(*args):
             edge.cam2_from_cam1 = pycolmap.Rigid3d(wrong, [0, 0, 0]) * edge.cam2_from_cam1
     return model, edges
 
-worker._pair_rotations = disturbed
+steps._pair_rotations = disturbed
 answers["contradicting"] = len(worker._turns_of_few(pycolmap, file, [model(15)], job))
 
 def failing(*args):
     raise RuntimeError("COLMAP")
 
-worker._pair_rotations = failing
+steps._pair_rotations = failing
 answers["failing"] = len(worker._turns_of_few(pycolmap, file, [model(15)], job))
 print("RESULT", json.dumps(answers))
 """
