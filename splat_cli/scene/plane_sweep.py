@@ -34,7 +34,7 @@ _ROUGH_SCORE, _ROUGH_MARGIN = 0.9, 0.05
 SIDE, _SCORE, _MARGIN = 512, 0.75, 0.1
 _STEP = 1.5  # px of disparity between consecutive depths
 _DEPTHS = (32, 256)  # minimum and maximum number
-_PIXELS_A_TRY = 4  # on average
+_PIXELS_PER_TRY = 4  # on average
 
 
 def sweep_copies(photographs: ImageSet) -> ImageSet:
@@ -83,7 +83,7 @@ def _random_pixels(
 ) -> np.ndarray:
     """Up to `count` pixels int32 [P, 3] (view, column, row) with patches inside images and masks."""
     sizes = np.array([(view.width, view.height) for view in views])
-    count = min(count, int(sizes.prod(axis=1).sum()) // _PIXELS_A_TRY)
+    count = min(count, int(sizes.prod(axis=1).sum()) // _PIXELS_PER_TRY)
     which = np.sort(rng.integers(len(views), size=count))
     room = sizes[which] - 2 * RADIUS
     places = (RADIUS + rng.random((count, 2)) * room).astype(np.int32)
