@@ -139,7 +139,7 @@ def build_trainer_within_memory(
     memory = planned(plan)
     memory.check()
     display.say(memory.line())
-    while memory.max_splats < memory.wanted_splats:  # again: fewer splats may have two sets of buffers
+    while not memory.fits:  # again: fewer splats may have two sets of buffers
         display.warn(f"only {memory.max_splats:,} splats fit; {memory.advice()}")
         plan = plan.with_max_splats(memory.max_splats)
         memory = planned(plan)

@@ -70,6 +70,11 @@ class MemoryPlan:
         return min(self.wanted_splats, self.fitting)
 
     @property
+    def fits(self) -> bool:
+        """Whether the requested number fits."""
+        return self.max_splats == self.wanted_splats
+
+    @property
     def fitting(self) -> int:
         """Number of splats that fit, in addition to the frozen ones."""
         budget = self.available - self.photographs - self.pictures + self.num_frozen * self.saved_per_frozen
@@ -171,12 +176,11 @@ def plan_memory(
 
     fetches = budget is not None and budget.on_host
     in_memory = plan(branches=num_branches(config, backend, pixels, None, fetches))
-    if in_memory.max_splats < in_memory.wanted_splats:
+    if not in_memory.fits:
         in_memory = plan()
-    fits = in_memory.max_splats == in_memory.wanted_splats
-    if config.offload == "off" or (config.offload == "auto" and fits) or not _can_offload(config):
+    if not _offloads(in_memory):
         return in_memory
-    host_room = backend.host_room() - (sum(images) if budget and budget.on_host else 0)
+    host_room = backend.host_room() - (sum(images) if fetches else 0)
     if host_room <= 0:
         return in_memory
     least = plan(_LEAST, host_room)
@@ -202,8 +206,11 @@ def _largest_part(images: Sequence[int], config: ResolvedConfig) -> int:
     return max(sum(images[view] for view in own_views(len(images), config.batch_size, share)) for share in shares)
 
 
-def _can_offload(config: ResolvedConfig) -> bool:
-    return config.gpus == 1 and config.trained_sh_degree > 0 and not config.num_features
+def _offloads(in_memory: MemoryPlan) -> bool:
+    """Whether rows go to host memory, if it has room, instead of this plan."""
+    config = in_memory.config
+    can_offload = config.gpus == 1 and config.trained_sh_degree > 0 and not config.num_features
+    return can_offload and (config.offload == "on" or (config.offload == "auto" and not in_memory.fits))
 
 
 def _rows_that_fit(least: MemoryPlan) -> RowsOnDevice:
