@@ -7,7 +7,6 @@ import pytest
 
 from scripts.figures.settings_table import settings_table
 from splat_cli.config import SETTINGS, TrainConfig
-from splat_cli.config.combinations import unused_options
 from splat_cli.config.presets import (
     changed_settings,
     config_toml,
@@ -56,13 +55,6 @@ def test_removed_settings_are_ignored(tmp_path):
 def test_presets_contain_only_changes(name):
     values = read_settings(ROOT / "configs" / f"{name}.toml")
     assert [key for key, value in values.items() if value == SETTINGS[key].default] == []
-
-
-@pytest.mark.parametrize("name", preset_names())
-def test_all_settings_of_a_preset_have_an_effect(name):
-    """Others would be reported as if they were given: by `splat batch --preset`, and in Python."""
-    config = load_config(name)
-    assert unused_options(config, requested_settings(config)) == []
 
 
 def test_unknown_preset_lists_the_presets():
