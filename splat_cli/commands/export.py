@@ -145,8 +145,7 @@ class ExportJob:
             )
         splats, edits = merged(parts), self.edits
         if any(splats.origin):
-            moved = edits.scale is not None or edits.rotate is not None or edits.translate is not None
-            note = _origin_note(splats) + (", before scale, rotation and translation" if moved else "")
+            note = _origin_note(splats) + (", before scale, rotation and translation" if edits.is_moving else "")
             if note not in self.notes:  # one per level of detail is too many
                 self.notes.append(note)
         too_many = edits.max_splats is not None and len(splats) > edits.max_splats

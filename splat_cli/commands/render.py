@@ -183,13 +183,13 @@ def plan_job(
     views, name, fps = run.views(which) if run else [], which, DEFAULT_FPS
     origin = run.origin() if run else np.array(origin_of_file(file))
     if cameras is not None:
-        views, name = relative_views(read_cameras(cameras), origin), cameras.stem
+        views, name = read_cameras(cameras, origin), cameras.stem
     if path is not None:
         if cameras is None:  # frames 1, 2, 10 as they were taken; views are sorted 1, 10, 2
             views = sorted(views, key=lambda view: natural_order(view.name))
         pinholes = [view.pinhole for view in views]
         focus = path.focus and relative_point(path.focus, origin)
-        frames, fps = _frames(dataclasses.replace(path, focus=focus), pinholes, file, spz_axes)
+        frames, fps = _frames(dataclasses.replace(path, focus=focus, origin=origin), pinholes, file, spz_axes)
         views, name = relative_views(frames, origin), path.name
     root = run.path / "renders" if run else Path("renders")
     return RenderJob(

@@ -72,7 +72,8 @@ class RunWriter:
         if responses:
             self.run.save_responses(responses)
         if self.trainer.config.pose_opt:
-            self.run.save_cameras(self.trainer.refined_views(self.data.scene.views))
+            scene = self.data.scene
+            self.run.save_cameras(self.trainer.refined_views(scene.views), scene.origin)
 
     def _evaluate(self, seconds: float) -> None:
         """Evaluate on the held-out photographs, if any; write and display the scores."""

@@ -166,7 +166,7 @@ def _save_inputs(
     job.run.report_path.unlink(missing_ok=True)  # of an earlier end; `splat report` writes it again
     job.run.save_inputs(inputs, summary_of(data.scene.points))
     if not has_refined:
-        job.run.save_cameras(data.scene.views)
+        job.run.save_cameras(data.scene.views, data.scene.origin)
     if data.split.is_named:
         write_split(job.run.split_path, data.split)
     else:

@@ -2,12 +2,12 @@
 
 `cx`, `cy` and `camera_id`; `k1`, `k2` where the radial distortion of View.radial is not zero; `lens` of views that keep
 it: the family of its distortion and the fields of that class (scene/lens/distortion.py); `rolling_shutter`: fields of
-RollingShutter.
+RollingShutter; `origin`: offset subtracted from geographic coordinates (scene/georeferenced.py), if there is one.
 """
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from splat_cli.errors import FormatError, reason_of
 from splat_cli.io.files import replacing
 from splat_cli.io.json_input import number, numbers, parse_json, read_json_text, whole
 from splat_cli.scene.dataset import Unusable
+from splat_cli.scene.georeferenced import moved_pose, relative_views
 from splat_cli.scene.lens import MAX_SIDE, RollingShutter
 from splat_cli.scene.lens.distortion import distortion_from_dict, distortion_to_dict
 from splat_cli.scene.quaternion import is_rotation, world_to_camera
@@ -24,19 +25,45 @@ from splat_cli.scene.readers.document import refuse_coefficients
 from splat_cli.scene.view import MAX_NUMBER, View
 
 
-def write_cameras(path: Path, views: Sequence[View]) -> None:
-    """Write one entry per view; `position` and rows of `rotation` are camera to world, sizes in pixels."""
-    entries = [_entry(number, view) for number, view in enumerate(views)]
+def write_cameras(path: Path, views: Sequence[View], origin: Iterable[float] = ()) -> None:
+    """Write one entry per view; `position` and rows of `rotation` are camera to world, sizes in pixels.
+
+    origin: that positions are relative to; empty or zeros: none.
+    """
+    stated = list(map(float, origin))
+    more = {"origin": stated} if any(stated) else {}
+    entries = [{**_entry(number, view), **more} for number, view in enumerate(views)]
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(entries, indent=1) + "\n", encoding="utf-8")
 
 
-def read_cameras(path: Path) -> list[View]:
-    """The cameras in `path`, in the file's order, without photographs. Raises FormatError."""
+def read_cameras(path: Path, origin: np.ndarray | None = None) -> list[View]:
+    """The cameras in `path`, in the file's order, without photographs. Raises FormatError.
+
+    origin: of the splats that they show, float64 [3]. Cameras that state another origin, or that are in geographic
+    coordinates, are moved; None, or zeros: they are taken as they are.
+    """
     entries = read_json(path)
     if not isinstance(entries, list) or not entries:
         raise FormatError(f"{path}: expected a list of at least one camera")
-    return [_view(entry, f"{path}: camera {number}") for number, entry in enumerate(entries)]
+    views = [_view(entry, f"{path}: camera {number}") for number, entry in enumerate(entries)]
+    if origin is None or not origin.any():
+        return views
+    stated = [_stated_origin(entry, f"{path}: camera {number}") for number, entry in enumerate(entries)]
+    if all(one is None for one in stated):
+        return relative_views(views, origin)
+    poses = [
+        moved_pose(view.w2c, origin if one is None else origin - one) for view, one in zip(views, stated, strict=True)
+    ]
+    return [dataclasses.replace(view, w2c=w2c) for view, w2c in zip(views, poses, strict=True)]
+
+
+def _stated_origin(entry: Any, where: str) -> np.ndarray | None:
+    """float64 [3], None if the entry states none. FormatError if it is not three numbers."""
+    try:
+        return numbers(entry, "origin", 3) if "origin" in entry else None
+    except ValueError as error:
+        raise FormatError(f"{where}: {reason_of(error)}") from None
 
 
 def read_json(path: Path) -> Any:

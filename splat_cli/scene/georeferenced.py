@@ -30,7 +30,7 @@ def centered(dataset: Dataset, origin: Iterable[float] | None) -> Dataset:
     return dataclasses.replace(
         dataset,
         found=f"{dataset.found}, moved by {moved} to the origin",
-        frames=[dataclasses.replace(frame, w2c=_moved_pose(frame.w2c, origin)) for frame in dataset.frames],
+        frames=[dataclasses.replace(frame, w2c=moved_pose(frame.w2c, origin)) for frame in dataset.frames],
         points=_relative(dataset.points, origin),
         origin=origin,
     )
@@ -54,7 +54,7 @@ def relative_views(views: Sequence[View], origin: np.ndarray) -> list[View]:
     """Cameras of a file, in the scene's coordinates or already relative to `origin`."""
     if is_relative(_centers(views), origin):
         return list(views)
-    return [dataclasses.replace(view, w2c=_moved_pose(view.w2c, origin)) for view in views]
+    return [dataclasses.replace(view, w2c=moved_pose(view.w2c, origin)) for view in views]
 
 
 def relative_crop(crop: Crop, origin: np.ndarray) -> Crop:
@@ -98,7 +98,8 @@ def _some(positions: np.ndarray) -> np.ndarray:
     return some[np.isfinite(some).all(axis=1)]
 
 
-def _moved_pose(w2c: np.ndarray, origin: np.ndarray) -> np.ndarray:
+def moved_pose(w2c: np.ndarray, origin: np.ndarray) -> np.ndarray:
+    """World to camera [4, 4], for a world relative to `origin`."""
     moved = w2c.copy()
     moved[:3, 3] += w2c[:3, :3] @ origin
     return moved

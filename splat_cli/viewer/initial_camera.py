@@ -15,7 +15,6 @@ from splat_cli.gaussians.ply import origin_of_file
 from splat_cli.render.images import background_color
 from splat_cli.run.storage.find_run import find_splats
 from splat_cli.scene.cameras_json import read_cameras
-from splat_cli.scene.georeferenced import relative_views
 from splat_cli.scene.poses import Similarity
 from splat_cli.scene.trajectories.focus import UP, overview, up_direction
 from splat_cli.scene.view import View, evenly_spread
@@ -69,7 +68,7 @@ def find_initial_camera(sources: Sequence[Path], start: str | None) -> InitialCa
         view = views[0] if views else None
     elif start.lower().endswith(".json"):
         origin = runs[0].origin() if runs else np.array(origin_of_file(sources[0]))
-        views = relative_views(read_cameras(Path(start)), origin)
+        views = read_cameras(Path(start), origin)
         view = views[0]
     else:
         view = _named(views, start)
@@ -81,9 +80,12 @@ def find_initial_camera(sources: Sequence[Path], start: str | None) -> InitialCa
 def _named(views: Sequence[View], wanted: str) -> View:
     if not views:
         raise UsageError(f"--start-view {wanted}: no source is a run with views; name a .json file of cameras")
-    for view in views:
-        if wanted in (view.name, PurePosixPath(view.name).stem):
-            return view
+    for name_of in (lambda name: name, lambda name: PurePosixPath(name).stem):
+        named = [view for view in views if name_of(view.name) == wanted]
+        if len(named) > 1:
+            raise UsageError(f"--start-view {wanted}: {named[0].name} or {named[1].name}? Give the whole name")
+        if named:
+            return named[0]
     if wanted.isdecimal() and int(wanted) < len(views):
         return views[int(wanted)]
     last = len(views) - 1

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from splat_cli.run.storage.find_run import is_run
 from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.sfm import Placed
 from splat_cli.scene.trajectories.focus import look_at, mean_up, perpendicular
@@ -188,7 +189,9 @@ class TrainingViewer:
         self._source.trainer = trainer
         self._last = (time.perf_counter(), trainer.step)
         if self._window is None:
-            self._window = Window(self._server, self._source, run.path / "views.json", _NUM_VIEWS)
+            kept = run.path / "views.json"
+            origin = run.origin() if is_run(run.path) else ()
+            self._window = Window(self._server, self._source, kept, _NUM_VIEWS, origin)
 
     def end(self) -> None:
         """See TrainingCallback.end."""

@@ -7,7 +7,7 @@ from its camera, and distances between picked points.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,13 +118,13 @@ _SAVED_COLOR = (90, 220, 120)
 class SavedViews:
     """Panel folder: saves the current camera of a browser to `file`, or to FILE-2, ... if another viewer has that one.
 
-    size: size of the pyramids of saved views, world units. file: None without saved views.
+    size: size of the pyramids of saved views, world units. file: None without saved views. origin: of the scene.
     """
 
-    def __init__(self, server: ViserServer, file: Path, size: float) -> None:
+    def __init__(self, server: ViserServer, file: Path, size: float, origin: Iterable[float] = ()) -> None:
         self.views: list[View] = []
         self.file: Path | None = None
-        self._server, self._wanted, self._size = server, file, size
+        self._server, self._wanted, self._size, self._origin = server, file, size, tuple(origin)
         self._lock = threading.Lock()  # browsers call from several threads
         self._frustums: list[Any] = []
         with server.gui.add_folder("Saved views", expand_by_default=False):
@@ -168,7 +168,7 @@ class SavedViews:
         try:
             self.file = self.file or new_file(self._wanted)
             if self.views:
-                write_cameras(self.file, self.views)
+                write_cameras(self.file, self.views, self._origin)
             else:
                 self.file.unlink(missing_ok=True)
                 self.file = None

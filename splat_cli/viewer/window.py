@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ import numpy as np
 
 from splat_cli.device import Backend, DeviceArray
 from splat_cli.gaussians.arrays import SH_C0, rotations
+from splat_cli.gaussians.ply import origin_of_file
 from splat_cli.gaussians.splats import LOG_SCALES, MEANS, OPACITY, QUATS, SH0, Splats
 from splat_cli.render.bake_antialiasing import without_antialiasing
 from splat_cli.render.camera import CameraTable
@@ -169,10 +170,12 @@ class Window:
     """Shows `source`. Construct and use it in the thread that owns the device.
 
     The server's threads only queue tasks; `work` runs them. kept_file: file of saved views. num_views: see
-    `appearance`.
+    `appearance`. origin: of the scene, if it has one.
     """
 
-    def __init__(self, server: ViserServer, source: SplatSource, kept_file: Path, num_views: int) -> None:
+    def __init__(
+        self, server: ViserServer, source: SplatSource, kept_file: Path, num_views: int, origin: Iterable[float] = ()
+    ) -> None:
         self._server, self._subject, self._num_views = server, source, num_views
         self._tasks: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._look = self._appearance()
@@ -185,7 +188,7 @@ class Window:
         self._cropping = CropPanel(server, self._look.centers, lambda: self._tasks.put(self._draw))
         hide_cameras = self._cameras.hide if views else lambda _: None
         Measure(server, self._surface_point, _MARK * scene_extent(views), hide_cameras)
-        self.saved_views = SavedViews(server, kept_file, FRUSTUM * scene_extent(views))
+        self.saved_views = SavedViews(server, kept_file, FRUSTUM * scene_extent(views), origin)
         self._missing = list(reversed(range(len(views))))  # cameras without a thumbnail yet
         self._handle = server.scene.add_gaussian_splats("/splats", *self._look.arrays())
         self._eye: View | None = None  # camera of the only browser, as last seen, and since when
@@ -299,9 +302,10 @@ def browse(path: Path, backend: Backend, host: str, port: int, display: Display,
     require_viser()
     source = open_source(path, backend, display, spz_axes)
     kept = (source.run.path if source.run else Path()) / "views.json"
+    origin = source.run.origin() if source.run else origin_of_file(path)
     window = None
     with serving(host, port, display) as server, suppress(KeyboardInterrupt):
-        window = Window(server, source, kept, _NUM_VIEWS)
+        window = Window(server, source, kept, _NUM_VIEWS, origin)
         display.say("Press Ctrl-C to stop")
         serve_until_interrupt(window)
     return window.saved_views.file if window else None

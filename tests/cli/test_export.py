@@ -148,6 +148,18 @@ def test_any_format_is_described_rendered_and_converted(splat, trained, tmp_path
     assert rendered.code == 0, rendered.err
 
 
+def test_a_start_view_of_two_photographs_is_refused(splat, trained, tmp_path):
+    """The first one with this name before the suffix was shown."""
+    run = RunDir(shutil.copytree(trained, tmp_path / "run"))
+    names = ("left/a.jpg", "right/a.jpg", "b.jpg", "b")
+    views = [dataclasses.replace(view, name=name) for view, name in zip(run.views("all"), names, strict=False)]
+    run.save_cameras(views)
+    result = splat("export", run.path, tmp_path / "a.html", "--start-view", "a")
+    assert (result.code, "left/a.jpg or right/a.jpg? Give the whole name" in result.err) == (2, True)
+    for name in ("left/a.jpg", "b"):
+        assert splat("export", run.path, tmp_path / "a.html", "--start-view", name).code == 0
+
+
 def test_page_opens_at_the_start_view(splat, trained, tmp_path):
     """A name, a number or a file of cameras. Antialiasing is not baked in, because the page's viewer supports it."""
     cameras = RunDir(trained).cameras_path

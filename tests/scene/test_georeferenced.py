@@ -11,6 +11,7 @@ from PIL import Image
 
 import splat_cli as splat_api
 from splat_cli.commands.render import plan_job
+from splat_cli.errors import FormatError
 from splat_cli.gaussians.editing.edits import merged
 from splat_cli.gaussians.editing.move import with_origin
 from splat_cli.gaussians.formats import read_splats, write_splats
@@ -226,6 +227,38 @@ def test_the_focus_of_a_path_may_have_the_coordinates_of_the_scene(splat, there,
     for views in jobs[1:]:
         for view, other in zip(jobs[0], views, strict=True):
             np.testing.assert_allclose(view.w2c, other.w2c, atol=1e-6)
+
+
+def test_cameras_state_the_origin_that_was_subtracted(splat, there, tmp_path):
+    """Cameras of a run were taken as relative to the origin of the splats that they show, which may be another."""
+    offset = np.array([40.0, 70.0, 3.0])
+    other = move(write_small_scene(tmp_path / "other"), UTM + offset)
+    runs = [tmp_path / "a", tmp_path / "b"]
+    for run, scene in zip(runs, (there, other), strict=True):
+        assert splat("train", scene, "-o", run, "--steps", "2", *OPTIONS, "--allow-implausible").code == 0
+    origins = [RunDir(run).origin() for run in runs]
+    np.testing.assert_array_equal(origins[1] - origins[0], offset)
+    assert splat("export", runs[0], tmp_path / "a.ply", "--cameras", tmp_path / "a.json").code == 0
+    truth = np.array([view.center for view in RunDir(runs[0]).views("all")]) + origins[0]
+    for cameras in (runs[0] / "cameras.json", tmp_path / "a.json"):
+        for source, origin in ((runs[0], origins[0]), (tmp_path / "a.ply", origins[0]), (runs[1], origins[1])):
+            for job in (plan_job(source, cameras=cameras), plan_job(source, path=CameraPath(str(cameras)))):
+                np.testing.assert_allclose([view.center for view in job.views] + origin, truth, atol=1e-6)
+    both = (shutil.copy(runs[1] / "point_cloud/iteration_2/point_cloud.ply", tmp_path / "b.ply"), runs[0])
+    out = (tmp_path / "both.ply", "--cameras", tmp_path / "both.json")
+    assert splat("export", *both, *out).code == 0
+    centers = [view.center for view in read_cameras(tmp_path / "both.json")]
+    np.testing.assert_allclose(centers + np.array(read_ply(tmp_path / "both.ply").origin), truth, atol=1e-6)
+    assert splat("export", runs[0], tmp_path / "a.ply", "--cameras", tmp_path / "a.json", "--scale", "2").code == 0
+    assert "origin" not in json.loads((tmp_path / "a.json").read_text())[0]
+
+
+def test_cameras_with_a_wrong_origin_are_refused(here, tmp_path):
+    path = tmp_path / "cameras.json"
+    write_cameras(path, read_scene(here).views, UTM)
+    path.write_text(path.read_text().replace(str(UTM[0]), '"far"'))
+    with pytest.raises(FormatError, match="camera 0: its 'origin' is not a list of 3 finite numbers"):
+        read_cameras(path, UTM)
 
 
 def add_photographs(scene, num, offset):

@@ -24,6 +24,14 @@ def test_saved_views_can_be_rendered(tmp_path):
     assert not (tmp_path / "views.json").exists()
 
 
+def test_saved_views_state_the_origin(tmp_path):
+    panel, (view, *_) = Panel(), ring_of_views()
+    SavedViews(panel, tmp_path / "views.json", 0.1, (500.0, -30.0, 0.5))
+    panel.buttons["Save this view"](SimpleNamespace(client=SimpleNamespace(camera=browser_camera(view))))
+    (moved,) = read_cameras(tmp_path / "views.json", np.array([400.0, 0.0, 0.0]))
+    np.testing.assert_allclose(moved.center, view.center + [100.0, -30.0, 0.5], atol=1e-9)
+
+
 def test_saved_views_do_not_replace_files(tmp_path):
     """Also those that another viewer of the run saves at the same time."""
     (tmp_path / "views.json").touch()

@@ -33,7 +33,7 @@ def merge_cells(coarse: RunDir, out: Path, plan: CityPlan) -> RunDir:
     steps = max(read_result(one).steps for one in runs)
     _index(run).unlink(missing_ok=True)  # if the clock was set back, file times do not show that it is older
     write_ply(run.ply_path(steps), splats, durable=True)
-    run.save_cameras(read_cameras(coarse.cameras_path))
+    run.save_cameras(read_cameras(coarse.cameras_path), coarse.origin())
     run.save_inputs(coarse.inputs(), coarse.input_points())
     if coarse.split_path.is_file():
         shutil.copyfile(coarse.split_path, run.split_path)

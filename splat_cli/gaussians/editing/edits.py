@@ -115,6 +115,11 @@ class Edits:
             if value is not None and not 0 < value < math.inf:
                 raise UsageError(f"{name} = {value}: expected a number over 0")
 
+    @property
+    def is_moving(self) -> bool:
+        """Whether splats are scaled, rotated or translated; their origin is then lost."""
+        return not (self.scale is None and self.rotate is None and self.translate is None)
+
     def similarity(self) -> Similarity:
         """The similarity transform: scaling, rotation, translation."""
         rotation = np.eye(3) if self.rotate is None else rotation_about_axes(self.rotate)

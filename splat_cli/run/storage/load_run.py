@@ -16,7 +16,7 @@ from splat_cli.field.file import NAME, FieldFile, read_field
 from splat_cli.gaussians.arrays import SplatArrays
 from splat_cli.gaussians.editing.edits import Edits
 from splat_cli.gaussians.formats import read_splats
-from splat_cli.gaussians.ply import read_ply
+from splat_cli.gaussians.ply import origin_of_file, read_ply
 from splat_cli.gaussians.splats import Splats
 from splat_cli.io.files import changed_since, stamps_of
 from splat_cli.render.bake_antialiasing import bake_antialiasing
@@ -27,7 +27,7 @@ from splat_cli.run.storage.run_dir import RunDir
 from splat_cli.scene.cameras_json import read_cameras, write_cameras
 from splat_cli.scene.crop import parse_crop
 from splat_cli.scene.dataset import SceneOptions
-from splat_cli.scene.georeferenced import point_of, relative_crop
+from splat_cli.scene.georeferenced import moved_pose, point_of, relative_crop
 from splat_cli.scene.images.image_set import ImageSet
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.view import Scene, View
@@ -35,16 +35,21 @@ from splat_cli.terminal.console import Display, first_of, left_out
 
 
 def save_cameras(sources: Sequence[Path], edits: Edits, out: Path) -> None:
-    """Write the cameras of the only run among `sources` as JSON, transformed by `edits`.
+    """Write the cameras of the only run among `sources` as JSON, moved as `merged` splats, then by `edits`.
 
     UsageError if `out` is a file of another kind.
     """
     _refuse_other_file(out)
-    runs = [run for _, run in map(find_splats, sources) if run is not None]
+    found = [find_splats(source) for source in sources]
+    runs = [run for _, run in found if run is not None]
     if len(runs) != 1:
         raise UsageError(f"--cameras needs one run, but {len(runs)} of the sources are runs: export it alone")
-    moved = edits.similarity()
-    write_cameras(out, [moved.apply(view) for view in runs[0].views("all")])
+    own, moved = runs[0].origin(), edits.similarity()
+    origins = (np.array(origin_of_file(file)) if run is None else run.origin() for file, run in found)
+    origin = next((one for one in origins if one.any()), own)
+    shift = origin - own if own.any() else np.zeros(3)
+    views = [dataclasses.replace(view, w2c=moved_pose(view.w2c, shift)) for view in runs[0].views("all")]
+    write_cameras(out, [moved.apply(view) for view in views], () if edits.is_moving else origin)
 
 
 def _refuse_other_file(out: Path) -> None:

@@ -282,8 +282,9 @@ class RunDir:
             return test
         return train if which == "train" and config.eval else views
 
-    def save_cameras(self, views: Sequence[View]) -> None:
-        write_cameras(self.cameras_path, views)
+    def save_cameras(self, views: Sequence[View], origin: Iterable[float] = ()) -> None:
+        """Write cameras.json. origin: of the scene, if it has one."""
+        write_cameras(self.cameras_path, views, origin)
 
     def inputs(self) -> Inputs:
         """Content of inputs.json; empty for runs of earlier versions."""

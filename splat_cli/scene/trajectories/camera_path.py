@@ -48,15 +48,15 @@ DEFAULT_FPS = 30.0
 _DEFAULT_FRAMES = 120
 
 
-def read_path(path: Path) -> tuple[list[View], float | None]:
-    """(view of each frame, frames per second if stated). Raises FormatError.
+def read_path(path: Path, origin: np.ndarray | None = None) -> tuple[list[View], float | None]:
+    """(view of each frame, frames per second if stated). Raises FormatError. origin: see `read_cameras`.
 
     nerfstudio: `camera_path` with `camera_to_world` (row-major) and `fov` (degrees, vertical), `render_width`,
     `render_height`, `fps`; coordinates are taken as those of the scene.
     """
     content = read_json(path)
     if isinstance(content, list):
-        return read_cameras(path), None
+        return read_cameras(path, origin), None
     try:
         width, height = (json_input.whole(content, key) for key in ("render_width", "render_height"))
         fps = json_input.number(content, "fps") if "fps" in content else None
@@ -142,7 +142,7 @@ class CameraPath:
     """Options of a path: one of KINDS or a JSON file; None: default.
 
     "auto" selects the kind by the cameras. arc: degrees. focus: point to look at and circle around. up: up direction,
-    of any length. size: of the frames, pixels; a file of cameras has its own.
+    of any length. size: of the frames, pixels; a file of cameras has its own. origin: see `read_cameras`.
     """
 
     kind: str
@@ -153,6 +153,7 @@ class CameraPath:
     focus: tuple[float, float, float] | None = None
     up: tuple[float, float, float] | None = None
     size: tuple[int, int] | None = None
+    origin: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if self.frames is not None and self.seconds is not None:
@@ -180,7 +181,7 @@ class CameraPath:
         "interpolate" passes through all cameras as they are.
         """
         if self.is_file:
-            frames, said = read_path(Path(self.kind))
+            frames, said = read_path(Path(self.kind), self.origin)
             return frames, self.fps or said or DEFAULT_FPS
         fps = self.fps or DEFAULT_FPS
         dense = np.empty((0, 3)) if dense is None else dense
