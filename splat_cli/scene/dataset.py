@@ -1,5 +1,6 @@
 """Options for reading a scene, and contents of a dataset's files in any format, before photographs are located."""
 
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -130,6 +131,11 @@ def not_read(names: Sequence[object]) -> str:
     """Text that names up to three things that a reader found and does not read; empty if there are none."""
     shown = ", ".join([*(shown_name(str(name)) for name in names[:_SHOWN]), *["..."][: len(names) > _SHOWN]])
     return f" (not read: {shown})" if names else ""
+
+
+def folded(name: str) -> str:
+    """A name without differences of case and of Unicode normalisation: some systems compose accents, others do not."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
 def path_ends(path: str) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from splat_cli.errors import SceneError
-from splat_cli.scene.dataset import NO_MASKS, Dataset, SceneOptions, Unusable, shown_name
+from splat_cli.scene.dataset import NO_MASKS, Dataset, SceneOptions, Unusable, not_read, shown_name
 from splat_cli.scene.formats import read_dataset, scene_folder
 from splat_cli.scene.georeferenced import centered, relative_crop, relative_to
 from splat_cli.scene.images.locate import ImageIndex, ImageLocator
@@ -33,7 +33,8 @@ def read_scene(path: str | Path, options: SceneOptions | None = None) -> Scene:
     if options.downscale < 1 or (options.max_size is not None and options.max_size < 1):
         raise SceneError(f"downscale is {options.downscale} and max size {options.max_size}; both must be at least 1")
     dataset = centered(read_dataset(root, options), options.origin)
-    views, skipped, missing_depths = _views(root, dataset, options)
+    finder = ImageLocator(root, dataset, options)
+    views, skipped = _views(finder, dataset)
     skipped = sorted(dataset.skipped + skipped)
     if not views:
         if not skipped:
@@ -51,10 +52,9 @@ def read_scene(path: str | Path, options: SceneOptions | None = None) -> Scene:
     if options.crop is not None:
         options = dataclasses.replace(options, crop=relative_crop(options.crop, dataset.origin))
     points, colors, dropped = kept_points(chosen, options)
-    found = dataset.found + filters_without_effect(chosen, options)
-    return Scene(
-        root, views, points, colors, skipped, dropped, found, dataset.test_names, dataset.origin, missing_depths
-    )
+    found = dataset.found + filters_without_effect(chosen, options) + not_read(finder.unread_files())
+    missing = sorted(finder.depths.missing)
+    return Scene(root, views, points, colors, skipped, dropped, found, dataset.test_names, dataset.origin, missing)
 
 
 def _check_masks(views: Sequence[View], options: SceneOptions) -> None:
@@ -85,12 +85,11 @@ def _why_no_folder(root: Path) -> str:
     return "does not exist; give a folder of photographs, a video, or a scene with camera poses"
 
 
-def _views(root: Path, dataset: Dataset, options: SceneOptions) -> tuple[list[View], list[str], list[str]]:
-    """Views sorted by name, and the photographs left out and missing depth maps of others, as "name: reason".
+def _views(finder: ImageLocator, dataset: Dataset) -> tuple[list[View], list[str]]:
+    """Views sorted by name, and the photographs left out, as "name: reason".
 
     A photograph at two poses is left out: names of some formats have no folders, and any pose may be that of another.
     """
-    finder = ImageLocator(root, dataset, options)
     views: dict[str, View] = {}
     files: dict[str, View] = {}
     skipped, ambiguous = [], set()
@@ -110,4 +109,4 @@ def _views(root: Path, dataset: Dataset, options: SceneOptions) -> tuple[list[Vi
             skipped.append(f"{shown_name(frame.name)}: {reason}")
     skipped += [f"{shown_name(name)}: an image of this name has another pose" for name in sorted(ambiguous)]
     kept = sorted(views.keys() - ambiguous)
-    return [views[name] for name in kept], skipped, sorted(finder.depths.missing)
+    return [views[name] for name in kept], skipped

@@ -6,7 +6,7 @@ Names in a dataset may differ from those of the files in case, folders or suffix
 from __future__ import annotations
 
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -24,6 +24,7 @@ from splat_cli.scene.dataset import (
     SceneOptions,
     Unusable,
     file_inside,
+    folded,
     path_ends,
     sanitize_name,
 )
@@ -41,18 +42,25 @@ class ImageIndex:
         self.folder = folder
 
     def find_path(self, name: str) -> Path | None:
-        """The only file with this path below the folder, ignoring case; None if no file or several files match.
+        """The only file with this path below the folder, by `folded`; None if no file or several files match.
 
         The path may start with the folder's name or `images`.
         """
         ends = path_ends(name)
-        heads = [end.partition("/")[0].casefold() for end in ends]
-        inside = [ends[i + 1] for i, head in enumerate(heads[:-1]) if head in ("images", self.folder.name.casefold())]
-        for key in (*ends[:1], *inside):
-            found = self._by_path.get(key.casefold(), [])
-            if len(found) == 1:
-                return self.folder / found[0]
-        return None
+        heads = [folded(end.partition("/")[0]) for end in ends]
+        inside = [ends[i + 1] for i, head in enumerate(heads[:-1]) if head in ("images", folded(self.folder.name))]
+        return next(filter(None, map(self.find_alike, (*ends[:1], *inside))), None)
+
+    def find_alike(self, path: str) -> Path | None:
+        """The only file with this path below the folder, by `folded`, or None."""
+        found = self._by_path.get(folded(path), [])
+        return self.folder / found[0] if len(found) == 1 else None
+
+    def without_photograph(self, photographs: ImageIndex) -> list[Path]:
+        """Files below this folder, not hidden, that have the name of no photograph, with or without suffix."""
+        shown = (self.folder / file for file in self._files if not file.name.startswith("."))
+        names = ((path, str(path.relative_to(self.folder).with_suffix(""))) for path in shown)
+        return [path for path, name in names if folded(name) not in photographs._by_end_any_case]
 
     def find_label(self, label: str) -> str:
         """The photograph, relative to the folder, for a camera's label: a name or path, with or without suffix.
@@ -64,8 +72,8 @@ class ImageIndex:
         ends = path_ends(label)
         stems = [str(Path(end).with_suffix("")) for end in ends]
         for key, files in (match for keys in (ends, stems) for match in self._matches(keys)):
-            name = PurePosixPath(key).name.casefold()
-            files = [file for file in files if file.name.casefold() == name] or files  # a.jpg before a.jpg.png
+            name = folded(PurePosixPath(key).name)
+            files = [file for file in files if folded(file.name) == name] or files  # a.jpg before a.jpg.png
             best = [file for file in files if len(file.parts) == min(len(other.parts) for other in files)]
             if len(best) > 1:
                 raise Unusable(f"several photographs have this name: {best[0]}, {best[1]}; keep one of them")
@@ -76,7 +84,7 @@ class ImageIndex:
     def _matches(self, keys: Sequence[str]) -> Iterator[tuple[str, list[Path]]]:
         """Ends of paths and photographs with them, those with equal case first."""
         yield from ((key, self._by_end.get(key, [])) for key in keys)
-        yield from ((key, self._by_end_any_case.get(key.casefold(), [])) for key in keys)
+        yield from ((key, self._by_end_any_case.get(folded(key), [])) for key in keys)
 
     def size(self, file: str) -> tuple[int, int]:
         """(width, height) of a file in the folder, px. Unusable if it is not an image."""
@@ -93,10 +101,10 @@ class ImageIndex:
 
     @cached_property
     def _by_path(self) -> dict[str, list[Path]]:
-        """Files by casefolded path."""
+        """Files by `folded` path."""
         files = defaultdict(list)
         for file in self._files:
-            files[file.as_posix().casefold()].append(file)
+            files[folded(file.as_posix())].append(file)
         return files
 
     @cached_property
@@ -111,10 +119,10 @@ class ImageIndex:
 
     @cached_property
     def _by_end_any_case(self) -> dict[str, list[Path]]:
-        """Photographs by each casefolded end of their paths, with and without suffix."""
+        """Photographs by each `folded` end of their paths, with and without suffix."""
         files: dict[str, list[Path]] = defaultdict(list)
         for end, found in self._by_end.items():
-            files[end.casefold()] += found
+            files[folded(end)] += found
         return files
 
 
@@ -166,13 +174,44 @@ def _has_photographs(folder: Path) -> bool:
     return any(path.suffix.lower() in PHOTOGRAPH_SUFFIXES for path in folder.glob("*"))
 
 
+class NamedFiles:
+    """Files of photographs in a folder, named like these: NAME.jpg.png or NAME.png.
+
+    suffixes: of the files. twins: photographs whose `folded` name others have, too: their files have to be exact.
+    """
+
+    def __init__(self, folder: Path, suffixes: Sequence[str], twins: frozenset[str]) -> None:
+        self.index, self._suffixes, self._twins = ImageIndex(folder), suffixes, twins
+        self._num_found = self._num_missing = 0
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether files were found for some photographs and not for others."""
+        return self._num_found > 0 < self._num_missing
+
+    def find(self, photograph: str) -> Path | None:
+        """The file of a photograph, with its suffix or without; names that are equal by `folded` come last."""
+        names = [f"{photograph}{suffix}" for suffix in self._suffixes]
+        names += [str(Path(photograph).with_suffix(suffix)) for suffix in self._suffixes]
+        found = next((path for path in (self.index.folder / name for name in names) if path.is_file()), None)
+        if found is None and folded(photograph) not in self._twins:
+            found = next(filter(None, map(self.index.find_alike, names)), None)
+        self._num_found += found is not None
+        self._num_missing += found is None
+        return found
+
+
 class ImageLocator:
     """Converts frames of a dataset to views, according to the options."""
 
     def __init__(self, root: Path, dataset: Dataset, options: SceneOptions) -> None:
         self.root, self.photos, self.options = root, dataset.photos, options
         self._homes = _homes(root, dataset.photos)
-        self.masks, self.depths = self._mask_folder(), DepthLocator(root, self._homes, options.depths)
+        counts = Counter(folded(frame.file) for frame in dataset.frames)
+        twins = frozenset(name for name, count in counts.items() if count > 1)
+        masks = self._mask_folder()
+        self.masks = None if masks is None else NamedFiles(masks, (".png",), twins)
+        self.depths = DepthLocator(root, self._homes, options.depths, twins)
         self._lenses: dict[tuple[Lens, int, int], Lens] = {}
         self._ids: dict[Lens, int] = {}
         self._index = ImageIndex(dataset.photos)
@@ -277,10 +316,12 @@ class ImageLocator:
             return None
         if frame.mask is not None and self.options.masks is None:
             return file_inside(self.root, frame.mask, from_elsewhere=True)
-        if self.masks is None:
-            return None
-        named = self.masks / f"{frame.file}.png"
-        return next((path for path in (named, (self.masks / frame.file).with_suffix(".png")) if path.is_file()), None)
+        return None if self.masks is None else self.masks.find(frame.file)
+
+    def unread_files(self) -> list[str]:
+        """Masks and depth maps that have the name of no photograph, if only some photographs have one."""
+        kinds = (files for files in (self.masks, self.depths.files) if files is not None and files.is_partial)
+        return [str(path) for files in kinds for path in files.index.without_photograph(self._index)]
 
 
 def _homes(root: Path, photos: Path) -> list[Path]:
@@ -319,10 +360,16 @@ class DepthLocator:
     missing: maps that the dataset names and that are missing, as "photograph: reason".
     """
 
-    def __init__(self, root: Path, homes: Sequence[Path], wanted: str | Path | None) -> None:
+    def __init__(
+        self, root: Path, homes: Sequence[Path], wanted: str | Path | None, twins: frozenset[str] = frozenset()
+    ) -> None:
         self.root, self.homes, self.is_off, self.is_given = root, homes, wanted == NO_DEPTHS, wanted is not None
         self.missing: list[str] = []
         self.folder = None if self.is_off else self._folder(wanted)
+        self.files = self._confidences = None
+        if self.folder is not None:
+            self.files = NamedFiles(self.folder, DEPTH_SUFFIXES, twins)
+            self._confidences = NamedFiles(self.folder.with_name(_CONFIDENCE), DEPTH_SUFFIXES, twins)
         self.scales = None if self.folder is None else self._read_scales()
 
     def find(self, frame: Frame) -> DepthFile | None:
@@ -339,10 +386,10 @@ class DepthLocator:
                 self.missing.append(f"{frame.name}: its depth map {sanitize_name(named.file)} is missing")
                 return None
             return DepthFile(path, confidence, named.unit, is_metric=True)
-        path = self.folder and _named(self.folder, frame.file)
-        if self.folder is None or path is None:
+        path = None if self.files is None else self.files.find(frame.file)
+        if path is None or self._confidences is None:
             return None
-        confidence = _named(self.folder.with_name(_CONFIDENCE), frame.file)
+        confidence = self._confidences.find(frame.file)
         if self.scales is None:
             return DepthFile(path, confidence)
         scale = self.scales.get(str(Path(frame.file).with_suffix("")))
@@ -386,11 +433,3 @@ class DepthLocator:
         return {
             name: entry for name, entry in entries.items() if middle / _RELIABLE <= entry[0] <= middle * _RELIABLE > 0
         }
-
-
-def _named(folder: Path, file: str) -> Path | None:
-    """The file of a photograph's name in the folder, with the photograph's suffix or without."""
-    path = folder / file
-    candidates = [Path(f"{path}{suffix}") for suffix in DEPTH_SUFFIXES]
-    candidates += [path.with_suffix(suffix) for suffix in DEPTH_SUFFIXES]
-    return next((path for path in candidates if path.is_file()), None)

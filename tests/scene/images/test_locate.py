@@ -1,5 +1,7 @@
 """Location of photographs and masks, and their sizes."""
 
+import unicodedata
+
 import pytest
 from PIL import Image as Picture
 
@@ -48,6 +50,43 @@ def test_masks_by_either_name(tmp_path):
     found = [view.mask for view in read_scene(tmp_path).views]
     assert found == [tmp_path / "masks" / "a.png.png", None, tmp_path / "masks" / "sub" / "b.png"]
     assert [view.mask for view in read_scene(tmp_path, SceneOptions(masks="none")).views] == [None] * 3
+
+
+COMPOSED, APART = (unicodedata.normalize(form, "\u00fc.png") for form in ("NFC", "NFD"))
+
+
+@pytest.mark.parametrize(
+    ("photographs", "files", "found", "unread"),
+    [
+        ((COMPOSED, "b.png"), (APART, "b.png"), (APART, "b.png"), ()),  # as macOS and Linux write the same name
+        ((APART, "b.png"), (f"{COMPOSED}.png",), (f"{COMPOSED}.png", None), ()),
+        (("A.png", "b.png"), ("a.PNG", "b.png"), ("a.PNG", "b.png"), ()),
+        (("A.png", "a.png"), ("a.png",), (None, "a.png"), ()),
+        (("a.png", "b.png"), ("b.png", "a_mask.png", "._c.png"), (None, "b.png"), ("a_mask.png",)),
+        (("a.png", "b.png"), ("a.png", "b.png", "extra.png"), ("a.png", "b.png"), ()),
+        (("sub/a.png", "b.png"), ("b.png", "other/a.png"), (None, "b.png"), ("other/a.png",)),
+    ],
+)
+@pytest.mark.parametrize("kind", ["masks", "depths"])
+def test_files_of_photographs_by_names_that_look_alike(tmp_path, kind, photographs, files, found, unread):
+    """A photograph was trained on without its mask if the accents in their names were encoded in other ways."""
+    write_scene(tmp_path, small_model(photographs))
+    masks(tmp_path, *files, folder=kind)
+    scene = read_scene(tmp_path)
+    there = [view.mask if kind == "masks" else view.depth and view.depth.path for view in scene.views]
+    folder = tmp_path / kind
+    assert dict(zip((view.name for view in scene.views), there, strict=True)) == dict(
+        zip(photographs, (name and folder / name for name in found), strict=True)
+    )
+    named = "".join(f" (not read: {folder / name})" for name in unread)
+    assert scene.found.removesuffix(named) == f"the COLMAP model in {tmp_path / 'sparse' / '0'}"
+
+
+@pytest.mark.parametrize(("named", "file"), [(COMPOSED, APART), (APART, COMPOSED)])
+def test_photographs_by_names_that_look_alike(tmp_path, named, file):
+    write_scene(tmp_path, small_model((named, "b.png")))
+    (tmp_path / "images" / named).rename(tmp_path / "images" / file)
+    assert {view.path.name for view in read_scene(tmp_path).views} == {file, "b.png"}
 
 
 def test_masks_elsewhere(tmp_path):
