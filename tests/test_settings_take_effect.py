@@ -147,5 +147,5 @@ IDLE = [(name, option) for name in CHANGES for option in SETTINGS[name].idle_wit
 @pytest.mark.parametrize(("name", "option"), IDLE)
 def test_a_setting_has_no_effect_with_another_that_is_said_to_exclude_it(outcomes, name, option):
     owner, value = owner_of(option)
-    context = {**CHANGES[name][1], owner: value or CHANGES[owner][0]}
+    context = {**CHANGES[name][1], owner: SETTINGS[owner].parse(value) if value else CHANGES[owner][0]}
     assert outcomes.of(**context) == outcomes.of(**{**context, name: CHANGES[name][0]})

@@ -36,7 +36,7 @@ def _is_given(config: TrainConfig, option: str) -> bool:
     """Whether a setting has the value that the option names, or is on."""
     owner, value = owner_of(option)
     now = getattr(config, owner)
-    return bool(now == value) if value else SETTINGS[owner].is_on(now)
+    return bool(now == SETTINGS[owner].parse(value)) if value else SETTINGS[owner].is_on(now)
 
 
 def owner_of(option: str) -> tuple[str, str]:

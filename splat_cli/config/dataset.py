@@ -70,6 +70,7 @@ class DatasetSettings:
         "default the maps that the dataset names, otherwise SCENE/depths or SCENE/depth; none: no depth maps.",
         metavar="DIR",
         fixed=True,
+        idle_with="--depth-weight 0",
     )
     depth_maps: str = setting(
         "auto",
@@ -77,12 +78,14 @@ class DatasetSettings:
         "(relative); auto: whichever agrees with the dataset's points, metric without points.",
         choices=("auto", "metric", "relative"),
         fixed=True,
+        idle_with="--depth-weight 0",
     )
     depth_unit: float = setting(
         0.001,
         "World units per level of integer depth maps (nerfstudio: depth_unit_scale_factor).",
         low=1e-12,
         fixed=True,
+        idle_with="--depth-weight 0",
     )
     image_memory: float | None = setting(
         None,

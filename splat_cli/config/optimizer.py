@@ -57,12 +57,18 @@ class OptimizerSettings:
         "rate of a splat of 0.004 times the scene's size.",
         low=0,
     )
-    lr_means_final: float = setting(1.6e-6, "Final learning rate of positions; the decay is exponential.", low=0)
+    lr_means_final: float = setting(
+        1.6e-6,
+        "Final learning rate of positions; the decay is exponential.",
+        low=0,
+        idle_with="--lr-means 0",
+    )
     local_frame_adam: bool = setting(
         True,
         "Optimise positions in each splat's local frame, with steps proportional to its size; off: in world space, as "
         "in 3DGS.",
         fixed=True,
+        idle_with="--lr-means 0",
     )
     lr_sh0: float = setting(2.5e-3, "Learning rate of the base colour.", low=0)
     lr_shN: float = setting(
@@ -101,9 +107,12 @@ class OptimizerSettings:
         "(--trials). Internet photo collections benefit from 1 (--preset phototourism).",
         low=0,
     )
-    opacity_reg: float = setting(0.01, "Weight of the mean opacity in the loss.", low=0)
+    opacity_reg: float = setting(0.01, "Weight of the mean opacity in the loss.", low=0, idle_with="--lr-opacities 0")
     scale_reg: float = setting(
-        0.01, "Weight in the loss of the mean scale, in units of a fifth of the scene's size.", low=0
+        0.01,
+        "Weight in the loss of the mean scale, in units of a fifth of the scene's size.",
+        low=0,
+        idle_with="--lr-scales 0",
     )
     dropout: float | None = setting(
         None,
@@ -118,5 +127,5 @@ class OptimizerSettings:
         "Position noise of transparent splats, relative to their learning rate (3DGS-MCMC: 500,000), in units of a "
         "fifth of the scene's size; by default 30,000, in runs under 5,000 steps 0.",
         low=0,
-        idle_with="--strategy adc",
+        idle_with="--strategy adc or --lr-means 0",
     )

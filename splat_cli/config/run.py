@@ -60,6 +60,7 @@ class RunSettings:
         low=2,
         fixed=True,
         needs="--eval",
+        idle_with="--split",
     )
     split_by: str = setting(
         "interval",
@@ -68,6 +69,7 @@ class RunSettings:
         choices=("interval", "sector"),
         fixed=True,
         needs="--eval",
+        idle_with="--split",
     )
     split: str | None = setting(
         None,

@@ -69,7 +69,7 @@ class SplatSettings:
         "Steps between increments of the SH degree, starting at 0; by default 1/30 of the run.",
         low=1,
         needs="--sh-degree",
-        idle_with="--init-from or --frozen",
+        idle_with="--init-from or --frozen or --lr-shN 0",
     )
     init: str = setting(
         "auto",

@@ -10,14 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from splat_cli.config import ResolvedConfig, TrainConfig
+from splat_cli.config import SETTINGS, ResolvedConfig, TrainConfig
 from splat_cli.config.combinations import trains_in_batches, uses_free_space
+from splat_cli.config.presets import changed_settings
 from splat_cli.data.image_budget import resident_for_batch
 from splat_cli.device import ceil_div, num_cores
 from splat_cli.processes.threads import run_in_threads
 from splat_cli.scene.images.decode import has_alpha
 from splat_cli.scene.view import View, evenly_spread
 
+_OF_ROUNDS = {
+    *("strategy", "grad_threshold", "absgrad", "prune_opacity", "opacity_reset_interval", "score_views", "growth_rate"),
+}
+"""Settings that only rounds of density control read."""
 SHORT_RUN = 5_000  # steps; shorter runs start with large splats and split them, which converges sooner
 # A long run has at least this many steps and photographs. There, more splats gain more than more steps, and larger
 # batches cost no quality: docs/experiments/optimizer.md#bonsai-to-304-db
@@ -52,10 +57,38 @@ class RunPlan:
             )
         if (self.requested.coarse_levels or 1) > 1 and not self.config.coarse_until:
             found.append("--coarse-levels does nothing: these photographs are trained at full size only")
+        found += self._of_density_control + self._of_initial_opacity
         late = [f"{step:,}" for step in self.config.save_steps if step > steps]
         if late and self.config.save_at is not None:
             found.append(f"nothing is saved at {', '.join(late)} (--save-at): the run ends after {steps:,} steps")
         return found
+
+    @property
+    def _of_density_control(self) -> list[str]:
+        """Warnings of settings that no round of density control reads, and of a change of resolution at none."""
+        config, interval, steps = self.config, self.config.densify_interval, self.config.steps
+        found = []
+        if self.requested.coarse_until and round(config.coarse_until * steps / interval) == 0:
+            found.append(f"--coarse-until does nothing: sizes change at multiples of --densify-interval {interval}")
+        intervals = (interval, config.opacity_reset_interval) if config.strategy == "adc" else (interval,)
+        first = min((config.densify_start // interval + 1) * interval for interval in intervals)
+        idle = [name for name in changed_settings(self.requested) if name in _OF_ROUNDS]
+        if idle and first >= min(config.densify_stop, steps):
+            found.append(
+                f"{SETTINGS[idle[0]].option} does nothing: none of {steps:,} steps is a multiple of --densify-interval "
+                f"{interval} between --densify-start {config.densify_start} and --densify-stop {config.densify_stop}"
+            )
+        return found
+
+    @property
+    def _of_initial_opacity(self) -> list[str]:
+        config = self.config
+        if config.init_from or config.prune_opacity < config.init_opacity:
+            return []
+        return [
+            f"splats begin with an opacity of {config.init_opacity:g}, which --prune-opacity {config.prune_opacity:g} "
+            "counts as transparent: rounds of density control find no others to copy, and adc removes them"
+        ]
 
     def with_max_splats(self, limit: int) -> RunPlan:
         """The plan with at most `limit` splats, and the default dropout for that number."""

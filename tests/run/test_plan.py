@@ -182,6 +182,36 @@ def test_save_steps_after_the_end_are_a_warning_if_given():
     assert (plan.warnings, plan.requested.save_steps) == ([], [7000])
 
 
+ROUNDS = {"steps": 500, "init_opacity": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"densify_stop": 0, "growth_rate": 0.2}, ["--growth-rate does nothing: none of 500 steps is a multiple of"]),
+        ({"densify_start": 400, "score_views": 3}, ["--score-views does nothing: none of 500 steps"]),
+        ({"densify_interval": 500, "prune_opacity": 0.1}, ["--prune-opacity does nothing: none of 500 steps"]),
+        ({"densify_interval": 500, "strategy": "adc", "opacity_reset_interval": 500}, ["--strategy does nothing"]),
+        ({"densify_interval": 500, "strategy": "adc", "opacity_reset_interval": 200}, []),
+        ({"densify_stop": 0}, []),
+        ({"growth_rate": 0.2}, []),
+        ({"coarse_until": 0.5, "densify_interval": 600}, ["--coarse-until does nothing: sizes change at multiples of"]),
+        ({"coarse_until": 0.5}, []),
+        (
+            {"prune_opacity": 1.0},
+            ["splats begin with an opacity of 0.5, which --prune-opacity 1"],
+        ),
+        ({"prune_opacity": 0.49}, []),
+        ({"prune_opacity": 1.0, "init_from": "a.ply"}, []),
+    ],
+)
+def test_settings_that_no_round_of_density_control_reads_are_named(settings, words):
+    found = resolve_plan(load_config(None, {**ROUNDS, **settings}), VIEWS).warnings
+    assert len(found) == len(words)
+    for line, start in zip(found, words, strict=True):
+        assert line.startswith(start)
+
+
 def test_short_runs_have_higher_learning_rates_and_no_noise():
     long, short = resolved(steps=30_000), resolved(steps=1875)
     for name in ("lr_means", "lr_means_final", "lr_scales", "lr_quats"):

@@ -89,6 +89,9 @@ def load_data(
         display.warn(warning)
     if is_new:
         _warn_of_ignored(scene, display)
+    unused = changed_settings(config).keys() & {"test_every", "split_by"}
+    if config.eval and config.split is None and scene.test_names is not None and unused:
+        display.warn(f"{SETTINGS[min(unused)].option} does nothing: the dataset names the photographs to hold out")
     if unknown := unknown_names(scene, config):
         by = config.split or "the dataset"
         display.warn(f"{by} holds out {len(unknown):,} names that no photograph has: {first_of(unknown)}")

@@ -59,6 +59,17 @@ def test_only_new_runs_refuse_lists_of_other_names_in_a_split(scene, views, tmp_
         load_data(*arguments)
 
 
+@pytest.mark.parametrize("option", [{"test_every": 3}, {"split_by": "sector"}])
+def test_rules_for_held_out_photographs_are_named_where_the_dataset_lists_them(tmp_path, option):
+    views = ring_of_views(5)
+    for names in ([f"images/{views[1].name}"], []):
+        scene = read_scene(write_transforms(tmp_path, views, test_filenames=names))
+        display = Display(io.StringIO())
+        load_data(scene, load_config(None, {"eval": True, **option}), open_backend("cpu"), display)
+        told = [line for line in display.warnings if "does nothing: the dataset names the photographs" in line]
+        assert len(told) == len(names)
+
+
 def test_turns_and_colours_without_a_profile_are_named(tmp_path):
     """COLMAP ignores turns, other programs may not."""
     views, turned, adobe, gamma = ring_of_views(5), Image.Exif(), Image.Exif(), PngInfo()
