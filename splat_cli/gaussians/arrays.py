@@ -167,6 +167,16 @@ def limit_sh_degree(splats: SplatArrays, degree: int) -> SplatArrays:
     return dataclasses.replace(splats, shN=np.ascontiguousarray(splats.shN[:, :kept]))
 
 
+def squarable(quats: np.ndarray) -> np.ndarray:
+    """Quaternions [K, 4] of any length, normalised where float32 cannot hold the square of their length."""
+    lengths = np.linalg.norm(quats.astype(np.float64), axis=1)
+    is_odd = (lengths > 0) & ((lengths < 1e-15) | (lengths > 1e15))
+    if not is_odd.any():
+        return quats
+    scaled = quats / np.where(is_odd, lengths, 1.0)[:, None]
+    return scaled.astype(np.float32)
+
+
 def opacities(splats: SplatArrays) -> np.ndarray:
     """Opacity of each splat, 0 to 1, float64 [N]."""
     return np.exp(-np.logaddexp(0.0, -splats.logit_opacities.astype(np.float64)))

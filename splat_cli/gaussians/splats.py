@@ -8,7 +8,7 @@ import numpy as np
 
 from splat_cli.device import Backend, DeviceArray
 from splat_cli.errors import UsageError
-from splat_cli.gaussians.arrays import SplatArrays, zero_splats
+from splat_cli.gaussians.arrays import SplatArrays, squarable, zero_splats
 
 MEANS, LOG_SCALES, QUATS = slice(0, 3), slice(3, 6), slice(6, 10)
 OPACITIES, SH0, SHN = slice(10, 11), slice(11, 14), slice(14, None)
@@ -71,7 +71,8 @@ class Splats:
             for name, table in zip(arrays.arrays(), arrays.rows(), strict=True):
                 if name == "features":
                     row = rows - num_features  # leaves zeros for coefficients that the arrays lack
-                values = backend.upload(table[first : first + CHUNK])
+                some = table[first : first + CHUNK]
+                values = backend.upload(squarable(some) if name == "quats" else some)
                 planes[row : row + values.shape[1], first : first + len(values)] = values.T
                 row += values.shape[1]
         return cls(backend, planes, num, num_features)

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -89,10 +90,10 @@ def make_folder(path: Path) -> None:
 
 
 def _temporary(path: Path) -> Path:
-    """A path in the same folder that no other process and no other file of this process uses."""
+    """A path in the same folder that no other process, thread or file uses."""
     encoded = os.fsencode(path.name)
     name = path.name if len(encoded) <= _MAX_NAME else hashlib.sha256(encoded).hexdigest()
-    return path.with_name(f".{name}.{os.getpid()}.part")
+    return path.with_name(f".{name}.{os.getpid()}-{threading.get_ident()}.part")
 
 
 @contextmanager

@@ -61,7 +61,7 @@ def write_compressed_ply(path: Path, splats: SplatArrays) -> None:
     bounds = [_bounds(values) for values in (splats.means, log_scales, color)]
     means, scales, colors = (_fractions(v, b) for v, b in zip((splats.means, log_scales, color), bounds, strict=True))
     largest, three = smallest_three(unit_quats(splats.quats))
-    chunk_rows = np.concatenate([b for pair in bounds for b in pair], axis=1).astype("<f4")
+    chunk_rows = np.concatenate([b for pair in bounds for b in pair], axis=1).astype("<f4", order="C")
     words = (
         _pack(means, (11, 10, 11)),
         largest << 30 | _pack(0.5 + 0.5 * three, (10, 10, 10)),
@@ -70,11 +70,11 @@ def write_compressed_ply(path: Path, splats: SplatArrays) -> None:
     )
     tables = {
         "chunk": chunk_rows.view([(name, "<f4") for name in (*_POSITION, *_SCALE, *_COLOR)])[:, 0],
-        "vertex": np.stack(words, axis=1).astype("<u4").view([(name, "<u4") for name in _WORDS])[:, 0],
+        "vertex": np.stack(words, axis=1).astype("<u4", order="C").view([(name, "<u4") for name in _WORDS])[:, 0],
     }
     if k:
         coefficients = np.clip(splats.shN.transpose(0, 2, 1).reshape(n, 3 * k), -_SH_RANGE, _SH_RANGE)
-        levels = to_bytes(np.floor(256 * (coefficients / _SH_RANGE + 0.5)))
+        levels = np.ascontiguousarray(to_bytes(np.floor(256 * (coefficients / _SH_RANGE + 0.5))))
         tables["sh"] = levels.view([(f"f_rest_{i}", "u1") for i in range(3 * k)])[:, 0]
     comments = {"vertex": splat_comments(splats)}
     elements = [

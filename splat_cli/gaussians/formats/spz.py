@@ -92,7 +92,7 @@ def spz_content(splats: SplatArrays, axes: str = "RUB", records: bytes = b"") ->
     splats = from_ply_axes(splats, axes)
     n, k = splats.shN.shape[:2]
     bits = _fraction_bits(splats.means)
-    fixed = np.clip(np.rint(splats.means * 2.0**bits), -_LARGEST, _LARGEST - 1).astype("<i4")
+    fixed = np.clip(np.rint(splats.means * 2.0**bits), -_LARGEST, _LARGEST - 1).astype("<i4", order="C")
     steps = _SH_STEPS[:k]
     header = SpzHeader(3 if axes == "RUB" else 4, n, splats.sh_degree, bits, splats.antialiased, bool(records))
     columns = (
