@@ -1,6 +1,6 @@
 """Rendered images as 8-bit arrays and as files that carry a key of their contents."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -9,6 +9,7 @@ from PIL import Image, PngImagePlugin
 from splat_cli.errors import UsageError
 from splat_cli.io.files import replacing
 from splat_cli.io.image_files import PHOTOGRAPH_SUFFIXES, open_image
+from splat_cli.scene.dataset import folded
 
 _TEXT, _DESCRIPTION = "splat", 270
 """Name of the PNG text chunk with the key; TIFF files have it in the tag ImageDescription."""
@@ -82,13 +83,14 @@ def save_animation(path: Path, frames: Sequence[np.ndarray], frames_per_second: 
         )
 
 
-def png_names(names: Sequence[str]) -> list[PurePosixPath]:
-    """A unique relative PNG path per photograph.
+def png_names(names: Sequence[str], folders: Collection[str] = ()) -> list[PurePosixPath]:
+    """A unique relative PNG path per photograph, numbered if names would meet on some file system.
 
-    The suffix is replaced if paths stay unique, else appended. Parts that lead out of the folder are dropped.
+    The suffix is replaced. Parts that lead out of the folder are dropped. folders: of other files of the same names.
     """
     safe = [PurePosixPath(*(part for part in PurePosixPath(name).parts if part.strip("./"))) for name in names]
     short = [name.with_suffix(".png") if name.name else PurePosixPath(f"{i}.png") for i, name in enumerate(safe)]
-    if len({str(name).casefold() for name in short}) == len(short):  # some file systems ignore case
+    are_apart = len({folded(str(name)) for name in short}) == len(short)
+    if are_apart and not any(folded(name.parts[0]) in folders for name in short):
         return short
     return [name.with_name(f"{i:05d}-{name.name}") for i, name in enumerate(short)]

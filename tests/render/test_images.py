@@ -1,11 +1,15 @@
 """Names and files of pictures."""
 
-from pathlib import PurePosixPath
+import unicodedata
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 from PIL import Image
 
 from splat_cli.render.images import png_names, save_animation, save_png
+from splat_cli.render.output.frame_files import FrameFiles
+
+NAMES = ("a.jpg", "depth/a.jpg", "Normal/a.jpg")
 
 
 def test_names_follow_the_photographs():
@@ -16,6 +20,18 @@ def test_names_that_would_collide_are_numbered():
     """Also on file systems that ignore case."""
     names = png_names(["a.jpg", "A.png", "b.jpg"])
     assert len({str(name).lower() for name in names}) == 3
+    names = png_names(["\u00fc.jpg", "u\u0308.jpg"])  # one name for macOS
+    assert len({unicodedata.normalize("NFC", str(name)) for name in names}) == 2
+
+
+def test_pictures_do_not_replace_maps_of_others():
+    """Maps of a.jpg lie in folders like that of the second photograph."""
+    files = FrameFiles(frozenset({"depth", "normal"}))
+    folder = Path("out")
+    pictures = png_names(NAMES, files.maps)
+    paths = [path for picture in pictures for path in files.paths(folder / picture, folder).values()]
+    assert len(set(paths)) == 9
+    assert png_names(NAMES) == [PurePosixPath(name).with_suffix(".png") for name in NAMES]
 
 
 def test_names_cannot_leave_the_folder():

@@ -254,6 +254,16 @@ def test_photographs_that_are_trained_on_and_tested_are_held_out_and_named(tmp_p
     assert "held out" not in read_scene(write_transforms(tmp_path, views, **lists)).found
 
 
+@pytest.mark.parametrize("kind", ["train", "test"])
+def test_keys_of_nerfstudio_are_named_in_files_of_blender(tmp_path, kind):
+    """They were passed over, as if they were read."""
+    write_blender(tmp_path)
+    path = tmp_path / f"transforms_{kind}.json"
+    more = {"ply_file_path": "points.ply", "applied_transform": NERFSTUDIO_APPLIED}
+    path.write_text(json.dumps({**json.loads(path.read_text()), **more}))
+    assert read_scene(tmp_path).found.endswith(" (not read: applied_transform, ply_file_path)")
+
+
 def test_frames_of_both_files_of_blender_are_held_out_and_named(tmp_path):
     write_blender(tmp_path)
     document = json.loads((tmp_path / "transforms_train.json").read_text())

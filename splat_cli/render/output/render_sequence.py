@@ -123,7 +123,7 @@ def render_sequence(
     number of frames just done. colorings: colour models by view number, used instead of spherical harmonics; frames of
     another number are then others.
     """
-    pictures = [folder / name for name in png_names([view.name for view in views])]
+    pictures = [folder / name for name in png_names([view.name for view in views], settings.files.maps)]
     paths = [settings.files.paths(picture, folder) for picture in pictures]
     kinds = [f"{source} {number}" if colorings else source or "" for number in range(len(views))]
     keys = ["" if source is None else frame_key(kind, view, settings) for kind, view in zip(kinds, views, strict=True)]

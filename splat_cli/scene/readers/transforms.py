@@ -5,6 +5,7 @@ Cameras look along -z with y up, as in OpenGL. Lenses are pinholes or fisheyes, 
 
 import contextlib
 import math
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,9 @@ _KEYS = {
     *("camera_model", "is_fisheye", "w", "h", "cx", "cy", *_FOCALS, *_RATIONAL, *_PRISM),
     *("angle_to_pixeldist_poly", "linear_cde"),
 }
+_KEYS_OF_BLENDER = _KEYS - {
+    *("ply_file_path", "applied_transform", "train_filenames", "val_filenames", "test_filenames")
+}
 _WITHOUT_EFFECT = {
     *("applied_scale", "scale", "offset", "aabb_scale", "up", "orientation_override", "auto_scale_poses_override"),
     *("colmap_im_id", "sharpness", "rotation"),
@@ -94,7 +98,7 @@ def read_transforms(root: Path, options: SceneOptions) -> Dataset:
         frames = [_before(frame, undo) for frame in frames]
     frames, others = _with_known_depths(frames, document, undo)
     points = _points(root, document, undo)
-    found = f"the frames in {path}{_unread(document, entries)}{others}"
+    found = f"the frames in {path}{_unread(document, entries, _KEYS)}{others}"
     if options.lens != "keep" and any(frame.rolling_shutter for frame in frames):
         found += " (rolling shutters count only with --lens keep)"
     test_names = _test_names(document, photos, is_given)
@@ -110,10 +114,10 @@ def frames_from(
     return usable_frames(named, lambda _, entry: frame_from(entry, shared, photos, match_basename))
 
 
-def _unread(document: dict[str, Any], entries: list[Any]) -> str:
+def _unread(document: dict[str, Any], entries: list[Any], read: Collection[str]) -> str:
     """Text that names what is not read and may change the picture, such as `time`; empty without anything."""
     keys = {*document}.union(*(entry.keys() for entry in entries if isinstance(entry, dict)))
-    return not_read([*_outweighed(document, entries), *sorted(keys - _KEYS - _WITHOUT_EFFECT - {*_UNREAD})])
+    return not_read([*_outweighed(document, entries), *sorted(keys - {*read} - _WITHOUT_EFFECT - {*_UNREAD})])
 
 
 def _outweighed(document: dict[str, Any], entries: list[Any]) -> list[str]:
@@ -261,11 +265,12 @@ def read_blender(root: Path, options: SceneOptions) -> Dataset:
         raise SceneError(reason)
     photos = root if options.images is None else image_folder(root, root, options)
     document, entries = read_document(root / TRAIN)
-    unread = _unread(document, entries)
+    unread = _unread(document, entries, _KEYS_OF_BLENDER)
     frames, skipped = frames_from(entries, document, photos)
     test_names = None
     if (root / TEST).is_file():
         document, entries = read_document(root / TEST)
+        unread = unread or _unread(document, entries, _KEYS_OF_BLENDER)
         test_frames, test_skipped = frames_from(entries, document, photos)
         test_names = frozenset(frame.name for frame in test_frames)
         unread += _in_both(sorted(test_names & {frame.name for frame in frames}), TRAIN, TEST)
