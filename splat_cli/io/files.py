@@ -258,6 +258,8 @@ _NUM_BLOCKS, _BLOCK = 5, 4096
 """Number of blocks of a file that its fingerprint covers, and their size in bytes."""
 _UNCOMPRESSED = (".bmp", ".tif", ".tiff", ".npy", ".exr")
 """Suffixes of files whose pixels may be stored uncompressed."""
+_UNCOMPRESSED_STARTS = (b"BM", b"II*\0", b"MM\0*", *(b"P%d" % kind for kind in range(1, 8)))
+"""First bytes of such files under any name: BMP, TIFF, PPM and its kin."""
 UNREADABLE = "unreadable"
 
 
@@ -271,11 +273,12 @@ def fingerprint(path: Path) -> str:
     try:
         with regular(path).open("rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
+            is_sampled = not file.read(4).startswith(_UNCOMPRESSED_STARTS) and path.suffix.lower() not in _UNCOMPRESSED
             for number in range(_NUM_BLOCKS):
                 file.seek(max(size - _BLOCK, 0) * number // (_NUM_BLOCKS - 1))
                 digest.update(file.read(_BLOCK))
             sampled = f"{size}-{digest.hexdigest()[:16]}"
-            if path.suffix.lower() not in _UNCOMPRESSED:
+            if is_sampled:
                 return sampled
             file.seek(0)
             return f"{sampled}-{hashlib.file_digest(file, 'sha256').hexdigest()[:16]}"

@@ -88,10 +88,12 @@ def test_an_edited_photograph_is_named(training, copy, moved):
     _refused(training, copy, match=r"\(a_03\.jpg has another photograph\)")
 
 
-def test_a_local_edit_of_an_uncompressed_photograph_is_named(copy, scene, tmp_path):
-    """Size and blocks of the file are unchanged."""
-    views, path = read_scene(scene).views, tmp_path / "a_03.bmp"
-    Image.new("RGB", (400, 300)).save(path)
+@pytest.mark.parametrize("name", ["a.bmp", "a.ppm", "a.pgm", "a.tif", "bmp.jpg", "tiff.png"])
+def test_a_local_edit_of_an_uncompressed_photograph_is_named(copy, scene, tmp_path, name):
+    """Size and blocks of the file are unchanged. Its suffix may be another."""
+    views, path = read_scene(scene).views, tmp_path / name
+    stated = {"bmp.jpg": "BMP", "tiff.png": "TIFF"}.get(name)
+    Image.new("L" if name == "a.pgm" else "RGB", (400, 300)).save(path, format=stated)
     views[3] = dataclasses.replace(views[3], path=path)
     before = inputs_of(views)
     content = bytearray(path.read_bytes())
