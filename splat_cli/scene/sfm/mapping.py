@@ -200,14 +200,17 @@ def _degrees(parts: Sequence[float], reference: object, negative: str) -> float:
 
 
 def _east_north_up(places: np.ndarray) -> np.ndarray:
-    """East, north, up [N, 3] in metres from the mean place, of latitudes, longitudes and altitudes [N, 3]."""
-    middle = np.median(places, axis=0)
-    latitude, longitude = np.radians(middle[:2])
+    """East, north, up [N, 3] in metres from the mean place, of latitudes, longitudes and altitudes [N, 3].
+
+    The longitude of the middle is that of the median in space: 179.9 and -179.9 degrees are neighbours.
+    """
+    found = _geocentric(places)
+    x, y, _ = np.median(found, axis=0)
+    latitude, longitude = math.radians(np.median(places[:, 0])), math.atan2(y, x)
     (sin_a, cos_a), (sin_o, cos_o) = ((math.sin(angle), math.cos(angle)) for angle in (latitude, longitude))
     east, up = (-sin_o, cos_o, 0.0), (cos_a * cos_o, cos_a * sin_o, sin_a)
     axes = np.array([east, np.cross(up, east), up])
-    local = (_geocentric(places) - _geocentric(middle[None])) @ axes.T
-    return local - local.mean(axis=0)
+    return (found - found.mean(axis=0)) @ axes.T
 
 
 def _geocentric(places: np.ndarray) -> np.ndarray:

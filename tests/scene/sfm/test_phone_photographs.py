@@ -114,6 +114,20 @@ def test_gps_data_become_metres(tmp_path):
     np.testing.assert_allclose([found[name] for name in places], expected, atol=0.02)
 
 
+def test_gps_data_on_both_sides_of_the_date_line(tmp_path):
+    """The median of 179.9999 and -179.9999 degrees was on the other side of the Earth: up was down."""
+    for name, reference, height in (("east.jpg", "E", 0), ("top.jpg", "E", 40), ("west.jpg", "W", 0)):
+        exif = gps_exif(0, 0, height)
+        tags = exif.get_ifd(IFD.GPSInfo)
+        tags[GPS.GPSLongitude], tags[GPS.GPSLongitudeRef] = (179.0, 59.0, 59.9), reference
+        save(tmp_path / name, exif)
+    found = gps_locations(tmp_path, ["east.jpg", "top.jpg", "west.jpg"])
+    east, top, west = (np.array(found[f"{name}.jpg"]) for name in ("east", "top", "west"))
+    np.testing.assert_allclose(top - east, [0, 0, 40], atol=0.01)
+    np.testing.assert_allclose((west - east)[1:], 0, atol=0.01)
+    assert 1 < (west - east)[0] < 10
+
+
 def test_gps_data_of_all_hemispheres_and_broken_ones(tmp_path):
     south = gps_exif(0, 0, 0)
     south.get_ifd(IFD.GPSInfo)[GPS.GPSLatitudeRef] = "S"
