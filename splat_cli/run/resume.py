@@ -107,6 +107,11 @@ def plan_resumption(run: RunDir, scene: Path | None, changes: dict[str, Any], di
                 f"a new run with --init-from {quoted(run.ply_path(steps[-1]))}"
             )
         display.say("No checkpoint was saved yet: starting from step 0")
+    elif edited := _edited(before, checkpoint):
+        raise UsageError(
+            f"{run.config_path} was edited since step {checkpoint.step} ({', '.join(edited)}); this cannot change in a "
+            "run that has begun: restore it, or start a new run"
+        )
     elif checkpoint.step > config.num_steps:
         raise UsageError(f"{run.path} is already at step {checkpoint.step}: give more than {config.num_steps} --steps")
     elif "max_splats" in changes and (num := checkpoint.num_splats - checkpoint.num_frozen) > config.max_splats:
@@ -116,6 +121,20 @@ def plan_resumption(run: RunDir, scene: Path | None, changes: dict[str, Any], di
             f"{config.max_splats}`"
         )
     return Resumption(scene, config, checkpoint)
+
+
+def _edited(config: TrainConfig, checkpoint: Checkpoint) -> list[str]:
+    """Fixed settings of config.toml, except paths, that are not those of the checkpoint: "--seed 0 -> 5"."""
+    earlier = checkpoint.metadata.get("settings")
+    if not isinstance(earlier, dict):
+        return []
+    changes = []
+    for name, declared in SETTINGS.items():
+        now, before = getattr(config, name), earlier.get(name)
+        is_path = declared.kind is str and not declared.choices
+        if declared.fixed and not is_path and None not in (now, before) and now not in ("auto", before):
+            changes.append(f"{declared.option} {declared.show(before)} -> {declared.show(now)}")
+    return changes
 
 
 def _lacks_results(run: RunDir, config: TrainConfig) -> bool:

@@ -109,6 +109,16 @@ def test_scores_with_poses_or_background_of_a_later_step_are_not_recorded(splat,
         assert any(f"is used with the {words} of step 20" in line for line in display.warnings) == (source != run_copy)
 
 
+@pytest.mark.parametrize(("before", "after"), [("test_every = 3", "test_every = 2"), ("eval = true", "eval = false")])
+def test_an_edited_choice_of_held_out_photographs_is_refused(splat, run_copy, before, after):
+    """Photographs that the run was trained on were scored as held out."""
+    path = RunDir(run_copy).config_path
+    assert before in path.read_text()
+    path.write_text(path.read_text().replace(before, after))
+    result = splat("eval", run_copy, "--device", "cpu")
+    assert (result.code, "eval or test_every was edited since the run began: restore them" in result.err) == (2, True)
+
+
 def test_photographs_that_changed_since_training_are_named(splat, run_copy, scene, tmp_path, backend):
     other = shutil.copytree(scene, tmp_path / "other")
     assert "is not what" not in splat("eval", run_copy, "--scene", other, "--device", "cpu").err

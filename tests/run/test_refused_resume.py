@@ -182,19 +182,19 @@ def test_other_sizes_are_an_option(training, copy, finished):
     assert copy.inputs()["a_00.jpg"]["width"] == 20
 
 
-def test_earlier_scores_of_other_pixels_are_named(training, copy):
-    def warnings(**changes):
+def test_earlier_scores_of_other_pixels_are_named(training, copy, tmp_path):
+    def warnings(run, **changes):
         before = len(training.said)
-        plan_resumption(copy, None, {"steps": 80, **changes}, training.display)
+        plan_resumption(run, None, {"steps": 80, **changes}, training.display)
         return [line for line in training.said[before:] if line.startswith("Warning")]
 
-    expected = [f"Warning: --downscale changes what is scored: earlier scores of {copy.path} are for other pixels"]
-    assert warnings(downscale=2) == []
-    copy.save_config(dataclasses.replace(copy.config(), eval=True), copy.scene_path(), "CPU")
-    assert warnings(downscale=2) == []
-    copy.save_metrics({"steps": {"60": {"psnr": 20.0, "ssim": 0.5}}})
-    assert warnings(downscale=2) == expected
-    assert warnings() == []
+    assert warnings(copy, downscale=2) == []
+    run = training.new(tmp_path / "scored", eval=True, steps=30)
+    expected = [f"Warning: --downscale changes what is scored: earlier scores of {run.path} are for other pixels"]
+    assert warnings(run, downscale=2) == expected
+    assert warnings(run) == []
+    run.metrics_path.unlink()
+    assert warnings(run, downscale=2) == []
 
 
 def test_another_scene_is_refused(splat, copy, tmp_path):

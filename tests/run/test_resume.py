@@ -1,5 +1,6 @@
 """Runs that are resumed: the same bits, more steps, other settings, other photographs."""
 
+import re
 import shutil
 
 import numpy as np
@@ -51,6 +52,25 @@ def test_finished_run_is_extended(training, finished, tmp_path):
     assert "Continuing from step 60" in training.said
     assert run.saved_steps() == [60, 80]
     assert run.config().steps == 80
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("seed = 5", "--seed 0 -> 5"),
+        ('background = "white"', "--background random -> white"),
+        ("robust = true", "--robust"),
+    ],
+)
+def test_a_run_whose_config_was_edited_is_not_continued(training, copy, setting, told):
+    """The rest of the run was trained with other settings than its beginning, without a word."""
+    content = copy.config_path.read_text()
+    name = setting.partition(" ")[0]
+    assert re.search(rf"(?m)^{name} = ", content)
+    copy.config_path.write_text(re.sub(rf"(?m)^{name} = .*$", setting, content))
+    for changes in ({}, {"steps": 80}):
+        with pytest.raises(UsageError, match=rf"config.toml was edited since step \d+ \({told}"):
+            training.resume(copy.path, **changes)
 
 
 def test_max_splats_below_the_number_of_splats_is_a_warning(training, finished, tmp_path):

@@ -115,6 +115,11 @@ def is_record(path: Path) -> bool:
     return str(path) in _RECORDS or path.parts[0] == "checkpoints" or path.match("point_cloud/*/point_cloud.ply")
 
 
+def _every(config: TrainConfig) -> str:
+    """Every how many photographs are held out, as text; 0: none."""
+    return str(config.test_every if config.eval else 0)
+
+
 @dataclass(frozen=True)
 class RunDir:
     """Folder of one training run; files in it are written atomically."""
@@ -257,11 +262,13 @@ class RunDir:
     def save_config(self, config: TrainConfig, scene: Path, device: str, origin: Iterable[float] = ()) -> None:
         """Write config.toml: all settings, and a table [run] with scene, device, version and the scene's origin.
 
-        The table also names the file that lists the held-out photographs, if there is one.
+        The table also names the file that lists the held-out photographs, or every how many are held out.
         """
         run = {"scene": str(scene.resolve()), "device": device, "version": __version__}
         if self.split_path.is_file():
             run["held_out"] = self.split_path.name
+        else:
+            run["held_out_every"] = _every(config)
         if any(origin := list(origin)):
             run["origin"] = ",".join(f"{value:.0f}" for value in origin)
         with replacing(self.config_path, durable=True) as temporary:
@@ -277,6 +284,12 @@ class RunDir:
         is_named = config.split is not None or config.split_by == "sector" or "held_out" in self.provenance()
         if which != "all" and config.eval and names is None and is_named:
             raise FormatError(f"{self.split_path}, which names the held-out photographs, is missing: {_TRAIN_ON}")
+        if (
+            which != "all"
+            and names is None
+            and self.provenance().get("held_out_every", _every(config)) != _every(config)
+        ):
+            raise FormatError(f"{self.config_path}: eval or test_every was edited since the run began: restore them")
         train, test = split(views, config.test_every, names)
         if which == "test":
             return test
