@@ -3,6 +3,7 @@
 import base64
 import io
 import math
+import re
 from html import escape
 
 import numpy as np
@@ -123,8 +124,12 @@ def join(*parts: object) -> Markup:
 
 
 def prose(text: str) -> Markup:
-    """Text with `code` in backticks. Lines do not break within the dashes of an option."""
+    """Text with `code` in backticks."""
     parts = text.split("`")
-    for number in range(1, len(parts), 2):
-        parts[number] = tag("code", parts[number], class_="option" if parts[number].startswith("-") else None)
-    return join(*parts)
+    return join(*(code(part) if number % 2 else part for number, part in enumerate(parts)))
+
+
+def code(command: str) -> Markup:
+    """A command or options. Lines do not break within the dashes of an option."""
+    words = re.split("( )", command)
+    return tag("code", *(tag("span", word, class_="option") if word.startswith("-") else word for word in words))

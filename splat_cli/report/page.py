@@ -308,8 +308,16 @@ def _head(data: RunData, splats: SplatArrays | None) -> Markup:
         "header",
         tag("h1", _scene_name(data)),
         tag("p", what) if what else None,
-        tag("p", state, " ", badge(data), " ", " · ".join(filter(None, details))),
+        tag("p", state, " ", badge(data), " ", *_dotted([one for one in details if one])),
     )
+
+
+def _dotted(texts: Sequence[str]) -> list[Markup | str]:
+    """The texts with dots between them, at which lines break."""
+    parts: list[Markup | str] = []
+    for text in texts:
+        parts += [" · " if parts else "", tag("span", text, class_="detail")]
+    return parts
 
 
 def _tiles(data: RunData, splats: SplatArrays | None) -> Markup:

@@ -12,7 +12,7 @@ import numpy as np
 from splat_cli.config import SETTINGS, TrainConfig
 from splat_cli.config.combinations import single_gpu_options, uses_free_space
 from splat_cli.config.presets import as_arguments, changed_settings
-from splat_cli.report.markup import Markup, join, prose, roughly, tag
+from splat_cli.report.markup import Markup, code, join, prose, roughly, tag
 from splat_cli.report.run_data import ComparedView, RunData
 from splat_cli.run.plan import LONG_VIEWS, SHORT_RUN, default_batch, default_steps
 from splat_cli.scene.lens.distortion import Equirectangular
@@ -62,7 +62,7 @@ class _Step:
         if self.command is None:
             return self.why
         time = None if self.seconds is None else tag("small", f" ({roughly(self.seconds)})")
-        return join(self.why, time, tag("pre", tag("code", self.command)))
+        return join(self.why, time, tag("pre", code(self.command)))
 
 
 def verdict(data: RunData, stops: Mapping[str, int], compared: Sequence[ComparedView] = ()) -> Markup:
@@ -199,7 +199,7 @@ def _most_hidden(hidden: float, compared: Sequence[ComparedView], stops: Mapping
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %" if share >= 0.001 else "under 0.1 %"
+    return f"{100 * share:.{0 if share >= 0.0995 else 1}f} %" if share >= 0.001 else "under 0.1 %"
 
 
 def _is_uneven(data: RunData) -> bool:

@@ -122,6 +122,34 @@ def test_commands_are_copied_or_selected(open_page):
     assert page.evaluate("getSelection().toString()") == command
 
 
+@pytest.mark.parametrize("width", [390, 1200])
+def test_lines_do_not_break_within_options(open_page, width):
+    page = open_page(width)
+    options = page.locator(".verdict pre .option")
+    assert options.count()
+    sizes = "all => all.map((one) => [one.offsetHeight, parseFloat(getComputedStyle(one).fontSize)])"
+    assert all(height < 2 * size for height, size in options.evaluate_all(sizes))
+    command = page.locator(".verdict pre code").first
+    command.evaluate("code => (code.lastElementChild.textContent = '--split=' + 'folder/'.repeat(40))")
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+@pytest.mark.parametrize(("reach", "outline"), [("Tab", "solid"), ("click", "none")])
+def test_scene_is_reached_by_tab(open_page, reach, outline):
+    """Keys then move in the scene, and a frame shows it; a click shows none."""
+    page = open_page(unfolded=False)
+    page.wait_for_selector("body[data-state=ready]", timeout=1000 * HANG)
+    stage = page.locator("#stage")
+    if reach == "Tab":
+        page.keyboard.press("Tab")
+    else:
+        stage.click(position={"x": 100, "y": 100})
+    assert page.evaluate("document.activeElement.id") == "stage"
+    assert stage.evaluate("stage => getComputedStyle(stage).outlineStyle") == outline
+    unnamed = "all => all.filter((one) => !(one.ariaLabel || one.textContent.trim())).map((one) => one.className)"
+    assert page.locator("button").evaluate_all(unnamed) == []
+
+
 def test_slider_blends_render_and_photograph(open_page):
     page = open_page()
     stage, slider = page.locator(".stage").first, page.locator(".stage input").first

@@ -324,6 +324,19 @@ def test_page_walks_and_measures(chromium, sample_run, tmp_path, size):
     assert errors == []
 
 
+def test_a_click_past_the_splats_is_answered(chromium, tmp_path):
+    write_html(tmp_path / "a.html", splats_of_all_sizes([(300, -0.2, 0.2, 0.05, 3.0)], False), [Stop(AT_START)], UP)
+    page = chromium.new_page(viewport={"width": 800, "height": 600})
+    page.goto((tmp_path / "a.html").as_uri())
+    page.wait_for_selector("body[data-state=ready]", timeout=1000 * HANG)
+    page.locator("#pick").click()
+    box, distance = page.locator("#stage").bounding_box(), page.locator("#distance")
+    page.mouse.click(box["x"] + 30, box["y"] + 100)
+    wait_for(page, lambda: distance.inner_text() == "No surface found there. Click on two points.")
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    wait_for(page, lambda: distance.inner_text() == "Click on the second point.")
+
+
 def measured_points(page):
     """The points of the option that the page shows, float64 [2, 3]."""
     return np.array([point.split(",") for point in page.locator("#option").inner_text().split()[1:3]], float)
