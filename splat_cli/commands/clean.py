@@ -32,8 +32,11 @@ from splat_cli.scene.trajectories.focus import look_at, overview, up_direction
 from splat_cli.scene.view import View, evenly_spread
 from splat_cli.terminal.console import Display
 
-_MEASURED = 8
-"""Number of training photographs on which the loss due to floaters is measured."""
+_MEASURED = 32
+"""Number of training photographs on which the loss due to floaters is measured. A veil costs few photographs much, and
+the others nothing: the means of eight photographs differ by three times (docs/experiments/rendering.md, "Floaters that
+photographs need").
+"""
 _HIGHLIGHT = (1.0, 0.0, 1.0)
 _DISTANCE = 2.2
 """Distance of the outside view from the middle of the scene, relative to its radius."""

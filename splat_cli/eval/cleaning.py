@@ -30,9 +30,9 @@ _BLOCKED = 1.0
 """A ray whose photograph shows something else, perhaps the splat, outweighs this many clear rays."""
 _ENDING = 0.5
 """A ray that ends at the splat outweighs this many clear rays."""
-_MAX_LOSS = 0.005
+_MAX_LOSS = 0.015
 """PSNR that floaters may cost on training photographs, dB: haze also explains differences between photographs. New
-views lose up to three times as much (docs/experiments/rendering.md, "Floaters that photographs need").
+views lose about as much (docs/experiments/rendering.md, "Floaters that photographs need").
 """
 _HIDING = 0.01
 """If floaters hide a larger share of the pixels, the other splats are judged again without them."""

@@ -8,12 +8,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from splat_cli.commands import clean
 from splat_cli.commands.clean import outside_view
 from splat_cli.eval.cleaning import Reason
+from splat_cli.eval.metrics import Score
 from splat_cli.gaussians.arrays import SH_C0
 from splat_cli.gaussians.formats import read_splats, write_splats
 from splat_cli.gaussians.ply import read_ply
 from splat_cli.run.storage.run_dir import RunDir
+from splat_cli.scene.images.image_set import ImageSet
+from splat_cli.terminal.console import Display
 from tests.gaussians.some_splats import some_splats
 from tests.views import ring_of_views
 
@@ -46,6 +50,19 @@ def test_a_run_is_cleaned_beside_its_splats(splat, run_copy):
         assert picture.size == (3 * 960, 720)
     after = {path: path.read_bytes() for path in run_copy.rglob("*") if path.is_file() and path.stem != "cleaned"}
     assert after == before
+
+
+def test_loss_due_to_floaters_is_measured_on_many_photographs(monkeypatch, trained, open_device):
+    """A veil may cost few photographs much, and the others nothing."""
+    views, measured = [dataclasses.replace(view, name=f"{i}") for i, view in enumerate(ring_of_views(100))], []
+    images = ImageSet(views, [np.zeros((2, 2, 3), np.uint8)] * 100, [None] * 100, [])
+    monkeypatch.setattr(clean, "load_run_images", lambda *arguments: images)
+    monkeypatch.setattr(clean, "evaluate", lambda model, some, config: measured.extend(some.views) or {"": Score(9, 1)})
+    run, backend = RunDir(trained), open_device("cpu")
+    clean._photographed(run, None, backend, Display()).psnr(read_ply(run.ply_path(20)))
+    numbers = [int(view.name) for view in measured]
+    assert len(numbers) == 32
+    assert max(np.diff(numbers)) <= 4  # all over the scene
 
 
 def test_a_file_is_judged_by_shape_alone(splat, stray):
