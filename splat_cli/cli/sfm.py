@@ -121,17 +121,7 @@ def command(
         if viewer:  # before the viewer waits for Ctrl-C
             for line in lines:
                 display.say(line)
-    data = {
-        "scene": out,
-        "photographs": found.num_photographs,
-        "registered": found.num_registered,
-        "points": found.num_points,
-        "error": found.error,
-        "track_length": found.track_length,
-        "gps_error": found.gps_error,
-        "unregistered": found.unregistered,
-    }
-    return Output([*lines, f"Scene: {out}"], data)
+    return Output([*lines, f"Scene: {out}"], {"scene": out, **found.numbers()})
 
 
 def _viewer(host: str, port: int, display: "Display") -> "AbstractContextManager[Callable[[Placed], None]]":

@@ -258,6 +258,18 @@ class Mapping:
             + ("" if self.gps_error is None else f"; metres and level from GPS, within {self.gps_error:.1f} m")
         )
 
+    def numbers(self) -> dict[str, object]:
+        """The statistics as in --json."""
+        return {
+            "photographs": self.num_photographs,
+            "registered": self.num_registered,
+            "points": self.num_points,
+            "error": self.error,
+            "track_length": self.track_length,
+            "gps_error": self.gps_error,
+            "unregistered": self.unregistered,
+        }
+
     def advice(self) -> list[str]:
         """Lines on uncertain poses and on photographs that were not registered, with advice if they are many."""
         uncertain = why_uncertain(self.spread)

@@ -306,6 +306,12 @@ def mapped(num, num_registered, num_models, scene=Path("scene")):
     return Mapping(num, [f"{i}.jpg" for i in range(num_registered, num)], 100, 0.5, 4.0, num_models, scene=scene)
 
 
+def test_numbers_are_those_of_the_json_output():
+    numbers = replace(mapped(10, 9, 1), gps_error=2.5).numbers()
+    assert (numbers["photographs"], numbers["registered"], numbers["unregistered"]) == (10, 9, ["9.jpg"])
+    assert [numbers[name] for name in ("points", "error", "track_length", "gps_error")] == [100, 0.5, 4.0, 2.5]
+
+
 def test_advice_only_where_few_were_registered():
     assert mapped(10, 10, 1).advice() == []
     named = "Not registered: 9.jpg (listed in scene/unregistered.txt)"
