@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from splat_cli.commands.photo_checks import (
+    MANY_CAMERAS,
     Checked,
     Finding,
     check_photographs,
@@ -26,12 +27,18 @@ from splat_cli.errors import UsageError
 from splat_cli.io.files import replacing
 from splat_cli.report.check_page import check_page
 from splat_cli.scene.colmap import find_model, other_groups
-from splat_cli.scene.coverage import Gap, gaps, helpful_places, shared_points
+from splat_cli.scene.coverage import Gap, gaps, helpful_places, largest_chain, shared_points
 from splat_cli.scene.lens.distortion import Equirectangular
 from splat_cli.scene.photograph import find_pairs
-from splat_cli.scene.plausibility import MIN_SHARED_POINTS, matched_photographs, signs_of_wrong_poses
+from splat_cli.scene.plausibility import (
+    MIN_SHARED_POINTS,
+    matched_features,
+    matched_photographs,
+    signs_of_wrong_poses,
+)
 from splat_cli.scene.read import read_scene
 from splat_cli.scene.sfm import is_video, rough_name, rough_scene
+from splat_cli.scene.sfm.colmap_worker import FEW_INLIERS
 from splat_cli.scene.sfm.mapping import num_camera_models, why_uncertain
 from splat_cli.scene.sfm.photographs import ignored_colors, source_files
 from splat_cli.scene.sfm.video import extract_frames
@@ -95,6 +102,8 @@ def _check_without_poses(source: Path, paths: Sequence[Path], counting: Counting
         finding = _groups(len(rough.scene.views), rough.num_apart, num, rough.spread) if rough else _groups(0, 0, num)
         if rough and finding.ok and len(rough.turned) >= _MIN_PLACED * num:
             finding = _rough_directions(rough.turned, rough.matched)
+        if rough and finding.ok and checked.num_cameras < MANY_CAMERAS and rough.num_chained < _MIN_PLACED * num:
+            finding = _broken_chain(rough.num_chained, num)
     return dataclasses.replace(checked, findings=[*checked.findings, finding])
 
 
@@ -102,13 +111,14 @@ def _check_without_poses(source: Path, paths: Sequence[Path], counting: Counting
 class _Rough:
     """Rough poses. num_apart: photographs in the largest other group that no match connects with those of the scene;
     matched: pairs of photographs that show the same; spread: see `Mapping`; turned: views all at one place, with
-    rotations by pairs alone, if few photographs have a pose."""
+    rotations by pairs alone, if few photographs have a pose; num_chained: see `largest_chain`."""
 
     scene: Scene
     num_apart: int
     matched: list[tuple[str, str]]
     spread: float = 0.0
     turned: list[View] = field(default_factory=list)
+    num_chained: int = 0
 
 
 def _rough(checked: Checked, are_enlarged: bool, counting: Counting) -> _Rough | None:
@@ -120,12 +130,13 @@ def _rough(checked: Checked, are_enlarged: bool, counting: Counting) -> _Rough |
         scene, mapping = found
         groups = list(other_groups(find_model(scene.root)).values())
         matched = matched_photographs(scene.root)
+        num_chained = largest_chain(matched_features(scene.root), FEW_INLIERS)
     of_copy = {rough_name(number): name for number, name in enumerate(checked.names)}
     views = [dataclasses.replace(view, name=of_copy[view.name]) for view in scene.views]
     num_apart = _num_apart({view.name for view in scene.views}, groups, matched)
     pairs = [(of_copy[one], of_copy[other]) for one, other in matched]
     turned = [_turned(views[0], of_copy[name], turn) for name, turn in mapping.turns.items()]
-    return _Rough(dataclasses.replace(scene, views=views), num_apart, pairs, mapping.spread, turned)
+    return _Rough(dataclasses.replace(scene, views=views), num_apart, pairs, mapping.spread, turned, num_chained)
 
 
 def _turned(view: View, name: str, rotation: np.ndarray) -> View:
@@ -175,6 +186,15 @@ def _groups(placed: int, num_apart: int, num: int, spread: float = 0.0) -> Findi
         text = uncertain
     else:
         return _unknown(placed, num)
+    return Finding("directions", False, text)
+
+
+def _broken_chain(num_chained: int, num: int) -> Finding:
+    """Too few photographs in common: not, as far away from a distant view, too little movement between them."""
+    text = (
+        f"only {num_chained} of {num} can be placed one after another (each must show {FEW_INLIERS} points that two "
+        "others show): take more that overlap by two thirds"
+    )
     return Finding("directions", False, text)
 
 

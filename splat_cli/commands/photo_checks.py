@@ -27,12 +27,14 @@ from splat_cli.scene.sfm.photographs import MIN_PHOTOGRAPHS
 from splat_cli.scene.view import Scene, natural_order
 from splat_cli.terminal.console import Counting, first_of
 
+MANY_CAMERAS = 5
+"""Camera models from which photographs are other people's: nobody can take them again."""
 _BLURRED = 0.45  # sharpness relative to that of sharp photographs of the scene (75th percentile)
 _ALL_SOFT = 0.04  # sharpness of these
 _MAX_BLURRED, _MAX_DUPLICATES, _MAX_WEAK, _MAX_MOVING = 0.03, 0.2, 0.15, 0.25  # fractions without an alarm
 _STOPS, _MAX_UNEVEN = 1.0, 0.1  # minimum difference of uneven exposures; maximum fraction of such pairs
 _SAME_PICTURE, _SAME_PLACE = 2.0, 0.003  # of 255: difference of thumbnails; shift relative to the width
-_MANY_CAMERAS, _MAX_STRAYS = 5, 0.5  # models, from which photographs are other people's; fraction of weak ones then
+_MAX_STRAYS = 0.5  # fraction of weak photographs if they are other people's
 _LINK = 12  # points that two photographs share, of small copies
 _MIN_LINKS = 2
 _SMALL_SECONDS, _LARGE_SECONDS, _LARGEST = 0.8, 0.3, 10.0  # of one core per megapixel: SIFT; megapixels that count
@@ -58,7 +60,7 @@ class Checked:
     """Results of `check`. scene: None without poses; places: where more photographs would help, best first.
 
     pairs: photographs that share points. poses_seconds: None if poses are known; training_seconds: None with a GPU,
-    where training takes about a minute.
+    where training takes about a minute. num_cameras: camera models in their EXIF data.
     """
 
     source: Path
@@ -70,6 +72,7 @@ class Checked:
     poses_seconds: float | None
     training_seconds: float | None
     pairs: list[tuple[int, int]] = field(default_factory=list)
+    num_cameras: int = 0
 
     @property
     def problems(self) -> list[Finding]:
@@ -121,7 +124,7 @@ def check_photographs(source: Path, paths: Sequence[Path], counting: Counting) -
     seconds = _LEAST_MAPPED * _pose_seconds(len(photographs), pixels)
     linked = [(pair.first, pair.second) for pair in pairs if pair.num_shared >= _LINK]
     training = training_seconds(len(photographs), pixels)
-    return Checked(source, photographs, names, findings, None, [], seconds, training, linked)
+    return Checked(source, photographs, names, findings, None, [], seconds, training, linked, num_cameras)
 
 
 def measured(source: Path, paths: Sequence[Path], counting: Counting) -> list[Photograph]:
@@ -169,7 +172,7 @@ def _exposure(pairs: Sequence[Pair], names: Sequence[str], num_cameras: int) -> 
     if len(uneven) <= _MAX_UNEVEN * len(pairs):
         return Finding("exposure", True, "even")
     most = max(abs(pair.stops) for pair in uneven)
-    if num_cameras >= _MANY_CAMERAS:
+    if num_cameras >= MANY_CAMERAS:
         text = f"differs by up to {most:.1f} stops among {num_cameras} cameras: train with --preset phototourism"
         return Finding("exposure", True, text, _of_pairs(uneven, names))
     text = f"jumps by up to {most:.1f} stops: fix the exposure of the camera, or train with --appearance exposure"
@@ -226,7 +229,7 @@ def overlap(names: Sequence[str], linked: np.ndarray, num_cameras: int = 1) -> F
     if len(weak) <= _MAX_WEAK * len(names):
         some = f"; little in {first_of(weak)}" if weak else ""
         return Finding("overlap", True, f"enough{some}", tuple(weak))
-    if num_cameras >= _MANY_CAMERAS and len(weak) <= _MAX_STRAYS * len(names):
+    if num_cameras >= MANY_CAMERAS and len(weak) <= _MAX_STRAYS * len(names):
         text = (
             f"{len(weak)} of {len(names)}, by {num_cameras} cameras, have hardly any points in common with the others "
             f"and may get no pose: {first_of(weak)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -106,6 +106,53 @@ def shared_points(scene: Scene) -> np.ndarray | None:
     shows[row[kept], column[kept] // some] = 1
     shared = np.rint(some * (shows @ shows.T)).astype(int)
     return shared if np.triu(shared, 1).max() > 1 else None
+
+
+def largest_chain(matches: Mapping[tuple[int, int], np.ndarray], least: int) -> int:
+    """Maximum number of photographs that can be placed one after another by their matches, without any geometry.
+
+    matches: pair of photographs -> matching features [n, 2]. A photograph can be placed if it shows at least `least`
+    points that two placed ones show, as in incremental structure from motion.
+    """
+    sizes = {pair: len(rows) for pair, rows in matches.items() if len(rows) >= least}
+    if not sizes:
+        return 0
+    point, photo = _shown_points(matches)
+    chained = np.zeros(photo.max() + 1, bool)
+    largest = 0
+    for pair in sorted(sizes, key=lambda pair: (-sizes[pair], pair)):
+        if not chained[list(pair)].any():
+            placed = _placed_from(pair, point, photo, least)
+            largest = max(largest, int(placed.sum()))
+            chained |= placed
+    return largest
+
+
+def _shown_points(matches: Mapping[tuple[int, int], np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Point and photograph of each observation. Features that match, also by way of others, show the same point."""
+    stride = 1 + max(int(rows.max(initial=0)) for rows in matches.values())
+    features = np.concatenate([np.array(pair) * stride + rows for pair, rows in matches.items()])
+    found, ends = np.unique(features, return_inverse=True)
+    ends = ends.reshape(features.shape)
+    point, before = np.arange(len(found)), np.empty(0, int)
+    while not np.array_equal(point, before):
+        before = point.copy()
+        np.minimum.at(point, ends, before[ends].min(axis=1, keepdims=True))
+    point, photo = np.unique(np.stack([np.unique(point, return_inverse=True)[1], found // stride]), axis=1)
+    return point, photo
+
+
+def _placed_from(pair: tuple[int, int], point: np.ndarray, photo: np.ndarray, least: int) -> np.ndarray:
+    """Mask of the photographs that can be placed after the two of `pair`; see `largest_chain`."""
+    placed, num_seen = np.zeros(photo.max() + 1, bool), np.zeros(point.max() + 1, int)
+    following = list(pair)
+    while following:
+        placed[following] = True
+        for number in following:
+            num_seen[point[photo == number]] += 1
+        known = np.bincount(photo[(num_seen >= 2)[point]], minlength=len(placed)) * ~placed
+        following = [int(known.argmax())] if known.max() >= least else []
+    return placed
 
 
 def helpful_places(scene: Scene, num: int) -> list[Place]:

@@ -114,6 +114,13 @@ def matched_photographs(root: Path) -> list[tuple[str, str]]:
     return _rows(root / "database.db", query)
 
 
+def matched_features(root: Path) -> dict[tuple[int, int], np.ndarray]:
+    """Pair of photographs, by COLMAP's numbers -> matches [n, 2] of `splat sfm`, as numbers of features."""
+    query = "SELECT pair_id / 2147483647, pair_id % 2147483647, data FROM two_view_geometries WHERE rows > 0"
+    rows = _rows(root / "database.db", query)
+    return {(first, second): np.frombuffer(data, np.uint32).reshape(-1, 2) for first, second, data in rows}
+
+
 def _rows(database: Path, query: str) -> list[tuple[Any, ...]]:
     """Rows of COLMAP's database; none if it is missing, damaged, or from another program."""
     import sqlite3  # here, because colmap_worker.py must not load it

@@ -256,20 +256,26 @@ def test_enlarged_copies_decide_if_few_photographs_have_a_rough_pose(monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("turned", "num_apart", "text"),
+    ("turned", "num_apart", "num_chained", "num_cameras", "text"),
     [
-        (ring_of_views(24)[:16], 3, "no photograph looks at 135 of 360 degrees"),
-        (ring_of_views(24)[:15], 3, "unknown, 9 of 20 have a rough pose"),
-        (ring_of_views(16), 3, "from all around"),
-        (ring_of_views(24)[:16], 4, "9 and 4 of 20 fit together only among themselves"),
+        (ring_of_views(24)[:16], 3, 15, 1, "no photograph looks at 135 of 360 degrees"),
+        (ring_of_views(24)[:15], 3, 16, 1, "unknown, 9 of 20 have a rough pose"),
+        (ring_of_views(24)[:15], 3, 15, 4, "only 15 of 20 can be placed one after another (each must show 15 points"),
+        (ring_of_views(24)[:15], 3, 15, 5, "unknown, 9 of 20 have a rough pose"),  # nobody can take them again
+        (ring_of_views(16), 3, 16, 1, "from all around"),
+        (ring_of_views(16), 3, 15, 1, "only 15 of 20 can be placed one after another"),
+        (ring_of_views(24)[:16], 4, 15, 1, "9 and 4 of 20 fit together only among themselves"),
     ],
 )
-def test_rotations_decide_where_few_photographs_have_a_pose(monkeypatch, tmp_path, turned, num_apart, text):
+def test_rotations_and_chains_decide_where_few_photographs_have_a_pose(
+    monkeypatch, tmp_path, turned, num_apart, num_chained, num_cameras, text
+):
     """Four fifths of the photographs must have one. All are at one place, so they look outward."""
-    found = photo_checks.Checked(tmp_path, [], [f"{i}" for i in range(20)], [], None, [], 1.0, None, [(0, 1)])
+    names = [f"{i}" for i in range(20)]
+    found = photo_checks.Checked(tmp_path, [], names, [], None, [], 1.0, None, [(0, 1)], num_cameras)
     monkeypatch.setattr(check, "check_photographs", lambda *args: found)
     views = [check._turned(ALL[0], view.name, view.w2c[:3, :3]) for view in turned]
-    rough = check._Rough(SimpleNamespace(views=SIDE[:9]), num_apart, [], 0.0, views)
+    rough = check._Rough(SimpleNamespace(views=SIDE[:9]), num_apart, [], 0.0, views, num_chained)
     monkeypatch.setattr(check, "_rough", lambda *args: rough)
     (finding,) = check._check_without_poses(tmp_path, [], Display().counting).findings
     assert finding.text.startswith(text)

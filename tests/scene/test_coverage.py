@@ -1,12 +1,13 @@
 """Gaps around a scene, shared points, and places for more photographs."""
 
 import dataclasses
+import itertools
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from splat_cli.scene.coverage import gaps, helpful_places, shared_points
+from splat_cli.scene.coverage import gaps, helpful_places, largest_chain, shared_points
 from splat_cli.scene.view import Scene
 from tests.views import ring_of_views
 
@@ -63,3 +64,35 @@ def test_no_places_without_points_or_gaps():
 
 def test_shared_points_need_tracks():
     assert shared_points(scene_of(ring_of_views(5))) is None
+
+
+def matches_of(tracks):
+    """Matches between neighbours of each track, a list of photographs; each has its own features."""
+    matches = {}
+    for number, track in enumerate(tracks):
+        for pair in itertools.pairwise(track):
+            matches.setdefault(pair, []).append((number, number))
+    return {pair: np.array(rows, np.uint32) for pair, rows in matches.items()}
+
+
+@pytest.mark.parametrize(
+    ("tracks", "num"),
+    [
+        ([], 0),
+        (9 * [(1, 2)], 0),
+        (10 * [(1, 2)] + 20 * [(2, 3)], 2),  # no point in three photographs
+        (10 * [(1, 2, 3)] + 9 * [(2, 3, 4)], 3),
+        (10 * [(1, 2, 3)] + 5 * [(2, 3, 4)] + 5 * [(1, 3, 4)], 4),  # of any two
+        (10 * [(1, 2, 3)] + 10 * [(3, 1, 4)], 4),  # 4 matches 1, and 3 by way of it
+        (30 * [(7, 8)] + 10 * [(1, 2, 3)] + 10 * [(2, 3, 4)] + 10 * [(3, 4, 5)], 5),
+    ],
+)
+def test_largest_chain_of_photographs_with_ten_points_in_two_others(tracks, num):
+    assert largest_chain(matches_of(tracks), 10) == num
+    assert largest_chain(matches_of([[9 - one for one in track] for track in tracks]), 10) == num
+
+
+def test_two_chains_share_photographs_that_join_either():
+    """The chain that begins with the best pair stops at 3; another, through 3, is longer."""
+    first, second = 20 * [(1, 2)] + 10 * [(1, 2, 3)], 12 * [(4, 5)] + 10 * [(4, 5, 6), (5, 6, 7), (3, 6, 7)]
+    assert largest_chain(matches_of(first + second), 10) == 5

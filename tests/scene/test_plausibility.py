@@ -3,6 +3,8 @@
 import dataclasses
 import sqlite3
 import struct
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from splat_cli.scene.colmap import read_model
 from splat_cli.scene.colmap.binary import write_model
 from splat_cli.scene.lens import IMPOSSIBLE
 from splat_cli.scene.plausibility import (
+    matched_features,
     matched_photographs,
     refuse_photographs,
     refuse_scene,
@@ -248,6 +251,7 @@ def test_a_turn_that_was_mapped_as_a_wall(tmp_path, turned, distance, is_named):
 def test_photographs_that_show_the_same(tmp_path):
     pycolmap = pytest.importorskip("pycolmap")
     assert matched_photographs(tmp_path) == []
+    assert matched_features(tmp_path) == {}
     found = [(pycolmap.image_pair_to_pair_id(7, 3), 30), (pycolmap.image_pair_to_pair_id(3, 12), 29)]
     with sqlite3.connect(tmp_path / "database.db") as database:
         database.execute("CREATE TABLE images (image_id INTEGER, name TEXT)")
@@ -256,6 +260,29 @@ def test_photographs_that_show_the_same(tmp_path):
         database.executemany("INSERT INTO two_view_geometries VALUES (?, ?)", found)
     database.close()
     assert matched_photographs(tmp_path) == [("c.jpg", "g.jpg")]
+
+
+_MATCHED = """
+import sys
+import numpy as np
+import pycolmap
+
+opened = pycolmap.Database.open(sys.argv[1])
+for size, pair in ((40, (7, 3)), (0, (3, 12))):
+    geometry = pycolmap.TwoViewGeometry()
+    geometry.inlier_matches = np.stack([np.arange(size), 100 + np.arange(size)], 1).astype(np.uint32)
+    opened.write_two_view_geometry(*pair, geometry)
+opened.close()
+"""
+
+
+def test_features_that_match_in_colmaps_database(tmp_path):
+    """COLMAP stores a pair with the smaller number first. Another process writes: see colmap_worker.py."""
+    pytest.importorskip("pycolmap")
+    subprocess.run([sys.executable, "-c", _MATCHED, tmp_path / "database.db"], check=True)
+    ((pair, matches),) = matched_features(tmp_path).items()
+    assert pair == (3, 7)
+    assert np.array_equal(matches, np.stack([100 + np.arange(40), np.arange(40)], axis=1))
 
 
 def noise(width, height):

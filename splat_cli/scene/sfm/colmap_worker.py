@@ -46,8 +46,10 @@ from splat_cli.scene.sfm.colmap_database import (
 
 MODELS = ".models"
 """Suffix of the folder beside a database, with the models found so far."""
+FEW_INLIERS = 15
+"""Points by which the small copy of a photograph can be placed (COLMAP's: 30)."""
 # Mapping:
-_FEW_MATCHES, _FEW_INITIAL, _FEW_INLIERS = 10, 50, 15  # of small copies; COLMAP's: 15, 100, 30
+_FEW_MATCHES, _FEW_INITIAL = 10, 50  # of small copies; COLMAP's: 15, 100
 _GROWTH = 1.3  # of a model between two global bundle adjustments (COLMAP: 1.1)
 _LEAST_LOCAL_GAIN, _LEAST_GAIN = 1e-3, 1e-4  # relative, of an iteration of an adjustment; COLMAP's: 0, all of 25 or 50
 _LEAST_LAST_GAIN = 1e-6  # the same in the last one, with all points
@@ -129,7 +131,7 @@ def _map(pycolmap: Any, database: Path, images: Path, job: Mapping[str, Any], ph
         if job["are_small"]:
             options.min_num_matches = _FEW_MATCHES
             options.mapper.init_min_num_inliers = _FEW_INITIAL
-            options.mapper.abs_pose_min_num_inliers = _FEW_INLIERS
+            options.mapper.abs_pose_min_num_inliers = FEW_INLIERS
         models += _mapped(pycolmap, database, options, models, saved.folders()[-1:] if begun else [], saved, shown)
         if not begun or len(_placed(models)) > num - _MIN_MODEL_SIZE:
             for model in models:
