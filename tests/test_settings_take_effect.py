@@ -29,8 +29,12 @@ VARYING = re.compile(r"[\d.,]+ (s|step/s)\b|\d\d:\d\d left|of [\d.]+ GiB")  # ti
 
 @pytest.fixture(scope="module")
 def own_scene(tmp_path_factory):
+    return write_own_scene(tmp_path_factory.mktemp("scenes") / "all")
+
+
+def write_own_scene(folder):
     """A scene with every file that a setting can name: masks, other photographs, a split, splats."""
-    scene = write_small_scene(tmp_path_factory.mktemp("scenes") / "all")
+    scene = write_small_scene(folder)
     names = sorted(path.name for path in (scene / "images").iterdir())
     _measure_points(scene / "sparse" / "0")
     _write_depths(scene)
@@ -86,7 +90,7 @@ class Outcomes:
 
     def _run(self, changes):
         training, path = Trained(self._scene), self._folder / f"run{len(self._known)}"
-        given = {name: _in_scene(value, self._scene) for name, value in changes.items()}
+        given = {name: in_scene(value, self._scene) for name, value in changes.items()}
         try:
             training.new(path, **{**BASE, **given})
         except SplatError as error:
@@ -98,7 +102,8 @@ class Outcomes:
         return sorted(_plain(name) for name in files), numbers, said
 
 
-def _in_scene(value, scene):
+def in_scene(value, scene):
+    """A value of CHANGES, with the folder of the scene."""
     return value.replace("SCENE", str(scene)) if isinstance(value, str) else value
 
 

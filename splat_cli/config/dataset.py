@@ -85,7 +85,7 @@ class DatasetSettings:
         "World units per level of integer depth maps (nerfstudio: depth_unit_scale_factor).",
         low=1e-12,
         fixed=True,
-        idle_with="--depth-weight 0",
+        idle_with="--depth-weight 0 or --depth-maps relative",
     )
     image_memory: float | None = setting(
         None,

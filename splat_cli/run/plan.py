@@ -55,8 +55,10 @@ class RunPlan:
                 f"{steps:,} steps in batches of {self.config.batch_size} are {updates:,} updates, under "
                 f"{MIN_UPDATES:,}: splats converge less; use a smaller --batch or more --steps"
             )
-        if (self.requested.coarse_levels or 1) > 1 and not self.config.coarse_until:
+        if (levels := self.requested.coarse_levels or 1) > 1 and not self.config.coarse_until:
             found.append("--coarse-levels does nothing: these photographs are trained at full size only")
+        elif levels > (most := self.config.coarse_levels):
+            found.append(f"--coarse-levels {levels}: photographs are too small for more than {most}")
         found += self._of_density_control + self._of_initial_opacity
         late = [f"{step:,}" for step in self.config.save_steps if step > steps]
         if late and self.config.save_at is not None:

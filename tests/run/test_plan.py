@@ -197,6 +197,7 @@ ROUNDS = {"steps": 500, "init_opacity": 0.5}
         ({"growth_rate": 0.2}, []),
         ({"coarse_until": 0.5, "densify_interval": 600}, ["--coarse-until does nothing: sizes change at multiples of"]),
         ({"coarse_until": 0.5}, []),
+        ({"coarse_until": 0.5, "coarse_levels": 4}, ["--coarse-levels 4: photographs are too small for more than 2"]),
         (
             {"prune_opacity": 1.0},
             ["splats begin with an opacity of 0.5, which --prune-opacity 1"],
