@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
@@ -56,9 +56,10 @@ class ImageIndex:
         found = self._by_path.get(folded(path), [])
         return self.folder / found[0] if len(found) == 1 else None
 
-    def without_photograph(self, photographs: ImageIndex) -> list[Path]:
-        """Files below this folder, not hidden, that have the name of no photograph, with or without suffix."""
-        shown = (self.folder / file for file in self._files if not file.name.startswith("."))
+    def without_photograph(self, photographs: ImageIndex, read: Collection[Path]) -> list[Path]:
+        """Files below this folder, not hidden nor read, that have the name of no photograph, with or without suffix."""
+        files = (self.folder / file for file in self._files if not file.name.startswith("."))
+        shown = (path for path in files if path not in read)
         names = ((path, str(path.relative_to(self.folder).with_suffix(""))) for path in shown)
         return [path for path, name in names if folded(name) not in photographs._by_end_any_case]
 
@@ -182,12 +183,12 @@ class NamedFiles:
 
     def __init__(self, folder: Path, suffixes: Sequence[str], twins: frozenset[str]) -> None:
         self.index, self._suffixes, self._twins = ImageIndex(folder), suffixes, twins
-        self._num_found = self._num_missing = 0
+        self.found, self._num_missing = set[Path](), 0
 
     @property
     def is_partial(self) -> bool:
         """Whether files were found for some photographs and not for others."""
-        return self._num_found > 0 < self._num_missing
+        return len(self.found) > 0 < self._num_missing
 
     def find(self, photograph: str) -> Path | None:
         """The file of a photograph, with its suffix or without; names that are equal by `folded` come last."""
@@ -196,8 +197,10 @@ class NamedFiles:
         found = next((path for path in (self.index.folder / name for name in names) if path.is_file()), None)
         if found is None and folded(photograph) not in self._twins:
             found = next(filter(None, map(self.index.find_alike, names)), None)
-        self._num_found += found is not None
-        self._num_missing += found is None
+        if found is None:
+            self._num_missing += 1
+        else:
+            self.found.add(found)
         return found
 
 
@@ -321,7 +324,7 @@ class ImageLocator:
     def unread_files(self) -> list[str]:
         """Masks and depth maps that have the name of no photograph, if only some photographs have one."""
         kinds = (files for files in (self.masks, self.depths.files) if files is not None and files.is_partial)
-        return [str(path) for files in kinds for path in files.index.without_photograph(self._index)]
+        return [str(path) for files in kinds for path in files.index.without_photograph(self._index, files.found)]
 
 
 def _homes(root: Path, photos: Path) -> list[Path]:
@@ -369,7 +372,7 @@ class DepthLocator:
         self.files = self._confidences = None
         if self.folder is not None:
             self.files = NamedFiles(self.folder, DEPTH_SUFFIXES, twins)
-            self._confidences = NamedFiles(self.folder.with_name(_CONFIDENCE), DEPTH_SUFFIXES, twins)
+            self._confidences = NamedFiles(self.folder.parent / _CONFIDENCE, DEPTH_SUFFIXES, twins)
         self.scales = None if self.folder is None else self._read_scales()
 
     def find(self, frame: Frame) -> DepthFile | None:

@@ -1,6 +1,8 @@
 """Location of photographs and masks, and their sizes."""
 
 import unicodedata
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from PIL import Image as Picture
@@ -8,7 +10,7 @@ from PIL import Image as Picture
 from splat_cli.errors import SceneError
 from splat_cli.scene import SceneOptions, read_scene
 from splat_cli.scene.dataset import Unusable
-from splat_cli.scene.images.locate import ImageIndex
+from splat_cli.scene.images.locate import DepthLocator, ImageIndex
 from tests.scene.models import small_model, write_scene
 
 
@@ -64,6 +66,7 @@ COMPOSED, APART = (unicodedata.normalize(form, "\u00fc.png") for form in ("NFC",
         (("A.png", "a.png"), ("a.png",), (None, "a.png"), ()),
         (("a.png", "b.png"), ("b.png", "a_mask.png", "._c.png"), (None, "b.png"), ("a_mask.png",)),
         (("a.png", "b.png"), ("a.png", "b.png", "extra.png"), ("a.png", "b.png"), ()),
+        (("a.ppm", "b.png"), ("a.png",), ("a.png", None), ()),  # a suffix that only datasets name
         (("sub/a.png", "b.png"), ("b.png", "other/a.png"), (None, "b.png"), ("other/a.png",)),
     ],
 )
@@ -97,6 +100,18 @@ def test_masks_elsewhere(tmp_path):
     assert read_scene(tmp_path, SceneOptions(masks=tmp_path / "other")).views[0].mask is not None
     with pytest.raises(SceneError, match="--masks DIR"):
         read_scene(tmp_path, SceneOptions(masks="nowhere"))
+
+
+@pytest.mark.parametrize("depths", [".", "/"])
+def test_depth_maps_may_be_in_a_folder_without_a_name(monkeypatch, tmp_path, depths):
+    """Confidences are searched beside it."""
+    write_scene(tmp_path, small_model())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("splat_cli.scene.images.locate.ImageIndex._files", [])  # not all files of the system
+    locator = DepthLocator(Path(), [Path()], depths)
+    (tmp_path / "a.png").touch()
+    found = locator.find(SimpleNamespace(file="a.jpg", depth=None))
+    assert (found and found.path) == (Path("a.png") if depths == "." else None)
 
 
 def test_missing_format_is_named(tmp_path):
