@@ -9,6 +9,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 
 from splat_cli.errors import DiskError, UnreadableError, UnwritableError, reason_of
@@ -166,9 +167,36 @@ def entries(folder: Path) -> list[Path]:
 
 def regular(path: Path) -> Path:
     """The path. OSError for a pipe, a socket or a device: reading may hang, and a file must not replace it."""
+    _refuse_device(path)
+    if (named := _READ.get()) is not None:
+        named.add(path)
+    return path
+
+
+def first_bytes(path: Path, num: int) -> bytes:
+    """The first bytes of a file, to find out what it is: not for `files_read`. OSError as `regular`."""
+    _refuse_device(path)
+    with path.open("rb") as file:
+        return file.read(num)
+
+
+def _refuse_device(path: Path) -> None:
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise OSError(errno.EPERM, "a pipe, a socket or a device", str(path))
-    return path
+
+
+_READ: ContextVar[set[Path] | None] = ContextVar("files_read", default=None)
+
+
+@contextmanager
+def files_read() -> Iterator[set[Path]]:
+    """Yield a set, to which this thread adds the files that it opens with `regular` meanwhile."""
+    found: set[Path] = set()
+    token = _READ.set(found)
+    try:
+        yield found
+    finally:
+        _READ.reset(token)
 
 
 Stamps = dict[Path, tuple[int, int] | None]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from splat_cli.errors import SceneError, quoted
-from splat_cli.io.files import Stamps, changed_since, stamps_of
+from splat_cli.io.files import Stamps, changed_since, files_read, stamps_of
 from splat_cli.io.image_files import PHOTOGRAPH_SUFFIXES
 from splat_cli.scene.colmap import FILES, find_model, has_model
 from splat_cli.scene.colmap.dataset import find_colmap, read_colmap
@@ -129,16 +129,24 @@ def nested_scenes(root: Path) -> list[Path]:
 
 
 def _read_whole(name: str, root: Path, options: SceneOptions) -> Dataset:
-    """The dataset in one format. SceneError if its files change meanwhile: its cameras may not belong together."""
+    """The dataset in one format. SceneError if its files change meanwhile: its cameras may not belong together.
+
+    Other files beside them, such as a log, may change.
+    """
     before = _stamps(name, root)
-    dataset = FORMATS[name].read(root, options)
-    if changed := changed_since(before, _stamps(name, root)):
+    with files_read() as read:
+        dataset = FORMATS[name].read(root, options)
+    own = {path.resolve() for path in read}
+    stamps = [
+        {path: stamp for path, stamp in some.items() if path.resolve() in own} for some in (before, _stamps(name, root))
+    ]
+    if changed := changed_since(*stamps):
         raise SceneError(changed)
     return dataset
 
 
 def _stamps(name: str, root: Path) -> Stamps:
-    """Stamps of the files of cameras and points."""
+    """Stamps of the files that may hold cameras and points."""
     found = None
     with suppress(OSError):  # reading it says so
         found = FORMATS[name].find(root)

@@ -64,6 +64,20 @@ def test_a_model_that_changes_while_it_is_read_is_refused(monkeypatch, tmp_path,
     assert read_scene(tmp_path / "scene", options).views
 
 
+@pytest.mark.parametrize("log", ["log.txt", "nohup.out", "gpu.csv", "summary.json", "splats.ply", "z.xml"])
+@pytest.mark.parametrize("name", MODELS)
+def test_other_files_beside_a_model_may_change(monkeypatch, tmp_path, name, log):
+    """Such as a log of the run, or the export of another one."""
+    write, _ = MODELS[name]
+    write(tmp_path)
+    path = (tmp_path / "sparse" / "0" if name == "colmap" else tmp_path) / log
+    path.write_text("1")
+    whole = formats.FORMATS[name]
+    changing = dataclasses.replace(whole, read=before(whole.read, touch(path)))
+    monkeypatch.setitem(formats.FORMATS, name, changing)
+    assert read_scene(tmp_path, formats.SceneOptions(name)).views
+
+
 def test_a_photograph_that_changes_before_it_is_recorded_ends_the_run(monkeypatch, training, tmp_path):
     """The run was recorded as trained on the new photograph, and scored on it."""
     training.scene = write_small_scene(tmp_path / "scene")

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from splat_cli.errors import SceneError
-from splat_cli.io.files import regular
+from splat_cli.io.files import first_bytes, regular
 from splat_cli.scene.dataset import (
     Dataset,
     Frame,
@@ -49,9 +49,8 @@ def find_bundler(root: Path) -> Path | None:
 
 def _bundles(root: Path) -> Iterator[Path]:
     for path in filter(Path.is_file, sorted(root.glob("*.out"))):
-        with regular(path).open("rb") as file:
-            if file.read(len(_HEADER)) == _HEADER:
-                yield path
+        if first_bytes(path, len(_HEADER)) == _HEADER:
+            yield path
 
 
 def read_bundler(root: Path, options: SceneOptions) -> Dataset:

@@ -14,7 +14,7 @@ from xml.etree.ElementTree import Element, ParseError, fromstring
 import numpy as np
 
 from splat_cli.errors import SceneError
-from splat_cli.io.files import regular
+from splat_cli.io.files import first_bytes, regular
 from splat_cli.io.json_input import decimal
 from splat_cli.scene.dataset import (
     Dataset,
@@ -51,8 +51,7 @@ def find_metashape(root: Path) -> Path | None:
 
 def _documents(root: Path) -> Iterator[Path]:
     for path in filter(Path.is_file, sorted(root.glob("*.xml"))):
-        with regular(path).open("rb") as file:
-            head = _text(file.read(_HEAD_BYTES), "ignore")
+        head = _text(first_bytes(path, _HEAD_BYTES), "ignore")
         if "<document" in head and "<chunk" in head:
             yield path
 
