@@ -138,6 +138,7 @@ def _shown_points(matches: Mapping[tuple[int, int], np.ndarray]) -> tuple[np.nda
     while not np.array_equal(point, before):
         before = point.copy()
         np.minimum.at(point, ends, before[ends].min(axis=1, keepdims=True))
+        point = point[point]  # long tracks take few rounds
     point, photo = np.unique(np.stack([np.unique(point, return_inverse=True)[1], found // stride]), axis=1)
     return point, photo
 

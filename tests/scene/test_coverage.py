@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from splat_cli.scene import coverage
 from splat_cli.scene.coverage import gaps, helpful_places, largest_chain, shared_points
 from splat_cli.scene.view import Scene
 from tests.views import ring_of_views
@@ -90,6 +91,13 @@ def matches_of(tracks):
 def test_largest_chain_of_photographs_with_ten_points_in_two_others(tracks, num):
     assert largest_chain(matches_of(tracks), 10) == num
     assert largest_chain(matches_of([[9 - one for one in track] for track in tracks]), 10) == num
+
+
+def test_points_in_many_photographs_take_few_rounds(monkeypatch):
+    rounds, equal = [], np.array_equal
+    monkeypatch.setattr(coverage.np, "array_equal", lambda *arrays: rounds.append(1) or equal(*arrays))
+    assert largest_chain(matches_of(10 * [range(500)]), 10) == 500
+    assert len(rounds) < 20
 
 
 def test_two_chains_share_photographs_that_join_either():
