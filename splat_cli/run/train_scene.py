@@ -107,6 +107,9 @@ def _train(job: _Job, checkpoint: Checkpoint | None, ranks: Ranks) -> RunSummary
         if backend.name == "cpu":
             expected = data.plan(job.config).config
             warn_of_duration(expected, data.training.views, checkpoint.step if checkpoint else 0, display)
+        inputs = inputs_of(data.scene.views)
+        if changed := changed_since(data.stamps):  # the record would be of other pixels
+            raise SceneError(changed)
     is_restart = job.config.steps is None and is_run(run.path)  # after the loss of a rank
     with timer("trial runs"):
         config, trials = choose_settings(run.config() if is_restart else job.config, data, backend, display)
@@ -118,9 +121,6 @@ def _train(job: _Job, checkpoint: Checkpoint | None, ranks: Ranks) -> RunSummary
         if plan.is_sparse:
             display.say(f"{plan.num_views} photographs show few points together: fewer steps and splats, more dropout")
         start = _initial_state(plan, data, checkpoint, backend, display)
-        inputs = inputs_of(data.scene.views)
-        if changed := changed_since(data.stamps):  # the record would be of other pixels
-            raise SceneError(changed)
     if warning := warning_of_copies(data.split.test, inputs):
         display.warn(warning)
     display.say(f"Device: {backend.describe()}")

@@ -9,6 +9,7 @@ from PIL import Image
 from splat_cli.errors import SceneError
 from splat_cli.run import train_scene
 from splat_cli.run.storage import load_run
+from splat_cli.run.storage.inputs import inputs_of
 from splat_cli.scene import formats, read_scene
 from tests.scene.export_files import write_bundler, write_metashape
 from tests.scene.transforms_files import write_blender, write_point_cloud, write_transforms
@@ -87,6 +88,17 @@ def test_a_photograph_that_changes_before_it_is_recorded_ends_the_run(monkeypatc
     with pytest.raises(SceneError, match=r"a_03\.jpg changed while it was read"):
         training.new(tmp_path / "run")
     assert not (tmp_path / "run" / "config.toml").exists()
+
+
+def test_a_photograph_may_change_after_it_was_read(monkeypatch, training, tmp_path):
+    """Such as during trial runs, which may take minutes; the record is of the photograph that was trained on."""
+    training.scene = write_small_scene(tmp_path / "scene")
+    photograph, recorded = training.scene / "images" / "a_03.jpg", inputs_of(read_scene(training.scene).views)
+    other = lambda: Image.new("RGB", (40, 30), "red").save(photograph)  # noqa: E731
+    monkeypatch.setattr(train_scene, "choose_settings", before(train_scene.choose_settings, other))
+    run = training.new(tmp_path / "run")
+    assert run.inputs()["a_03.jpg"]["files"] == recorded["a_03.jpg"]["files"]
+    assert inputs_of(read_scene(training.scene).views)["a_03.jpg"]["files"] != recorded["a_03.jpg"]["files"]
 
 
 def test_a_photograph_that_changes_before_it_is_scored_ends_the_command(monkeypatch, training, splat, tmp_path):
