@@ -20,7 +20,7 @@ from splat_cli.scene.extent import scene_extent
 from splat_cli.scene.trajectories.focus import focus_point
 from splat_cli.scene.view import View
 from splat_cli.viewer.html import pivot_share
-from splat_cli.viewer.server import field_of_view, move_camera, pose_of, view_from
+from splat_cli.viewer.server import field_of_view, move_camera, pose_of, set_start, view_from
 
 if TYPE_CHECKING:
     from viser import ClientHandle, ViserServer
@@ -107,6 +107,7 @@ class Cameras:
     def _go(self, client: ClientHandle | None, index: int) -> None:
         for one in [client] if client else self._server.get_clients().values():
             move_camera(one, self._views[index], self.ahead(self._views[index]))
+        set_start(self._server, self._views[index], self.ahead(self._views[index]))
         self._visited = index
         self._arrange()
         self._on_visit(index)

@@ -102,6 +102,14 @@ def move_camera(client: ClientHandle, view: View, ahead: float) -> None:
         client.camera.fov = field_of_view(view, client.camera.aspect)
 
 
+def set_start(server: ViserServer, view: View, ahead: float) -> None:
+    """Let browsers that connect later, or reset their view, start at the view; `ahead`: see `move_camera`."""
+    camera = server.initial_camera
+    camera.position = view.center
+    camera.look_at = view.center + ahead * view.w2c[2, :3]
+    camera.fov = field_of_view(view)
+
+
 def view_from(camera: CameraHandle, name: str) -> View:
     """The browser's camera as a view with even width and height."""
     width, height = (max(2, side - side % 2) for side in (camera.image_width, camera.image_height))

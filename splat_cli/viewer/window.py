@@ -28,7 +28,7 @@ from splat_cli.scene.view import View, evenly_spread
 from splat_cli.terminal.console import Display
 from splat_cli.viewer.html import pivot_point, pivot_share
 from splat_cli.viewer.panels import FRUSTUM, Cameras, Comparison, Measure, SavedViews, surface_point
-from splat_cli.viewer.server import field_of_view, require_viser, serving, view_from
+from splat_cli.viewer.server import require_viser, serving, set_start, view_from
 from splat_cli.viewer.splat_source import SplatSource, open_source, picture
 
 if TYPE_CHECKING:
@@ -249,12 +249,9 @@ class Window:
         color = np.full((1, 1, 3), self._subject.background, np.float32)
         self._server.scene.set_background_image(color, format="png")
         self._server.scene.set_up_direction(up)
-        camera = self._server.initial_camera
-        camera.position = start.center
-        target = pivot_point(self._look.centers, start)
-        camera.look_at = start.center + pivot_share(self._subject.views) * (target - start.center)
-        camera.up = up
-        camera.fov = field_of_view(start)
+        distance = float(np.linalg.norm(pivot_point(self._look.centers, start) - start.center))
+        set_start(self._server, start, pivot_share(self._subject.views) * distance)
+        self._server.initial_camera.up = up
 
     def _camera(self) -> View | None:
         """Camera of the browser; None without one or with several, since all show the same splats."""

@@ -413,6 +413,8 @@ def test_the_live_viewer_shows_the_splats_and_compares(chromium, sample_run, ope
         until(lambda: shows(third))
         page.get_by_text("Save this view").click()
         until((sample_run.path / "views.json").exists)
+        page.reload()  # starts at the chosen camera, whose pyramid is hidden
+        until(lambda: shows(third))
         page.get_by_text("Crop", exact=True).first.click()
         assert not page.get_by_text("Option", exact=True).is_visible()
         page.get_by_role("checkbox", name="Crop", exact=True).check()
