@@ -168,9 +168,12 @@ def limit_sh_degree(splats: SplatArrays, degree: int) -> SplatArrays:
 
 
 def squarable(quats: np.ndarray) -> np.ndarray:
-    """Quaternions [K, 4] of any length, normalised where float32 cannot hold the square of their length."""
+    """Quaternions [K, 4] of any length, normalised where float32 cannot hold the square of their length.
+
+    Infinite ones stay: no picture shows their splats.
+    """
     lengths = np.linalg.norm(quats.astype(np.float64), axis=1)
-    is_odd = (lengths > 0) & ((lengths < 1e-15) | (lengths > 1e15))
+    is_odd = (lengths > 0) & ((lengths < 1e-15) | (lengths > 1e15)) & np.isfinite(lengths)
     if not is_odd.any():
         return quats
     scaled = quats / np.where(is_odd, lengths, 1.0)[:, None]
