@@ -22,8 +22,8 @@ _GRADES = (
     (30.0, "very good: hard to tell from photographs"),
     (_GOOD, "good: only fine detail is lost"),
     (_FAIR, "fair: shapes are right, textures blur"),
-    (18.0, "poor: much is blurred or in the wrong place"),
-    (-np.inf, "bad: photographs and splats hardly agree"),
+    (20.0, "poor: much is blurred or in the wrong place"),
+    (-np.inf, "bad: shapes are wrong"),
 )
 """PSNR in dB -> what people see, for views that were held out."""
 _FAR_BEHIND = 4.0  # dB below the median: views that fail
@@ -80,7 +80,8 @@ def verdict(data: RunData, stops: Mapping[str, int], compared: Sequence[Compared
         ("What to do next", "ol"): [step.markup() for step in _next(data, scores)],
     }
     device = data.provenance.get("device", "the machine that trained this run")
-    notes = {"ol": tag("p", f"The first helps most. Times are estimates for {device}.", class_="note")}
+    note = f"The first helps most. This run stays as it is: commands write new files. Times are estimates for {device}."
+    notes = {"ol": tag("p", note, class_="note")}
     parts = [
         join(tag("h2", title), notes.get(kind), tag(kind, *(tag("li", line) for line in lines)))
         for (title, kind), lines in lists.items()
@@ -162,7 +163,9 @@ def _even(scores: _Scores, stops: Mapping[str, int]) -> list[Markup]:
     """The worst views, if none is much worse than the others."""
     if not scores.views:
         return []
-    return [join(f"No view{scores.which} falls far behind. The worst are ", _worst(scores.views, stops), ".")]
+    poor = ": all are poor" if scores.is_poor else ""
+    start = f"No view{scores.which} is far worse than others{poor}. The worst are "
+    return [join(start, _worst(scores.views, stops), ".")]
 
 
 def _worst(views: Sequence[tuple[str, float]], stops: Mapping[str, int]) -> Markup:
@@ -304,7 +307,7 @@ def _better_training(data: RunData) -> tuple[list[str], dict[str, Any]]:
                 reasons.append("half the steps and a penalty on splats in empty space prevent overfitting")
                 changes["free_space"] = 1.0
         elif _is_short(data):
-            reasons.append(f"{config.num_steps:,} steps are few, the default is enough")
+            reasons.append(f"{config.num_steps:,} steps are few, by default it has about {_default_steps(data):,}")
             changes["steps"] = None
     if _is_uneven(data):
         reasons.append("`--appearance exposure` evens out different exposures")
@@ -369,7 +372,10 @@ def _seconds_to_clean(data: RunData) -> float | None:
 def _share(data: RunData, start: str) -> _Step:
     """How to give the scene to others."""
     return _Step(
-        prose(f"{start}Show the scene to others: send this file, which works offline, or a page of the scene alone."),
+        prose(
+            f"{start}Show the scene to others: send this file, which works offline and holds photographs, their names "
+            "and folders of this machine, or a page of the scene alone."
+        ),
         f"splat export {_run(data)} {shlex.quote(_name(data) + '.html')}",
         0.0,
     )
