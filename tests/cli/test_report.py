@@ -122,7 +122,7 @@ def test_report_of_a_run_killed_early(splat, run_copy):
     assert result.code == 0, result.err
     page = _Page(run_copy.report_path)
     assert page.headings == ["toy", "How good it is", "What to do next", "Scores", "Warnings (1)", "Settings"]
-    assert "splat train --resume" in page.source
+    assert 'splat train <span class="option">--resume</span>' in page.source
     assert "not finished: 3 of 20 steps" in page.source
     assert "&lt;b&gt; &amp; so on" in page.source
 

@@ -75,7 +75,8 @@ def test_rolling_shutter_trains(tmp_path):
         poses = {end: replace(view, w2c=motion.pose(view.w2c, time)) for end, time in ends}
         matrices = {f"transform_matrix_{end}": frame_entry(pose)["transform_matrix"] for end, pose in poses.items()}
         frames.append({**frame_entry(view), **matrices})
-    training = Trained(write_transforms(tmp_path / "scene", views, frames))
+    scene = write_transforms(tmp_path / "scene", views, frames, rolling_shutter=[0, 0, 1, 0])
+    training = Trained(scene)
     run = training.new(tmp_path / "run", **{**SHORT, "init": "random"})
     assert all(np.allclose(view.rolling_shutter.rotation, motion.rotation) for view in run.views("train"))
     with pytest.raises(UsageError, match="--refine-intrinsics does not work with rolling shutters"):

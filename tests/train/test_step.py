@@ -80,7 +80,7 @@ def test_models_that_never_grow_have_no_more_room(changes, room):
     backend = open_backend("cpu")
     backend.name = "cuda"
     config = resolve_plan(load_config(None, {"steps": 100, "splat_budget": 0} | changes), ring_of_views(4)).config
-    assert allocation.make_model(backend, config, zero_splats(200, 0), None).splats.capacity == room
+    assert allocation.make_model(backend, config, zero_splats(200, 0), None, None).splats.capacity == room
 
 
 def test_graph_is_recaptured_after_memory_fallback(graphs):
