@@ -41,6 +41,7 @@ def assert_close(source, other, limits):
         assert error <= limits.get(name, 1e-6), name
 
 
+@pytest.mark.filterwarnings("ignore:.*view-dependent colours:UserWarning")  # that .splat does not hold
 @pytest.mark.parametrize("suffix", LIMITS)
 def test_it_reads_our_files(splat_transform, tmp_path, suffix):
     splats = splats_in_range(600)
